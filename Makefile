@@ -1,0 +1,65 @@
+# Every target sets up what it needs by itself, on a fresh machine too. Plain `make` lists them.
+
+PYTHON ?= python3
+JOBS ?= auto
+UV_VERSION := 0.13.7
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+BIN := $(VENV)/bin
+# Our interpreter comes first for what the scripts call `python` and `relive`.
+WITH_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
+
+COMPILE = -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(LOCK)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check fix docs bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: $(VENV)/.ready ## set up a fresh machine and run the main job
+	$(WITH_VENV) bash examples/demo.sh
+
+test: $(VENV)/.ready ## set up a fresh machine and pass the tests (JOBS=1 runs them one by one)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
+
+check: $(VENV)/.ready ## format, lint, types, architecture, docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_architecture.py tests/test_docs.py
+
+fix: $(VENV)/.ready ## format, and mend what the linter can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.ready ## check that the docs are complete and their links lead somewhere, and run the README
+	$(BIN)/pytest -q tests/test_docs.py
+
+bench: $(BENCH_VENV)/.ready ## measure relive, beside the tools people use today
+	$(BENCH_VENV)/bin/python -m bench
+
+lock: $(VENV)/.ready ## pin the dependencies anew (LOCK=--upgrade takes the newest)
+	cd requirements && ../$(BIN)/uv pip compile $(COMPILE) ../pyproject.toml dev.in -o dev.txt
+	cd requirements && ../$(BIN)/uv pip compile $(COMPILE) ../pyproject.toml bench.in -o bench.txt
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) $(BENCH_VENV) build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.ready: LOCKED := requirements/dev.txt
+$(VENV)/.ready: requirements/dev.txt
+$(BENCH_VENV)/.ready: LOCKED := requirements/bench.txt
+$(BENCH_VENV)/.ready: requirements/bench.txt
+
+# torch goes first and alone: left to a resolver it would bring gigabytes of CUDA.
+%/.ready: requirements/torch.txt pyproject.toml
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install -q uv==$(UV_VERSION)
+	$*/bin/python -m pip install -q --no-deps -r requirements/torch.txt
+	$*/bin/uv pip install -q --python $* --no-deps --require-hashes -r $(LOCKED)
+	$*/bin/uv pip install -q --python $* --no-deps --no-build-isolation -e .
+	$*/bin/python -c "import torch"
+	touch $@

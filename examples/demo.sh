@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The whole story on a small real training, in a folder of its own: three runs, and what can be asked of them.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cp "$here/train.py" "$here/make_data.py" "$folder"
+cd "$folder"
+
+say() { printf '\n$ %s\n' "$*"; "$@"; }
+
+say python make_data.py
+say python train.py
+say python train.py --kwargs lr=0.1 seed=3
+say python train.py --kwargs lr=0.001 epochs=3
+say relive runs
+say relive show last
+say relive dataframe lr val_acc --where "lr < 0.1"
+say relive sql "select run, lr, max(val_acc) best from frame('lr', 'val_acc') group by run, lr order by best desc"
+say relive doctor

@@ -1,0 +1,119 @@
+"""The verbs: what a script or a notebook calls."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from relive.record import Off, OpenRun, here, look_around, open_driver, open_explicitly, session
+
+if TYPE_CHECKING:
+    import pandas
+
+T = TypeVar("T")
+_here = here.get
+
+
+def log(name: str, value: T) -> T:
+    """Record a value under a name, in the current iteration of the current loops; gives the value back.
+
+    >>> loss = relive.log("loss", 0.31)
+    """
+    place = _here() or session.place(open_driver)
+    place.driver.log(name, value, place)
+    return value
+
+
+def arg(name: str, default: T) -> T:
+    """A setting of the run: the default, or what `--kwargs name=value` gives, in the default's type.
+
+    >>> lr = relive.arg("lr", 1e-3)
+    """
+    return session.place(open_driver).driver.arg(name, default)  # type: ignore[no-any-return]
+
+
+def loop(name: str, items: Iterable[T]) -> Iterable[T]:
+    """Iterate over items as a named loop: what is logged inside carries its iteration.
+
+    >>> for epoch in relive.loop("epoch", range(10)):
+    ...     for x, y in relive.loop("step", loader): ...
+    """
+    return session.place(open_driver).driver.loop(name, items)
+
+
+def data(name: str, source: T, *, etag: str | None = None) -> T:
+    """Bind data to the run by its content: a file, folder, array, frame, dataset, or a URL with its etag.
+
+    >>> train = relive.data("train", "data/train.csv")
+    """
+    return session.place(open_driver).driver.data(name, source, etag=etag)  # type: ignore[no-any-return]
+
+
+def artifact(source: T, *, name: str | None = None) -> T:
+    """Keep what the run made: a file, a folder, or an object.
+
+    >>> relive.artifact("model.pt")
+    """
+    return session.place(open_driver).driver.artifact(source, name=name)  # type: ignore[no-any-return]
+
+
+def checkpointing(**objects: Any) -> AbstractContextManager[None]:
+    """Name the objects that hold the state of the training inside.
+
+    >>> with relive.checkpointing(model=net, optimizer=opt):
+    ...     for epoch in relive.loop("epoch", range(10)): ...
+    """
+    return session.place(open_driver).driver.checkpointing(objects)
+
+
+@contextlib.contextmanager
+def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[str | None]:
+    """Record what happens inside as a run of its own; gives its id (None when relive is off).
+
+    >>> with relive.run("baseline", tags={"sweep": 4}) as run:
+    ...     relive.log("loss", 0.31)
+    """
+    before, outside = session.driver, here.get()
+    opened = open_explicitly(name, dict(tags or {}))
+    session.driver = opened.recorder if opened is not None else Off()
+    here.set(session.driver.root)
+    failure: BaseException | None = None
+    try:
+        yield opened.run if opened is not None else None
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        if opened is not None:
+            opened.close(failure)
+        session.driver = before
+        here.set(outside)
+
+
+def dataframe(
+    *names: str, where: str | None = None, ranks: str = "canonical", home: str | Path | None = None
+) -> pandas.DataFrame:
+    """One wide table over all runs: a column per name, a column per loop, outer values joined onto inner rows.
+
+    >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
+    """
+    from relive.query import Query
+
+    return Query(_home(home)).dataframe(names, where=where, ranks=ranks)
+
+
+def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
+    """Read-only SQL over `runs`, `args`, `logs`, `loops`, `checkpoints` and the wide table `frame('a', 'b')`.
+
+    >>> relive.sql("select run, max(val_acc) best from frame('val_acc') group by run")
+    """
+    from relive.query import Query
+
+    return Query(_home(home)).sql(query).df()
+
+
+def _home(home: str | Path | None) -> Path:
+    return Path(home).expanduser().absolute() if home is not None else look_around().home.path

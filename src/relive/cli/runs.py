@@ -1,0 +1,205 @@
+"""`relive runs`, `relive show`, `relive rm`: the runs of a home, one of them, and its removal."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relive.cli.choosing import find_run, home_option, make_console, open_home, open_index, short
+from relive.cli.showing import cut, duration, last_value, size, value, when
+from relive.errors import ReliveError
+from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
+from relive.store import Index, RunEntry, Summary, to_text
+
+_STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
+
+
+@click.command()
+@click.option("-n", "--limit", default=30, show_default=True, help="How many runs to show; 0 shows all.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@home_option
+def runs(limit: int, as_json: bool, home: Path | None) -> None:
+    """List the runs, newest first; live ones are marked."""
+    index = open_index(home)
+    entries = index.runs()[::-1]
+    shown = entries[:limit] if limit else entries
+    last = index.summaries(shown)
+    if as_json:
+        for entry in shown:
+            click.echo(to_text(_as_json(entry.record, last[entry.record.run])))
+        return
+    table = _table("run", "when", "took", "script", "args", "outcome", "last values")
+    for entry in shown:
+        table.add_row(*_row(entry.record, last[entry.record.run]), style=_STYLES.get(entry.record.outcome, ""))
+    make_console().print(table)
+    if len(shown) < len(entries):
+        click.echo(f"{len(entries) - len(shown)} more; relive runs -n 0 shows all", err=True)
+
+
+def _table(*headings: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading in ("run", "when", "took", "outcome"), overflow="fold")
+    return table
+
+
+def _row(record: RunRecord, last: list[Summary]) -> list[str]:
+    args = " ".join(f"{name}={value(arg['value'])}" for name, arg in record.config["args"].items())
+    mark = "● " if record.outcome == RUNNING else ""
+    values = " ".join(f"{summary.name}={last_value(summary)}" for summary in last[:6])
+    named = f"{record.filename} ({record.name})" if record.name else record.filename
+    took = duration(record.took_s)
+    return [short(record.run), when(record.started_us), took, named, args, mark + record.outcome, values]
+
+
+def _as_json(record: RunRecord, last: list[Summary]) -> dict[str, Any]:
+    return {
+        "run": record.run, "name": record.name, "project": record.project, "started_us": record.started_us,
+        "ended_us": record.ended_us, "filename": record.filename, "outcome": record.outcome,
+        "args": {name: arg["value"] for name, arg in record.config["args"].items()},
+        "version": record.version, "data_version": record.data_version,
+        "last": {s.name: s.last if s.last is not None else s.last_text for s in last},
+    }  # fmt: skip
+
+
+@click.command()
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="The whole record as JSON.")
+@home_option
+def show(run: str, as_json: bool, home: Path | None) -> None:
+    """Show the record of RUN: config, code, data, metrics, environment, artifacts."""
+    index = open_index(home)
+    entry = find_run(index.runs(), run)
+    if as_json:
+        click.echo(to_text(entry.record))
+        return
+    console = make_console()
+    record = entry.record
+    console.print(f"[bold]run {record.run}[/] {record.name}", highlight=False)
+    for title, rows in _sections(index, entry):
+        console.print(f"\n[bold]{title}[/]", highlight=False)
+        for key, text in rows:
+            console.print(f"  {key:<14} {text}", highlight=False, markup=False)
+
+
+def _sections(index: Index, entry: RunEntry) -> list[tuple[str, list[tuple[str, str]]]]:
+    record = entry.record
+    return [
+        ("outcome", _outcome(record)),
+        ("config", _config(record)),
+        ("code", _code(record)),
+        ("data", _data(record)),
+        ("metrics", _metrics(index.summaries([entry])[record.run])),
+        ("environment", _environment(record)),
+        ("artifacts", _artifacts(record)),
+    ]
+
+
+def _outcome(record: RunRecord) -> list[tuple[str, str]]:
+    rows = [("outcome", record.outcome), ("started", when(record.started_us)), ("took", duration(record.took_s))]
+    if record.error:
+        rows.append(("error", f"{record.error['type']}: {record.error['message']} at {record.error['place']}"))
+    if record.world_size > 1:
+        rows.append(("ranks", f"{len(record.ranks)} of {record.world_size}"))
+    rows += [("parent run", record.parent)] if record.parent else []
+    rows += [(f"tag {name}", value(form)) for name, form in record.tags.items()]
+    return rows + [("warning", text) for text in record.warnings]
+
+
+def _config(record: RunRecord) -> list[tuple[str, str]]:
+    args = record.config["args"].items()
+    rows = [(name, f"{value(a['value'])}" + _unlike_default(a)) for name, a in args]
+    return [*rows, ("argv", " ".join(record.config["argv"]))]
+
+
+def _unlike_default(arg: dict[str, Any]) -> str:
+    return f"   (default {value(arg['default'])})" if arg["origin"] != "default" else ""
+
+
+def _code(record: RunRecord) -> list[tuple[str, str]]:
+    code = record.code
+    if not code.get("version"):
+        return [("version", "none was taken"), ("script", record.filename)]
+    state = "with changes not committed" if code.get("dirty") else "as committed"
+    return [
+        ("version", f"{code['version'][:12]} on {str(code.get('branch')).removeprefix('refs/heads/')}"),
+        ("HEAD", f"{(code.get('head') or 'none')[:12]} {state}"),
+        ("script", record.filename),
+        *[("not stored", f"{f['path']} {size(f['size_bytes'])} {f['digest'][:12]}") for f in code.get("large", [])],
+    ]
+
+
+def _data(record: RunRecord) -> list[tuple[str, str]]:
+    rows = [("version", record.data_version or "no data seen or declared")]
+    for name, found in record.data["declared"].items():
+        rows.append((name, _described(found)))
+    for found in record.data["read"][:20]:
+        rows.append((f"read {found.get('role', '')}".strip(), _described(found)))
+    more = len(record.data["read"]) - 20
+    return [*rows, ("", f"and {more} more files")] if more > 0 else rows
+
+
+def _described(found: dict[str, Any]) -> str:
+    amount = size(found["size_bytes"]) if found.get("size_bytes") is not None else ""
+    where = found.get("path") or found.get("kind", "")
+    return " ".join(part for part in (where, amount, str(found.get("digest") or "")[:12]) if part)
+
+
+def _metrics(found: list[Summary]) -> list[tuple[str, str]]:
+    return [
+        (s.name, f"{last_value(s)}   {s.count} values" + _span(s) + (f" in {'/'.join(s.path)}" if s.path else ""))
+        for s in found
+    ]
+
+
+def _span(summary: Summary) -> str:
+    if summary.lowest is None or summary.count == 1:
+        return ""
+    return f", {value(summary.lowest)} to {value(summary.highest)}"
+
+
+def _environment(record: RunRecord) -> list[tuple[str, str]]:
+    found = record.environment
+    rows = [(key, cut(value(form))) for key, form in found.items() if key not in ("packages", "variables", "gpus")]
+    rows += [("gpu", cut(value(gpu))) for gpu in found.get("gpus") or []]
+    rows += [(name, str(text)) for name, text in (found.get("variables") or {}).items()]
+    packages = found.get("packages") or {}
+    telling = [f"{name} {packages[name]}" for name in ("torch", "numpy", "relive") if name in packages]
+    return [*rows, ("packages", f"{len(packages)} recorded: {', '.join(telling)}")]
+
+
+def _artifacts(record: RunRecord) -> list[tuple[str, str]]:
+    return [(a["name"], f"{a['kind']} {size(a['size_bytes'])} {a['digest'][:12]}") for a in record.artifacts]
+
+
+@click.command()
+@click.argument("run", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@home_option
+def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
+    """Remove RUN for good: its journals, and with them its values. Chunks that others share stay."""
+    place = open_home(home)
+    index = Index(place)
+    entries = index.runs()
+    chosen = [find_run(entries, word) for word in run]
+    for entry in chosen:
+        if entry.record.outcome == RUNNING:
+            raise ReliveError(f"run {short(entry.record.run)} is running; stop it first (pid {_pid(entry)})")
+    if not yes:
+        listed = ", ".join(short(entry.record.run) for entry in chosen)
+        click.confirm(f"Remove {listed} for good?", abort=True)
+    for entry in chosen:
+        folder = place.run_folder(entry.record.run)
+        doomed = folder.with_name(f".{folder.name}")
+        folder.rename(doomed)  # out of sight in one step; a kill while deleting leaves no half run behind
+        shutil.rmtree(doomed)
+    index.runs()
+
+
+def _pid(entry: RunEntry) -> Any:
+    return entry.record.process.get("pid")

@@ -1,0 +1,61 @@
+"""The words of a run: its record of six fields, its outcome, and the names that tables give to things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+RUNNING = "running"
+FINISHED = "finished"
+FAILED = "failed"
+KILLED = "killed"
+
+MAX_NAME_CHARS = 1_000
+SHORT_ID = 8  # as many digits of a run's id as tables show
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Everything known of a run but its logged values; the metrics themselves are the journal."""
+
+    run: str
+    name: str
+    project: str
+    started_us: int
+    ended_us: int | None
+    outcome: str
+    error: dict[str, Any] | None  # type, message, place
+    filename: str
+    parent: str | None
+    world_size: int
+    ranks: tuple[int, ...]
+    tags: dict[str, Any]
+    config: dict[str, Any]  # args: {name: {value, default, origin}}, argv
+    code: dict[str, Any]  # version, head, branch, dirty, script, module, …
+    data: dict[str, Any]  # version, declared: {name: fingerprint}, read: [{path, …}]
+    environment: dict[str, Any]
+    artifacts: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...] = ()
+    process: dict[str, Any] = field(default_factory=dict)  # pid, start stamp, host: who to ask whether it lives
+
+    @property
+    def version(self) -> str:
+        return str(self.code.get("version") or "")
+
+    @property
+    def data_version(self) -> str | None:
+        return self.data.get("version")
+
+    @property
+    def took_s(self) -> float | None:
+        return None if self.ended_us is None else (self.ended_us - self.started_us) / 1e6
+
+
+def clean_name(name: Any) -> str:
+    """A name that can be stored and shown, from whatever a user gave."""
+    text = name if type(name) is str else str(name)
+    if not text:
+        return "(empty)"
+    if len(text) > MAX_NAME_CHARS:
+        text = text[: MAX_NAME_CHARS - 1] + "…"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,93 @@
+"""Questions to a home: the wide table, and SQL over what the index knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relive.errors import QueryError
+from relive.query import views
+from relive.query.pivot import FIXED_DIMS, PROCESS_DIMS, RunFacts, pivot
+from relive.query.sandbox import Result, columns_of, filter_table, run
+from relive.query.table import Table, to_pandas
+from relive.store import Chunks, Home, Index, RunEntry, decode
+
+if TYPE_CHECKING:
+    import pandas
+
+RANKS = ("canonical", "all")
+
+
+class Query:
+    """Answers questions about the runs of a home, as they are when asked."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = Home(home)
+        self._index = Index(self._home)
+        self._chunks = Chunks(self._home.chunks)
+
+    def dataframe(self, names: Sequence[str], *, where: str | None, ranks: str) -> pandas.DataFrame:
+        """The wide table as pandas."""
+        return to_pandas(self.table(names, where=where, ranks=ranks))
+
+    def table(self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical") -> Table:
+        """A column per name; only the rows for which `where` holds, which may use other names than those asked for."""
+        if ranks not in RANKS:
+            raise QueryError(f"ranks={ranks!r} is not known; use {' or '.join(map(repr, RANKS))}")
+        self._check_names(names)
+        filters = [name for column in (columns_of(where) if where else []) for name in self._names_like(column)]
+        every = list(dict.fromkeys([*names, *filters]))
+        table = self._wide(every, all_ranks=ranks == "all")
+        if where is None:
+            return table
+        kept = filter_table(table, where)
+        hidden = {name for name in filters if name not in names}
+        return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
+
+    def sql(self, text: str) -> Result:
+        """The answer to one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
+        relations = views.relations(self._index, self._entries)
+        frame = self._frame
+        return run(text, relations=relations, frame=frame, allowed=[self._index.segments], known_columns=self._known)
+
+    def _frame(self, names: Sequence[str]) -> Table:
+        self._check_names(names)
+        return self._wide(names, all_ranks=False)
+
+    def _wide(self, names: Sequence[str], *, all_ranks: bool) -> Table:
+        points = self._index.points(self._entries, names, all_ranks=all_ranks)
+        facts = [self._facts(entry) for entry in self._entries]
+        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks)
+
+    def _facts(self, entry: RunEntry) -> RunFacts:
+        record = entry.record
+        args = {name: decode(arg["value"], self._chunks.get) for name, arg in record.config["args"].items()}
+        return RunFacts(record.run, record.project, record.started_us, record.version, record.filename, args)
+
+    @cached_property
+    def _entries(self) -> list[RunEntry]:
+        return self._index.runs()
+
+    @cached_property
+    def _known(self) -> list[str]:
+        args = {name for entry in self._entries for name in entry.record.config["args"]}
+        return sorted(args.union(self._index.names(self._entries)))
+
+    def _names_like(self, column: str) -> list[str]:
+        """The names a column of a where clause may mean; SQL does not tell `LR` from `lr`."""
+        if column in self._known:
+            return [column]
+        taken = (*FIXED_DIMS, *PROCESS_DIMS)
+        return [name for name in self._known if name.lower() == column.lower() and column.lower() not in taken]
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        known: Any = set(self._known)
+        for name in names:
+            if name not in known:
+                near = difflib.get_close_matches(name, self._known, n=3)
+                hint = f"did you mean {' or '.join(near)}? " if near else ""
+                listed = ", ".join(self._known[:30]) or "none yet"
+                raise QueryError(f"no run has {name!r}; {hint}known names are {listed}")

@@ -1,0 +1,154 @@
+"""`--kwargs a=1 b=x`: taking it out of argv, and giving each value the type of its default."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import json
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from relive.errors import ArgError
+
+FLAG = "--kwargs"
+
+
+def take_out(argv: list[str]) -> dict[str, str]:
+    """Remove `--kwargs name=value …` from argv, in place, and give the pairs."""
+    found: dict[str, str] = {}
+    while FLAG in argv:
+        at = argv.index(FLAG)
+        end = at + 1
+        while end < len(argv) and _is_pair(argv[end]):
+            name, _, raw = argv[end].partition("=")
+            found[name] = raw
+            end += 1
+        if end == at + 1:
+            raise ArgError(f"{FLAG} is followed by no name=value; write for example {FLAG} lr=0.01 seed=3")
+        del argv[at:end]
+    return found
+
+
+def _is_pair(token: str) -> bool:
+    name, equals, _ = token.partition("=")
+    return bool(equals) and bool(name) and not name.startswith("-")
+
+
+def convert(name: str, raw: str, default: Any) -> Any:
+    """The text given for an arg as a value of its default's type."""
+    try:
+        return _converter(default)(raw)
+    except (ValueError, KeyError, SyntaxError, TypeError) as error:
+        kind = "value" if default is None else type(default).__name__
+        raise ArgError(
+            f"{FLAG} {name}={raw}: {raw!r} is not a valid {kind} (the default is {default!r}); "
+            f"write for example {FLAG} {name}={_example(default)}"
+        ) from error
+
+
+def _converter(default: Any) -> Callable[[str], Any]:
+    kind = type(default)
+    if kind in _CONVERTERS:
+        return _CONVERTERS[kind]
+    if isinstance(default, enum.Enum):
+        return lambda raw: _member(kind, raw)
+    if isinstance(default, PurePath):
+        return kind
+    if kind.__module__ == "numpy":
+        return _numpy(kind)
+    return _literal
+
+
+def _bool(raw: str) -> bool:
+    return {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False,
+            "off": False}[raw.strip().lower()]  # fmt: skip
+
+
+def _int(raw: str) -> int:
+    try:
+        return int(raw, 0)
+    except ValueError:
+        number = float(raw)  # 1e6 is a common way to write a number of steps
+        if number != int(number):
+            raise
+        return int(number)
+
+
+def _sequence(kind: type[list[Any]] | type[tuple[Any, ...]]) -> Callable[[str], Any]:
+    def read(raw: str) -> Any:
+        text = raw.strip()
+        value = _strict_literal(text) if text[:1] in "[(" else [_literal(part) for part in text.split(",") if part]
+        if not isinstance(value, list | tuple):
+            raise ValueError(raw)
+        return kind(value)
+
+    return read
+
+
+def _dict(raw: str) -> dict[Any, Any]:
+    value = _strict_literal(raw)
+    if not isinstance(value, dict):
+        raise ValueError(raw)
+    return value
+
+
+def _literal(raw: str) -> Any:
+    """A number, list, dict, true/false/none if it reads like one; otherwise the text itself."""
+    try:
+        return _strict_literal(raw)
+    except ValueError:
+        return raw
+
+
+def _strict_literal(raw: str) -> Any:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(raw)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    raise ValueError(raw)
+
+
+def _member(kind: type[enum.Enum], raw: str) -> enum.Enum:
+    try:
+        return kind[raw]
+    except KeyError:
+        return next(member for member in kind if str(member.value) == raw) if _has(kind, raw) else kind(raw)
+
+
+def _has(kind: type[enum.Enum], raw: str) -> bool:
+    return any(str(member.value) == raw for member in kind)
+
+
+def _numpy(kind: Any) -> Callable[[str], Any]:
+    import numpy as np
+
+    if kind is np.bool_:
+        return lambda raw: kind(_bool(raw))
+    return lambda raw: kind(_int(raw)) if issubclass(kind, np.integer) else kind(raw)
+
+
+def _example(default: Any) -> str:
+    if isinstance(default, enum.Enum):
+        return default.name
+    if isinstance(default, list | tuple):
+        return ",".join(str(item) for item in default) or "1,2"
+    return "value" if default is None else str(default)
+
+
+_CONVERTERS: dict[type, Callable[[str], Any]] = {
+    bool: _bool,
+    int: _int,
+    float: float,
+    str: str,
+    list: _sequence(list),
+    tuple: _sequence(tuple),
+    dict: _dict,
+    type(None): _literal,
+}
+
+
+def unknown_message(unknown: list[str], known: list[str]) -> str:
+    listed = ", ".join(known) or "none: the script calls no relive.arg"
+    return f"{FLAG} {' '.join(unknown)}: no relive.arg of that name; known are {listed}"

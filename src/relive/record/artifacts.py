@@ -1,0 +1,70 @@
+"""What a run leaves behind: files, folders and objects as chunks, with name, size and hash."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from relive.hashing import digest
+from relive.store import PIECE_BYTES, Chunks, encode, to_text
+
+
+def describe_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
+    """Store an artifact; gives what the journal says of it, or None when the file isn't there."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if path.is_dir():
+            return _folder(path, name or path.name, chunks)
+        return _file(path, name or path.name, chunks) if path.is_file() else None
+    return _object(source, name or type(source).__name__, chunks)
+
+
+def _file(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
+    pieces, size = chunks.put_file(path)
+    return {"name": name, "kind": "file", "path": str(path.resolve()), **_sized(pieces, size)}
+
+
+def _folder(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
+    files = []
+    for inside in sorted(p for p in path.rglob("*") if p.is_file()):
+        pieces, size = chunks.put_file(inside)
+        files.append({"path": inside.relative_to(path).as_posix(), **_sized(pieces, size)})
+    listing = "".join(f"{file['path']}\0{file['digest']}\0" for file in files)
+    return {
+        "name": name, "kind": "folder", "path": str(path.resolve()), "files": files,
+        "size_bytes": sum(file["size_bytes"] for file in files), "digest": digest(listing.encode()),
+    }  # fmt: skip
+
+
+def _object(value: Any, name: str, chunks: Chunks) -> dict[str, Any]:
+    kind, data = _bytes_of(value, chunks)
+    pieces = [chunks.put(data[at : at + PIECE_BYTES]) for at in range(0, len(data), PIECE_BYTES)]
+    return {"name": name, "kind": kind, **_sized(pieces, len(data))}
+
+
+def _bytes_of(value: Any, chunks: Chunks) -> tuple[str, bytes]:
+    """Bytes as they are, plain values and arrays as JSON; models the torch way; the rest pickled, and marked so."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "bytes", bytes(value)
+    torch = sys.modules.get("torch")
+    if torch is not None and (isinstance(value, torch.nn.Module) or _holds_tensors(value, torch)):
+        buffer = io.BytesIO()
+        torch.save(value.state_dict() if isinstance(value, torch.nn.Module) else value, buffer)
+        return "torch", buffer.getvalue()
+    text = to_text(encode(value, chunks.put))
+    if '"$repr"' not in text:
+        return "json", text.encode()
+    return "pickle", pickle.dumps(value)
+
+
+def _holds_tensors(value: Any, torch: Any) -> bool:
+    return isinstance(value, dict) and any(isinstance(item, torch.Tensor | dict) for item in value.values())
+
+
+def _sized(pieces: list[str], size: int) -> dict[str, Any]:
+    whole = pieces[0] if len(pieces) == 1 else digest("".join(pieces).encode())
+    return {"size_bytes": size, "digest": whole, "chunks": pieces}

@@ -1,0 +1,105 @@
+"""Which files were read through before, and what came out. Derived: delete it and it comes back."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+_SCHEMA = """
+create table if not exists files (
+    path text not null,      -- without symbolic links
+    sampled integer not null,
+    size_bytes integer not null,
+    mtime_ns integer not null,
+    inode integer not null,
+    digest text not null,
+    primary key (path, sampled)
+) without rowid
+"""
+_BUSY_S = 2.0
+# A file can change twice within one tick of its clock. As git does, we don't trust what is younger than that.
+_RACY_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What tells whether a file is still the one that was read."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: str, descriptor: int) -> FileState:
+        facts = os.fstat(descriptor)
+        return cls(os.path.realpath(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
+
+    @property
+    def is_racy(self) -> bool:
+        return time.time_ns() - self.mtime_ns < _RACY_NS
+
+
+class FingerprintCache:
+    """Digests by file state, in a SQLite file. Any trouble with it only means that files are read again."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        self._broken = False
+
+    def get(self, state: FileState, *, sampled: bool) -> str | None:
+        question = "select digest from files where path=? and sampled=? and size_bytes=? and mtime_ns=? and inode=?"
+        found = self._ask(question, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode))
+        return str(found[0]) if found else None
+
+    def put(self, state: FileState, digest: str, *, sampled: bool) -> None:
+        if not state.is_racy:
+            statement = "insert or replace into files values (?, ?, ?, ?, ?, ?)"
+            self._ask(statement, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode, digest))
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None and self._pid == os.getpid():
+                connection.close()
+
+    def __enter__(self) -> FingerprintCache:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, statement: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
+        with self._lock:
+            try:
+                connection = self._open()
+                found = connection.execute(statement, values).fetchone() if connection else None
+            except (sqlite3.Error, OSError, UnicodeError):  # a path may hold bytes that are no text
+                return None
+        return tuple(found) if found else None
+
+    def _open(self) -> sqlite3.Connection | None:
+        """Open when first needed, and once more in a forked child, which may not use its parent's connection."""
+        if self._broken or (self._connection is not None and self._pid == os.getpid()):
+            return None if self._broken else self._connection
+        self._broken = True  # until all of the following has worked
+        connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("pragma journal_mode=wal")
+            connection.execute("pragma synchronous=off")  # a power cut may lose it: it is derived
+            connection.execute(_SCHEMA)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        self._connection, self._pid, self._broken = connection, os.getpid(), False
+        return connection

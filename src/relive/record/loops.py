@@ -1,0 +1,86 @@
+"""What `relive.loop` gives back while recording: the user's items, with each iteration known as a place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from relive.record.session import Driver, Place, here
+
+T = TypeVar("T")
+MARK_NS = 10_000_000  # iterations that take longer are marked one by one; quicker ones every so often
+_now = time.monotonic_ns
+_SHOWN_ITEMS = frozenset({int, str, float})  # items of these types are what the loop's column shows
+
+
+class LoopKeeper(Driver, Protocol):
+    """The driver that is told of each turn of a loop."""
+
+    def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int: ...
+    def note_item(self, loop: int, iteration: int, item: Any) -> None: ...
+    def mark(self, loop: int, iteration: int) -> None: ...
+    def leave_loop(self, loop: int, iterations: int) -> None: ...
+
+
+class RecordedLoop(Generic[T]):
+    """Iterates over the items once per `for`; `break`, `return` and exceptions leave the loop as they would any."""
+
+    __slots__ = ("_items", "_name", "_recorder")
+
+    def __init__(self, recorder: LoopKeeper, name: str, items: Iterable[T]) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[T]:
+        recorder, items = self._recorder, self._items
+        outside = here.get()
+        parent = outside if outside is not None and outside.driver is recorder else recorder.root
+        shown: frozenset[type] = frozenset() if type(items) is range else _SHOWN_ITEMS
+        loop = recorder.enter_loop(self._name, parent, items)
+        place, iteration, marked = None, -1, _now()
+        try:
+            for iteration, item in enumerate(items):
+                place = Place(recorder, loop, iteration, parent)
+                here.set(place)
+                kind = type(item)
+                if kind in shown and (kind is not int or item != iteration):
+                    recorder.note_item(loop, iteration, item)
+                now = _now()
+                if now - marked > MARK_NS:
+                    recorder.mark(loop, iteration)
+                    marked = now
+                yield item
+        finally:
+            # Only if nobody moved on: a loop that was left long ago and collected now must not disturb the present.
+            if here.get() is place:
+                here.set(outside)
+            recorder.leave_loop(loop, iteration + 1)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        recorder = self._recorder
+        outside = here.get()
+        parent = outside if outside is not None and outside.driver is recorder else recorder.root
+        loop = recorder.enter_loop(self._name, parent, ())
+        place, iteration = None, -1
+        try:
+            async for item in self._items:  # type: ignore[attr-defined]
+                iteration += 1
+                place = Place(recorder, loop, iteration, parent)
+                here.set(place)
+                recorder.mark(loop, iteration)
+                yield item
+        finally:
+            if here.get() is place:
+                here.set(outside)
+            recorder.leave_loop(loop, iteration + 1)
+
+    def __getattr__(self, name: str) -> Any:
+        # A wrapped DataLoader still answers `.dataset`, `.batch_size`, `.sampler`.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._items, name)

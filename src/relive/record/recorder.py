@@ -1,0 +1,192 @@
+"""The driver of a recorded run: each verb becomes records in its journal, and no failure reaches the training."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from relive.errors import ArgError, ReliveError
+from relive.model import MAX_NAME_CHARS, clean_name
+from relive.record.args import convert, unknown_message
+from relive.record.artifacts import describe_artifact
+from relive.record.environment import is_secret
+from relive.record.inputs import unheard
+from relive.record.loops import RecordedLoop
+from relive.record.off import NullJournal
+from relive.record.provenance import Provenance
+from relive.record.scalars import scalar_of
+from relive.record.session import Place
+from relive.record.warnings import warn_once
+from relive.store import ROOT, Chunks, Journal, JournalClosed, encode, kinds
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_INT32 = range(-(1 << 31), 1 << 31)
+
+
+class Recorder:
+    """Records one process of one run."""
+
+    def __init__(self, run: str, journal: Journal, chunks: Chunks, *, kwargs: dict[str, str]) -> None:
+        self.run = run
+        self.journal: Journal = journal
+        self.chunks = chunks
+        self.root = Place(self, ROOT, 0, None)
+        self.provenance: Provenance | None = None
+        self._kwargs = kwargs
+        self._known_args: list[str] = []
+        self._args_checked = not kwargs
+        self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
+
+    # --- verbs --------------------------------------------------------------------------------------------------
+
+    def log(self, name: str, value: Any, place: Place) -> Any:
+        try:
+            if type(value) is float:
+                self.journal.append_float(name, value, place.loop, place.iteration)
+            else:
+                self._log_other(name, value, place)
+        except Exception as error:  # noqa: BLE001 - the user's training must go on
+            self._log_failed(name, value, place, error)
+        return value
+
+    def arg(self, name: str, default: Any) -> Any:
+        given = name in self._kwargs
+        value = convert(name, self._kwargs[name], default) if given else default
+        if name not in self._known_args:
+            self._known_args.append(name)
+        with self._guarded("arg-lost"):
+            self.journal.line(
+                "arg", name=clean_name(name), value=self._arg_form(name, value), default=self._arg_form(name, default),
+                origin="kwargs" if given else "default",
+            )  # fmt: skip
+        return value
+
+    def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
+        self._check_kwargs()
+        return RecordedLoop(self, name, items)
+
+    def data(self, name: str, source: Any, *, etag: str | None) -> Any:
+        with self._guarded("data-lost"):
+            if self.provenance is not None:
+                self.provenance.declare(clean_name(name), source, etag)
+        return source
+
+    def artifact(self, source: Any, *, name: str | None) -> Any:
+        with self._guarded("artifact-lost"):
+            with unheard():  # reading what the run made is no input of the run
+                described = describe_artifact(source, name, self.chunks)
+            if described is None:
+                warn_once("artifact-missing", f"relive.artifact({source!r}): no such file; write it before the call")
+            else:
+                self.journal.line("artifact", **described)
+        return source
+
+    def checkpointing(self, objects: dict[str, Any]) -> AbstractContextManager[None]:
+        return self._checkpointing(objects)
+
+    @contextlib.contextmanager
+    def _checkpointing(self, objects: dict[str, Any]) -> Iterator[None]:
+        with self._guarded("checkpointing-lost"):
+            types = {name: f"{type(thing).__module__}.{type(thing).__qualname__}" for name, thing in objects.items()}
+            self.journal.line("checkpointing", objects=types)
+        yield
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
+        with self._guarded("loop-lost"):
+            loop = self.journal.begin_loop(name, parent.loop, parent.iteration)
+            if type(items) is range and (items.start, items.step) != (0, 1):
+                if items.start in _INT32 and items.step in _INT32:
+                    self.journal.loop_range(loop, items.start, items.step)
+            return loop
+        return ROOT
+
+    def note_item(self, loop: int, iteration: int, item: Any) -> None:
+        with self._guarded("loop-lost"):
+            if type(item) is int and item in _INT64:
+                self.journal.loop_item(loop, iteration, item)
+            else:
+                form = encode(item if type(item) is not str else item[:MAX_NAME_CHARS], self.chunks.put)
+                self.journal.line("item", loop, iteration, item=form)
+
+    def mark(self, loop: int, iteration: int) -> None:
+        with self._guarded("loop-lost"):
+            self.journal.mark(loop, iteration)
+
+    def leave_loop(self, loop: int, iterations: int) -> None:
+        with self._guarded("loop-lost"):
+            self.journal.end_loop(loop, iterations)
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _log_other(self, name: str, value: Any, place: Place) -> None:
+        kind = type(value)
+        journal = self.journal
+        if kind is int:
+            if value in _INT64:
+                return journal.append_int(name, value, place.loop, place.iteration)
+        elif kind is bool:
+            return journal.append_int(name, value, place.loop, place.iteration, kinds.BOOL)
+        elif value is None:
+            return journal.append_int(name, 0, place.loop, place.iteration, kinds.NONE)
+        elif (scalar := scalar_of(value)) is not None:
+            number, code = scalar
+            if isinstance(number, float):
+                return journal.append_float(name, number, place.loop, place.iteration, code)
+            return journal.append_int(name, number, place.loop, place.iteration, code)
+        form = encode(value, self.chunks.put)
+        return journal.line("log", place.loop, place.iteration, name=journal.name_id(name), value=form)
+
+    def _log_failed(self, name: Any, value: Any, place: Place, error: Exception) -> None:
+        clean = clean_name(name)
+        if not isinstance(error, OSError | ReliveError) and clean is not name:
+            self.log(clean, value, place)  # the name was the trouble: not a string, too long, or half a character
+        else:
+            self._failed("log-lost", error)
+
+    @contextlib.contextmanager
+    def _guarded(self, slug: str) -> Iterator[None]:
+        try:
+            yield
+        except ArgError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the user's training must go on
+            self._failed(slug, error)
+
+    def _failed(self, slug: str, error: Exception) -> None:
+        if isinstance(error, JournalClosed):
+            return
+        if isinstance(error, OSError):
+            # What can't be written now can't be written later either; stop trying, so that training isn't slowed.
+            self.journal = NullJournal()  # type: ignore[assignment]
+            warn_once("recording-stopped", f"{error}; this run is recorded up to here, free some space for the next")
+        else:
+            warn_once(slug, f"{type(error).__name__}: {error}; this one was not recorded, everything else goes on")
+
+    def _arg_form(self, name: str, value: Any) -> Any:
+        return {"$secret": ""} if is_secret(name) and value else encode(value, self.chunks.put)
+
+    def _check_kwargs(self) -> None:
+        """At the first loop, set-up is over: a kwarg that nothing asked for, or will ask for, is a typing error."""
+        if self._args_checked:
+            return
+        self._args_checked = True
+        unknown = [name for name in self._kwargs if name not in self._known_args]
+        if unknown and not all(self._asked_later(name) for name in unknown):
+            raise ArgError(unknown_message(unknown, sorted(self._known_args)))
+
+    def _asked_later(self, name: str) -> bool:
+        try:
+            text = self.source.read_text(encoding="utf-8", errors="replace") if self.source else ""
+        except OSError:
+            return False
+        return f'arg("{name}"' in text or f"arg('{name}'" in text
+
+    def unknown_kwargs(self) -> str | None:
+        """What to say at the end about kwargs that nobody asked for."""
+        unknown = [name for name in self._kwargs if name not in self._known_args]
+        return unknown_message(unknown, sorted(self._known_args)) if unknown else None

@@ -1,0 +1,86 @@
+"""The knobs: where each setting comes from (environment, relive.toml, pyproject.toml) and what it may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import ReliveError
+
+PREFIX = "RELIVE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting with its default; `docs/reference/settings.md` explains each."""
+
+    home: str = ""  # where everything is stored; "" means `.relive` beside the project
+    off: bool = False  # every call does nothing
+    project: str = ""  # name of the project in tables; "" means the name of its folder
+    sync_seconds: float = 1.0  # how often journals are forced to disk
+    versions: bool = True  # take the code version when a run starts
+    large_file_bytes: int = 5_000_000  # larger files are recorded by hash, not stored, in a version
+    untracked_files: int = 5_000  # how many untracked files a version may hold that are not source code
+    untracked_bytes: int = 100_000_000  # how many bytes of them
+    inputs: bool = True  # watch which files the run opens for reading
+    fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
+    variables: tuple[str, ...] = ()  # further environment variables to record
+
+
+def load(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in force for a project: defaults, then pyproject.toml, then relive.toml, then the environment."""
+    found: dict[str, Any] = {}
+    for path, table in ((root / "pyproject.toml", ("tool", "relive")), (root / "relive.toml", ())):
+        found.update(_from_file(path, table))
+    for field in dataclasses.fields(Settings):
+        raw = environ.get(PREFIX + field.name.upper())
+        if raw is not None:
+            found[field.name] = _from_text(field, raw, PREFIX + field.name.upper())
+    return Settings(**found)
+
+
+def _from_file(path: Path, table: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        content: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        if table:  # a broken pyproject.toml is somebody else's to report
+            return {}
+        raise ReliveError(f"{path} can't be read ({error}); mend or remove it") from error
+    for key in table:
+        content = content.get(key, {})
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    unknown = sorted(set(content) - set(fields))
+    if unknown:
+        raise ReliveError(f"{path}: unknown setting {unknown[0]!r}; known are {', '.join(fields)}")
+    return {name: _checked(fields[name], value, str(path)) for name, value in content.items()}
+
+
+def _checked(field: dataclasses.Field[Any], value: Any, place: str) -> Any:
+    kind = type(field.default)
+    if kind is tuple and isinstance(value, list):
+        return tuple(str(item) for item in value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ReliveError(f"{place}: {field.name} = {value!r} is not of type {kind.__name__}; change it")
+    return value
+
+
+def _from_text(field: dataclasses.Field[Any], raw: str, place: str) -> Any:
+    kind: Any = type(field.default)
+    try:
+        if kind is bool:
+            return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False,
+                    "off": False, "": False}[raw.strip().lower()]  # fmt: skip
+        if kind is tuple:
+            return tuple(part.strip() for part in raw.split(",") if part.strip())
+        return kind(raw)
+    except (KeyError, ValueError) as error:
+        raise ReliveError(f"{place}={raw!r} is not of type {kind.__name__}; change or unset it") from error

@@ -1,0 +1,40 @@
+"""Bytes at rest: journals, chunks, code versions, and the index derived from them."""
+
+from relive.store import kinds, versions
+from relive.store.chunks import PIECE_BYTES, Chunks
+from relive.store.examining import examine
+from relive.store.home import Home, JournalName, journals_in
+from relive.store.index import Index, RunEntry, parse_run, read_run
+from relive.store.journal import ROOT, Journal, JournalClosed
+from relive.store.liveness import is_alive, process_start
+from relive.store.points import Points
+from relive.store.reading import read_lines
+from relive.store.summaries import Summary
+from relive.store.values import decode, encode, from_text, to_text
+
+__all__ = [
+    "PIECE_BYTES",
+    "ROOT",
+    "Chunks",
+    "Home",
+    "Index",
+    "Journal",
+    "JournalClosed",
+    "JournalName",
+    "Points",
+    "RunEntry",
+    "Summary",
+    "decode",
+    "encode",
+    "examine",
+    "from_text",
+    "is_alive",
+    "journals_in",
+    "kinds",
+    "parse_run",
+    "process_start",
+    "read_lines",
+    "read_run",
+    "to_text",
+    "versions",
+]

@@ -1,0 +1,90 @@
+"""Where things lie inside a home folder, and which runs are there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN_ID_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class JournalName:
+    """The name of a journal inside its run's folder: `0`, `3` (rank), `0-4711` (a child process of rank 0)."""
+
+    rank: int = 0
+    process: int = 0
+
+    @property
+    def stem(self) -> str:
+        return f"{self.rank}-{self.process}" if self.process else str(self.rank)
+
+    @classmethod
+    def parse(cls, stem: str) -> JournalName | None:
+        rank, _, process = stem.partition("-")
+        if not rank.isdecimal() or (process and not process.isdecimal()):
+            return None
+        return cls(int(rank), int(process or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A folder that holds runs, chunks and what is derived from them."""
+
+    path: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.path / "runs"
+
+    @property
+    def chunks(self) -> Path:
+        return self.path / "chunks"
+
+    @property
+    def index(self) -> Path:
+        return self.path / "index"
+
+    @property
+    def launches(self) -> Path:
+        return self.path / "launches"
+
+    def create(self) -> None:
+        """Make the folder; it keeps itself out of the user's git."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        ignore = self.path / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+
+    def run_folder(self, run: str) -> Path:
+        return self.runs / run
+
+    def new_run(self) -> str:
+        """Reserve the folder of a new run and give its id."""
+        while True:
+            run = secrets.token_hex(RUN_ID_BYTES)
+            try:
+                self.run_folder(run).mkdir()
+            except FileExistsError:
+                continue
+            return run
+
+    def run_ids(self) -> list[str]:
+        try:
+            with os.scandir(self.runs) as entries:
+                return [entry.name for entry in entries if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+
+
+def journals_in(folder: Path) -> Iterator[tuple[JournalName, Path]]:
+    """The journals of a run: their names and the path without suffix, canonical rank first."""
+    try:
+        stems = {name.removesuffix(".slots") for name in os.listdir(folder) if name.endswith(".slots")}
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    found = [(name, folder / stem) for stem in stems if (name := JournalName.parse(stem)) is not None]
+    yield from sorted(found, key=lambda pair: (pair[0].rank, pair[0].process))

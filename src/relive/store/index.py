@@ -1,0 +1,303 @@
+"""What the journals of a home add up to: every run's record, and its points as columns, fresh when asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from relive.model import RUNNING, RunRecord
+from relive.store import segments
+from relive.store.catalog import Catalog
+from relive.store.columns import combine, to_points
+from relive.store.home import Home, JournalName, journals_in
+from relive.store.parsing import Parsed, parse
+from relive.store.points import Points
+from relive.store.reading import read_lines
+from relive.store.records import build_record, is_live
+from relive.store.summaries import Summary, summarise
+from relive.store.values import from_text, to_text
+
+SEGMENT_ROWS = 4_000_000  # a segment is written when so many rows are gathered, which bounds memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunEntry:
+    """A run as the index knows it: in the catalog (it has a number) or read from its journals just now."""
+
+    record: RunRecord
+    number: int | None = None
+    live: tuple[Parsed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The segments as they lie on disk, and what the numbers in them mean."""
+
+    files: list[str]
+    runs: list[tuple[int, str]]
+    names: list[tuple[int, str]]
+    paths: list[tuple[int, tuple[str, ...]]]
+
+
+class Index:
+    """The index of a home. Any number of processes may use it while runs are being recorded."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.catalog = Catalog(home.index)
+        self.segments = home.index / "segments"
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    def runs(self) -> list[RunEntry]:
+        """Every run, oldest first."""
+        live = self._take_in()
+        rows = self.catalog.db.execute("select id, record from runs").fetchall()
+        entries = [RunEntry(_read_record(text), number) for number, text in rows]
+        return sorted([*entries, *live], key=lambda entry: (entry.record.started_us, entry.record.run))
+
+    def _take_in(self) -> list[RunEntry]:
+        """Bring the catalog up to date with the home; gives the runs that are still going on."""
+        known = self.catalog.known()
+        present = {run: ns for run in self.home.run_ids() if (ns := _folder_ns(self.home, run)) is not None}
+        changed = [run for run, ns in present.items() if run not in known or known[run][1] != ns]
+        gone = [number for run, (number, _) in known.items() if run not in present]
+        if not changed and not gone:
+            return []
+        entries = {run: read_run(self.home, run) for run in changed}
+        ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
+        if self.catalog.writable:
+            self._keep(ended, present, gone)
+            return [entry for entry in entries.values() if entry is not None and entry.live]
+        # Nothing can be kept here (the home is read-only), so every run is read anew and whole.
+        return [entry if entry.live else _with_points(self.home, entry) for entry in entries.values() if entry]
+
+    def _keep(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
+        with self.catalog.lock():
+            known = self.catalog.known()  # another process may have been quicker
+            fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
+            parsed = {run: parse_run(self.home, run) for run in fresh}
+            with self.catalog.transaction() as db:
+                self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
+                # In the order of their start, so that points lie on disk in the order in which tables show them.
+                for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
+                    cursor = db.execute(
+                        "insert into runs (run, started_us, folder_ns, record) values (?, ?, ?, ?)",
+                        (run, entry.record.started_us, present[run], _write_record(entry.record)),
+                    )
+                    self._keep_details(int(cursor.lastrowid or 0), parsed[run])
+
+    def _keep_details(self, number: int, journals: Sequence[Parsed]) -> None:
+        for journal in journals:
+            where = (number, journal.journal.rank, journal.journal.process)
+            found = summarise(journal)
+            names = self.catalog.name_ids(summary.name for summary in found)
+            paths = self.catalog.path_ids(to_text(summary.path) for summary in found)
+            self.catalog.db.executemany(
+                "insert or replace into summaries (run_id, rank, process, name_id, count, last, last_text, lowest,"
+                " highest, last_us, path_id) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*where, names[s.name], *s.numbers(), paths[to_text(s.path)]) for s in found],
+            )
+            self.catalog.db.executemany(
+                "insert or replace into loops values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*where, *_loop_row(row)) for row in journal.loops.values()],
+            )
+
+    # --- last values --------------------------------------------------------------------------------------------
+
+    def summaries(self, entries: Sequence[RunEntry], names: Collection[str] | None = None) -> dict[str, list[Summary]]:
+        """For each run: count, last, lowest and highest value of each name on its canonical rank."""
+        wanted = "" if names is None else f" and n.name in ({', '.join('?' * len(names))})"
+        rows = self.catalog.db.execute(
+            "select s.run_id, n.name, s.count, s.last, s.last_text, s.lowest, s.highest, s.last_us, p.path"
+            " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
+            " where s.rank = 0 and s.process = 0" + wanted,
+            tuple(names or ()),
+        )
+        found: dict[int, list[Summary]] = {}
+        for number, name, count, last, text, lowest, highest, last_us, path in rows:
+            summary = Summary(name, count, last, text, lowest, highest, last_us, tuple(from_text(path)))
+            found.setdefault(number, []).append(summary)
+        return {
+            entry.record.run: found.get(entry.number, []) if entry.number is not None else _live_summaries(entry, names)
+            for entry in entries
+        }
+
+    def names(self, entries: Sequence[RunEntry]) -> list[str]:
+        """Every name that was logged, in alphabetical order."""
+        found = {name for (name,) in self.catalog.db.execute("select name from names")}
+        found.update(name for entry in entries for journal in entry.live for name in journal.names)
+        return sorted(found)
+
+    # --- points -------------------------------------------------------------------------------------------------
+
+    def points(
+        self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
+    ) -> Points:
+        """The logged values of some runs, in the order of `entries`; of all names, or of some."""
+        files = self._write_segments()
+        known = {name: number for number, name in self.catalog.db.execute("select id, name from names")}
+        path_rows = self.catalog.db.execute("select id, path from paths").fetchall()
+        numbers = [entry.number for entry in entries if entry.number is not None]
+        wanted = None if names is None else [known[name] for name in names if name in known]
+        stored = segments.read(self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0)
+        live = [
+            (journal, position)
+            for position, entry in enumerate(entries)
+            for journal in entry.live
+            if all_ranks or journal.journal.rank == 0
+        ]
+        paths = {number: tuple(from_text(path)) for number, path in path_rows}
+        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names)
+
+    def stored(self, entries: Sequence[RunEntry]) -> Stored:
+        """What a query engine needs to read the segments by itself."""
+        files = [str(self.segments / file) for file in self._write_segments()]
+        runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
+        names = self.catalog.db.execute("select id, name from names").fetchall()
+        paths = self.catalog.db.execute("select id, path from paths").fetchall()
+        return Stored(files, runs, names, [(number, tuple(from_text(path))) for number, path in paths])
+
+    def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
+        """Every entry into a loop: run, rank, process, and the columns of the catalog's table."""
+        by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
+        rows = self.catalog.db.execute("select * from loops order by run_id, rank, process, loop")
+        stored = [(by_number[row[0]], *row[1:]) for row in rows if row[0] in by_number]
+        live = [
+            (entry.record.run, journal.journal.rank, journal.journal.process, *_loop_row(row))
+            for entry in entries
+            for journal in entry.live
+            for row in journal.loops.values()
+        ]
+        return stored + live
+
+    def _write_segments(self) -> list[str]:
+        """See to it that every finished run's points are in a segment; gives the files of all segments."""
+        if not self._pending():
+            return self._files()
+        with self.catalog.lock():
+            gathered: list[tuple[int, Parsed]] = []
+            waiting = self._pending()
+            for position, (number, run) in enumerate(waiting):
+                gathered += [(number, journal) for journal in parse_run(self.home, run)]
+                rows = sum(len(journal) for _, journal in gathered)
+                if rows >= SEGMENT_ROWS or position == len(waiting) - 1:
+                    self._write_segment(gathered)
+                    gathered = []
+            self._merge_segments()
+        return self._files()
+
+    def _pending(self) -> list[tuple[int, str]]:
+        return self.catalog.db.execute("select id, run from runs where segment is null order by id").fetchall()
+
+    def _files(self) -> list[str]:
+        return [file for (file,) in self.catalog.db.execute("select file from segments order by id")]
+
+    def _write_segment(self, gathered: list[tuple[int, Parsed]]) -> None:
+        with self.catalog.transaction() as db:
+            names = self.catalog.name_ids(name for _, journal in gathered for name in journal.names)
+            paths = self.catalog.path_ids(to_text(path) for _, journal in gathered for path in journal.paths)
+            columns = combine(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
+            rows = len(columns["run"])
+            file = segments.write(self.segments, columns) if rows else ""
+            cursor = db.execute("insert into segments (file, rows) values (?, ?)", (file, rows)) if rows else None
+            segment = cursor.lastrowid if cursor else 0
+            db.executemany("update runs set segment = ? where id = ?", {(segment, n) for n, _ in gathered})
+
+    def _merge_segments(self) -> None:
+        rows = self.catalog.db.execute("select id, file, rows from segments order by rows").fetchall()
+        small = [row for row in rows if row[2] < SEGMENT_ROWS]
+        if len(small) < segments.MERGE_FROM:
+            return
+        keep = [number for (number,) in self.catalog.db.execute("select id from runs")]
+        file = segments.merge(self.segments, [row[1] for row in small], keep)
+        with self.catalog.transaction() as db:
+            total = sum(row[2] for row in small)
+            new = db.execute("insert into segments (file, rows) values (?, ?)", (file, total)).lastrowid
+            for old, _, _ in small:
+                db.execute("update runs set segment = ? where segment = ?", (new, old))
+                db.execute("delete from segments where id = ?", (old,))
+        segments.sweep(self.segments, self._files())
+
+    def rebuild(self) -> None:
+        """Throw the index away and make it again from the journals."""
+        self.catalog.close()
+        shutil.rmtree(self.home.index, ignore_errors=True)
+        self.catalog = Catalog(self.home.index)
+        self.runs()
+        self._write_segments()
+
+    def close(self) -> None:
+        self.catalog.close()
+
+
+def parse_run(home: Home, run: str) -> list[Parsed]:
+    """All journals of a run, canonical rank first."""
+    found: list[Parsed] = []
+    mains: dict[int, Parsed] = {}
+    for name, path in journals_in(home.run_folder(run)):
+        parsed = parse(path, name, mains.get(name.rank) if name.process else None)
+        if not name.process:
+            mains[name.rank] = parsed
+        found.append(parsed)
+    return found
+
+
+def read_run(home: Home, run: str) -> RunEntry | None:
+    """A run straight from its journals, with its points if it is still going on; None when there is no journal yet."""
+    folder = home.run_folder(run)
+    journals = list(journals_in(folder))
+    if not journals:
+        return None
+    ranks = tuple(name.rank for name, _ in journals if not name.process)
+    lines = read_lines(journals[0][1]).lines
+    if not lines:
+        return None
+    record = build_record(run, lines, ranks, folder)
+    if record.outcome != RUNNING and not _other_ranks_live(folder, journals):
+        return RunEntry(record)
+    return RunEntry(record, live=tuple(parse_run(home, run)))
+
+
+def _other_ranks_live(folder: Path, journals: list[tuple[JournalName, Path]]) -> bool:
+    return any(is_live(read_lines(path).lines, folder) for name, path in journals[1:] if not name.process)
+
+
+def _with_points(home: Home, entry: RunEntry) -> RunEntry:
+    return dataclasses.replace(entry, live=tuple(parse_run(home, entry.record.run)))
+
+
+def _folder_ns(home: Home, run: str) -> int | None:
+    try:
+        return home.run_folder(run).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _live_summaries(entry: RunEntry, names: Collection[str] | None) -> list[Summary]:
+    main = [journal for journal in entry.live if journal.journal == JournalName(0, 0)]
+    return [s for journal in main for s in summarise(journal) if names is None or s.name in names]
+
+
+def _loop_row(row: Any) -> tuple[Any, ...]:
+    return (
+        row.loop, row.name, row.parent, row.parent_iteration, to_text(row.path), to_text(row.dims), row.begun_us,
+        row.ended_us, row.iterations,
+    )  # fmt: skip
+
+
+def _write_record(record: RunRecord) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+_record_decoder = msgspec.json.Decoder(RunRecord)
+
+
+def _read_record(text: str) -> RunRecord:
+    return _record_decoder.decode(text)

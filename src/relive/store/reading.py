@@ -1,0 +1,153 @@
+"""How a journal is read back: slots and lines as they lie on disk, whole or while they are being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from relive.store import kinds
+from relive.store.journal import FORMAT, MAGIC, SLOT_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Line = dict[str, Any]
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_MIN_LINE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a journal, and what was wrong with its file."""
+
+    lines: list[Line]
+    torn_bytes: int = 0  # an unfinished line at the end
+    damaged: int = 0  # whole lines that are not JSON
+    newer: int = 0  # lines of a later format than this reader knows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """The written slots of a journal as numpy columns; `seq` is the position in the file."""
+
+    seq: NDArray[Any]
+    loop: NDArray[Any]
+    iteration: NDArray[Any]
+    bits: NDArray[Any]  # the value word as int64
+    time: NDArray[Any]
+    kind: NDArray[Any]
+    name: NDArray[Any]
+    holes: int = 0  # reserved, never written (the process died, or is at it now)
+    torn: int = 0  # half written
+    problems: list[str] = field(default_factory=list)
+
+    def of(self, *wanted: int) -> Slots:
+        """Only the slots of some kinds."""
+        keep = among(self.kind, wanted).nonzero()[0]
+        return Slots(
+            self.seq[keep], self.loop[keep], self.iteration[keep], self.bits[keep], self.time[keep], self.kind[keep],
+            self.name[keep],
+        )  # fmt: skip
+
+
+def among(kind: NDArray[Any], wanted: Collection[int]) -> NDArray[Any]:
+    """Which rows are of the wanted kinds; one look-up a row."""
+    import numpy as np
+
+    table = np.zeros(256, bool)
+    table[list(wanted)] = True
+    chosen: NDArray[Any] = table[kind]
+    return chosen
+
+
+def read_lines(path: Path) -> Lines:
+    """All whole lines of `<path>.lines`; a torn tail is left out and counted."""
+    try:
+        raw = path.with_name(path.name + ".lines").read_bytes()
+    except FileNotFoundError:
+        return Lines([])
+    body, _, tail = raw.rpartition(b"\n")
+    lines: list[Line] = []
+    damaged = newer = 0
+    for row in body.split(b"\n"):
+        if len(row) < _MIN_LINE:
+            continue
+        try:
+            line = _decode(row)
+        except msgspec.DecodeError:
+            damaged += 1
+            continue
+        if isinstance(line, dict) and line.get("v", 0) <= FORMAT:
+            lines.append(line)
+        else:
+            newer += 1
+    return Lines(lines, len(tail), damaged, newer)
+
+
+def first_line(path: Path) -> Line | None:
+    """The line that opens the journal, without reading the rest."""
+    try:
+        with path.with_name(path.name + ".lines").open("rb") as file:
+            row = file.readline()
+        line = _decode(row)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return line if isinstance(line, dict) else None
+
+
+def read_slots(path: Path) -> Slots:
+    """All written slots of `<path>.slots`, in order."""
+    import numpy as np
+
+    layout = np.dtype([("loop", "<u4"), ("iteration", "<u4"), ("bits", "<i8"), ("time", "<u4"), ("tag", "<u4")])
+    problems: list[str] = []
+    try:
+        raw = np.fromfile(path.with_name(path.name + ".slots"), dtype=np.uint8)
+    except FileNotFoundError:
+        raw = np.empty(0, np.uint8)
+        problems.append("the slots file is missing")
+    if len(raw) >= SLOT_BYTES and raw[:SLOT_BYTES].tobytes() != MAGIC:
+        problems.append("the slots file does not begin as one; it is left unread")
+        raw = raw[:0]
+    table = raw[: len(raw) // SLOT_BYTES * SLOT_BYTES].view(layout)[1:]
+    tag = table["tag"]
+    kind = (tag >> 24).astype(np.uint8)
+    written = (kind != 0) & (table["loop"] != 0)
+    seq = np.flatnonzero(written) + 1
+    last = int(seq[-1]) if len(seq) else 0
+    torn = int(np.count_nonzero((kind[:last] != 0) != (table["loop"][:last] != 0)))
+    if last and len(seq) == last:  # no holes: plain slices instead of a gather
+        chosen: Any = slice(0, last)
+    else:
+        chosen = written
+    rows = table[chosen]
+    return Slots(
+        seq=seq,
+        loop=rows["loop"],
+        iteration=rows["iteration"],
+        bits=rows["bits"],
+        time=rows["time"],
+        kind=kind[chosen],
+        name=(rows["tag"] & 0xFFFFFF).astype(np.int32),
+        holes=last - len(seq) - torn,
+        torn=torn,
+        problems=problems,
+    )
+
+
+def place_times(slots: Slots, wall_ns: int, clock_ns: int) -> NDArray[Any]:
+    """Wall clock in microseconds for each slot: the 32-bit time, placed by the nearest tick before it."""
+    import numpy as np
+
+    ticks = slots.kind == kinds.TICK
+    anchors = np.concatenate([[clock_ns], slots.bits[ticks]]) >> 10
+    base = anchors[np.cumsum(ticks)]
+    delta = (slots.time.astype(np.int64) - (base & 0xFFFFFFFF)).astype(np.int64)
+    # Nearest representative: a slot may be a little older than the tick before it, when threads overtake each other.
+    delta = (delta + 0x80000000) % 0x100000000 - 0x80000000
+    placed: NDArray[Any] = ((base + delta) * 1024 - clock_ns + wall_ns) // 1000
+    return placed

@@ -1,0 +1,148 @@
+"""What all tests share: an environment free of the developer's own settings, a home, and scripts run for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_environment() -> Iterator[None]:
+    """Take away what the developer's shell and git configuration would change in a test, or in its children."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("RELIVE_", "GIT_")) or name in LAUNCHER_VARIABLES:
+                patch.delenv(name)
+        patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home of its own for this test and the processes that it starts; the folder isn't made yet."""
+    path = tmp_path / "home"
+    monkeypatch.setenv("RELIVE_HOME", str(path))
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a script ended, what it printed, and where it ran."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    project: Path
+    home: Path
+
+
+class Script:
+    """A project folder, and the scripts that run in it in processes of their own, under this interpreter.
+
+    `script("…", "--kwargs", "lr=0.1")` writes `train.py` and runs it to its end; `script.start("…")` leaves it
+    running and is killed when the test is over; `script(None)` runs again what was written before.
+    """
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self._started: list[subprocess.Popen[str]] = []
+
+    @property
+    def home(self) -> Path:
+        return Path(os.environ.get("RELIVE_HOME") or self.project / ".relive")
+
+    def write(self, source: str, name: str = "train.py") -> Path:
+        """Put a file into the project without running it."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(source).lstrip("\n"), encoding="utf-8")
+        return path
+
+    def __call__(
+        self,
+        source: str | None,
+        *args: str,
+        name: str = "train.py",
+        check: bool = True,
+        timeout: float = 120,
+        **how: Any,
+    ) -> Finished:
+        """Run a script to its end; unless `check` is off, it must end well. `how`: `env` and `cwd`."""
+        if source is not None:
+            self.write(source, name)
+        return self._finish([str(self.project / name), *args], check=check, timeout=timeout, **how)
+
+    def start(self, source: str | None, *args: str, name: str = "train.py", **how: Any) -> subprocess.Popen[str]:
+        """Start a script and return at once. It leads a process group: `os.killpg(process.pid, …)` gets them all."""
+        if source is not None:
+            self.write(source, name)
+        return self._start([str(self.project / name), *args], **how)
+
+    def relive(self, *args: str, check: bool = True, timeout: float = 120, **how: Any) -> Finished:
+        """Run `python -m relive …` in the project."""
+        return self._finish(["-m", "relive", *args], check=check, timeout=timeout, **how)
+
+    def stop(self) -> None:
+        """Kill what is still running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            with process:  # closes the pipes and waits
+                pass
+
+    def _finish(self, command: list[str], *, check: bool, timeout: float, **how: Any) -> Finished:
+        process = self._start(command, **how)
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            pytest.fail(f"{command} ran longer than {timeout} s\n{stdout}\n{stderr}")
+        if check and process.returncode != 0:
+            pytest.fail(f"{command} ended with {process.returncode}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
+        return Finished(process.returncode, stdout, stderr, self.project, self.home)
+
+    def _start(
+        self, command: list[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.Popen[str]:
+        # Warnings are errors here, but a user's script has Python's defaults.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=cwd or self.project,
+            env=inherited | dict(env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Script]:
+    """Write a script and run it for real; without the `home` fixture its home is `.relive` in its project."""
+    project = tmp_path / "project"
+    project.mkdir()
+    scripts = Script(project)
+    yield scripts
+    scripts.stop()

@@ -1,0 +1,309 @@
+"""The docs are complete, their links lead somewhere, and the README does what it says."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "relive"
+REFERENCE = ROOT / "docs" / "reference"
+README = ROOT / "README.md"
+PAGES = sorted({README, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
+
+RUN_MARK = "<!-- run -->"
+SHELLS = ("sh", "bash")
+
+
+def read(page: Path) -> str:
+    """A page's text; a page that isn't there documents nothing."""
+    return page.read_text(encoding="utf-8") if page.exists() else ""
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of code."""
+
+    language: str
+    code: str
+    line: int
+    marked: bool  # RUN_MARK stands just before it
+
+    @property
+    def file(self) -> str | None:
+        """The name in a first line like `# train.py`, for blocks that are whole files."""
+        named = re.match(r"#\s*([\w./-]+\.(?:py|toml))\b", self.code)
+        return named[1] if named else None
+
+
+def split(text: str) -> tuple[list[Block], list[str]]:
+    """The fenced blocks of a page, and its lines with those blocks left blank."""
+    blocks: list[Block] = []
+    prose: list[str] = []
+    opened: tuple[str, str, int, str] | None = None  # fence, language, line, indent
+    code: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"(\s*)(`{3,}|~{3,})\s*([\w+-]*)", line)
+        if opened is None and fence:
+            opened, code = (fence[2], fence[3].lower(), number, fence[1]), []
+        elif opened and line.strip().startswith(opened[0]) and not line.strip().strip(opened[0][0]):
+            before = next((text for text in reversed(prose) if text.strip()), "")
+            blocks.append(Block(opened[1], "\n".join(code) + "\n", opened[2], before.strip() == RUN_MARK))
+            prose.append("-")  # a mark is used up by the block after it
+            opened = None
+        elif opened:
+            code.append(line.removeprefix(opened[3]))
+        else:
+            prose.append(line)
+    return blocks, prose
+
+
+def headings(text: str) -> list[str]:
+    """The headings of a page as plain text."""
+    found = [re.match(r"#{1,6}\s+(.+?)\s*#*$", line) for line in split(text)[1]]
+    return [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[1]).replace("`", "") for match in found if match]
+
+
+def anchors(text: str) -> set[str]:
+    """What a link to a part of the page may say after `#`."""
+    found: set[str] = set()
+    for heading in headings(text):
+        plain = re.sub(r"[^\w\- ]", "", heading.replace("*", "").lower()).replace(" ", "-")
+        count = sum(1 for anchor in found if re.fullmatch(re.escape(plain) + r"(-\d+)?", anchor))
+        found.add(f"{plain}-{count}" if count else plain)
+    return found | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+
+
+def links(text: str) -> Iterator[str]:
+    """The targets of a page's links and images that stay within the project."""
+    prose = re.sub(r"`[^`\n]*`", "", "\n".join(split(text)[1]))
+    inline = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)", prose)
+    reference = re.findall(r"^\s{0,3}\[[^\]^]+\]:\s*<?(\S+?)>?(?:\s|$)", prose, flags=re.MULTILINE)
+    html = re.findall(r'(?:src|href)="([^"]+)"', prose)
+    for target in (*inline, *reference, *html):
+        if not re.match(r"[a-z][a-z0-9+.-]*:|//", target, flags=re.IGNORECASE):
+            yield target
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """The links of a page that lead nowhere, each with the reason."""
+    wrong = []
+    for link in links(text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            wrong.append(f"{link}: no such file")
+        elif anchor and target.suffix == ".md" and anchor not in anchors(text if target == page else read(target)):
+            wrong.append(f"{link}: no such heading")
+    return wrong
+
+
+# --- what must be documented -----------------------------------------------------------------------------------------
+
+
+def commands(group: click.Command, path: str = "relive") -> Iterator[str]:
+    """Every visible command below a group, as one would type it."""
+    if not isinstance(group, click.Group):
+        return
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command and not command.hidden:
+            yield f"{path} {name}"
+            yield from commands(command, f"{path} {name}")
+
+
+def command_line() -> click.Group:
+    """The outermost click group of `relive.cli`, whatever its name is there."""
+    groups = [value for value in vars(importlib.import_module("relive.cli")).values() if isinstance(value, click.Group)]
+    inner = {id(command) for group in groups for command in group.commands.values()}
+    outer = {id(group): group for group in groups if id(group) not in inner}
+    assert len(outer) == 1, f"relive.cli should hold one outermost click group, not {len(outer)}"
+    return outer.popitem()[1]
+
+
+def slugs(text: str) -> Iterator[str]:
+    """The first arguments of all calls `warn_once("slug", …)` in a source text."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name.lstrip("_") != "warn_once":
+            continue
+        given = node.args[:1] + [keyword.value for keyword in node.keywords if keyword.arg == "slug"]
+        yield from (value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str))
+
+
+def has_docstring(name: str, value: object) -> bool:
+    """Whether someone wrote one; values that aren't functions or classes can't have their own."""
+    if not (inspect.isroutine(value) or inspect.isclass(value)):
+        return True
+    text = value.__doc__ or ""
+    return bool(text.strip()) and not text.startswith(f"{name}(")  # dataclasses write a signature themselves
+
+
+def names_it(text: str, name: str) -> bool:
+    """Whether a page speaks of `relive.name`, or of `name` as code."""
+    return bool(re.search(rf"\brelive\.{re.escape(name)}\b|`@?{re.escape(name)}[`(\s=:]", text))
+
+
+def test_every_command_is_in_the_reference():
+    text = read(REFERENCE / "cli.md")
+    known = list(commands(command_line()))
+    missing = [command for command in known if not re.search(rf"{re.escape(command)}(?![\w-])", text)]
+
+    assert known
+    assert not missing, f"docs/reference/cli.md says nothing of {missing}"
+
+
+def test_every_setting_is_in_the_reference():
+    settings = importlib.import_module("relive.settings").Settings
+    text = read(REFERENCE / "settings.md")
+    missing = [field.name for field in dataclasses.fields(settings) if not names_it(text, field.name)]
+
+    assert not missing, f"docs/reference/settings.md says nothing of {missing}"
+
+
+def test_every_warning_has_a_heading_in_the_messages():
+    found = set(headings(read(REFERENCE / "messages.md")))
+    used = {slug: path for path in sorted(SRC.rglob("*.py")) for slug in slugs(read(path))}
+    missing = [f"{slug} ({path.relative_to(ROOT)})" for slug, path in sorted(used.items()) if slug not in found]
+
+    assert not missing, f"docs/reference/messages.md has no heading for {missing}"
+
+
+def test_every_public_name_is_explained():
+    relive = importlib.import_module("relive")
+    text = read(REFERENCE / "python.md")
+    bare = [name for name in relive.__all__ if not has_docstring(name, getattr(relive, name))]
+    missing = [name for name in relive.__all__ if not names_it(text, name)]
+
+    assert relive.__all__
+    assert not bare, f"without a docstring: {bare}"
+    assert not missing, f"docs/reference/python.md says nothing of {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path):
+    wrong = broken(page, read(page))
+
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+# --- pages that are run ----------------------------------------------------------------------------------------------
+
+
+def run(text: str, folder: Path) -> int:
+    """Write the files that a page shows and run its marked commands, top to bottom; says how many it ran."""
+    env = dict(os.environ, PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    env.pop("PYTHONWARNINGS", None)
+    count = 0
+    for block in split(text)[0]:
+        if block.marked:
+            assert block.language in SHELLS, f"line {block.line}: only {SHELLS} blocks can be run"
+            count += 1
+            command = ["bash", "-euo", "pipefail", "-c", block.code]
+            done = subprocess.run(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+            )
+            assert done.returncode == 0, f"line {block.line}:\n{block.code}\n{done.stdout}\n{done.stderr}"
+        elif block.file:
+            path = folder / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.code, encoding="utf-8")
+    return count
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page == README or RUN_MARK in read(page).splitlines()],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_the_page_does_what_it_says(page: Path, tmp_path: Path):
+    assert run(read(page), tmp_path) > 0, f"no block of {page.name} is marked {RUN_MARK}"
+
+
+# --- the checks can fail ---------------------------------------------------------------------------------------------
+
+PAGE = """\
+# Try it
+
+```python
+# train.py
+print("trained")
+```
+
+<!-- run -->
+
+```sh
+python train.py > out.txt
+```
+
+```sh
+exit 3
+```
+
+## Why `it`, and *how*?
+[there](#why-it-and-how) [away](https://example.org) `[code](nowhere.md)` [lost](lost.md) [part](#lost)
+"""
+
+
+def test_marked_blocks_run_and_others_do_not(tmp_path: Path):
+    assert run(PAGE, tmp_path) == 1
+    assert (tmp_path / "out.txt").read_text() == "trained\n"
+
+
+def test_a_marked_block_that_fails_is_found(tmp_path: Path):
+    with pytest.raises(AssertionError, match="exit 3"):
+        run(PAGE.replace("```sh\nexit", f"{RUN_MARK}\n```sh\nexit"), tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+
+    assert broken(page, PAGE) == ["lost.md: no such file", "#lost: no such heading"]
+
+
+def test_commands_are_found_at_any_depth():
+    leaf = click.Command("leaf")
+    tree = click.Group("relive", {"a": click.Group("a", {"leaf": leaf}), "old": click.Command("old", hidden=True)})
+
+    assert list(commands(tree)) == ["relive a", "relive a leaf"]
+
+
+def test_slugs_are_found():
+    text = 'warn_once("a-slug", "text")\nself.warn_once(slug="other")\nwarn("no")\nwarn_once(variable)'
+
+    assert list(slugs(text)) == ["a-slug", "other"]
+
+
+def test_a_missing_docstring_is_found():
+    @dataclass
+    class Bare:
+        size: int
+
+    assert not has_docstring("Bare", Bare)
+    assert not has_docstring("f", lambda: None)
+    assert has_docstring("click", click.Group)
+
+
+def test_a_name_is_named_as_code_only():
+    assert names_it("call `relive.log(…)`", "log")
+    assert names_it("### `log(name, value)`", "log")
+    assert not names_it("we log a lot, see relive.logs", "log")
