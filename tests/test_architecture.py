@@ -32,11 +32,13 @@ ROWS = {
     "errors": 0,
     "settings": 0,
     "hashing": 0,
+    "doors": 0,
 }
 HIGHEST_FOR_SERVER = ROWS["query"]
 # Neighbours in a row don't know each other, but for these.
 NEIGHBOURS = {
     ("cli", "server"),  # `relive serve` starts it
+    ("hashing", "doors"),
     ("hashing", "errors"),  # whoever refuses a value must be able to raise
     ("model", "errors"),
     ("settings", "errors"),
@@ -69,7 +71,8 @@ class Module:
     def bound_names(self) -> set[str]:
         """What the module itself calls by a name at its top level."""
         names: set[str] = set()
-        for node in self.tree.body:
+        # A door that loads its modules when they are needed names them under TYPE_CHECKING.
+        for node in (n for top in self.tree.body for n in (top.body if isinstance(top, ast.If) else [top])):
             if isinstance(node, ast.ImportFrom):
                 names |= {alias.asname or alias.name for alias in node.names}
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -3,8 +3,6 @@
 import sys as _sys
 
 from relive.api import arg, artifact, checkpointing, data, dataframe, log, loop, run, sql
-from relive.record import session as _session
-from relive.record import take_out as _take_out
 
 __version__ = "0.1.0"
 
@@ -13,4 +11,7 @@ __all__ = ["arg", "artifact", "checkpointing", "data", "dataframe", "log", "loop
 # Importing does nothing, with one exception that the user asks for on the command line: `--kwargs` is taken out here,
 # because the script's own argument parser usually runs before the first verb and must not meet it.
 if "--kwargs" in _sys.argv:
+    from relive.record import session as _session
+    from relive.record import take_out as _take_out
+
     _session.kwargs.update(_take_out(_sys.argv))

@@ -5,16 +5,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from relive.record import Off, OpenRun, here, look_around, open_driver, open_explicitly, session
+from relive.record import here, session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas
+
+    from relive.record import Driver
 
 T = TypeVar("T")
 _here = here.get
+
+
+def _open() -> Driver:
+    """What the first verb does; loading the recorder is left until then."""
+    from relive.record import open_driver
+
+    return open_driver()
 
 
 def log(name: str, value: T) -> T:
@@ -22,7 +32,7 @@ def log(name: str, value: T) -> T:
 
     >>> loss = relive.log("loss", 0.31)
     """
-    place = _here() or session.place(open_driver)
+    place = _here() or session.place(_open)
     place.driver.log(name, value, place)
     return value
 
@@ -32,7 +42,7 @@ def arg(name: str, default: T) -> T:
 
     >>> lr = relive.arg("lr", 1e-3)
     """
-    return session.place(open_driver).driver.arg(name, default)  # type: ignore[no-any-return]
+    return session.place(_open).driver.arg(name, default)  # type: ignore[no-any-return]
 
 
 def loop(name: str, items: Iterable[T]) -> Iterable[T]:
@@ -41,7 +51,7 @@ def loop(name: str, items: Iterable[T]) -> Iterable[T]:
     >>> for epoch in relive.loop("epoch", range(10)):
     ...     for x, y in relive.loop("step", loader): ...
     """
-    return session.place(open_driver).driver.loop(name, items)
+    return session.place(_open).driver.loop(name, items)
 
 
 def data(name: str, source: T, *, etag: str | None = None) -> T:
@@ -49,7 +59,7 @@ def data(name: str, source: T, *, etag: str | None = None) -> T:
 
     >>> train = relive.data("train", "data/train.csv")
     """
-    return session.place(open_driver).driver.data(name, source, etag=etag)  # type: ignore[no-any-return]
+    return session.place(_open).driver.data(name, source, etag=etag)  # type: ignore[no-any-return]
 
 
 def artifact(source: T, *, name: str | None = None) -> T:
@@ -57,7 +67,7 @@ def artifact(source: T, *, name: str | None = None) -> T:
 
     >>> relive.artifact("model.pt")
     """
-    return session.place(open_driver).driver.artifact(source, name=name)  # type: ignore[no-any-return]
+    return session.place(_open).driver.artifact(source, name=name)  # type: ignore[no-any-return]
 
 
 def checkpointing(**objects: Any) -> AbstractContextManager[None]:
@@ -66,7 +76,7 @@ def checkpointing(**objects: Any) -> AbstractContextManager[None]:
     >>> with relive.checkpointing(model=net, optimizer=opt):
     ...     for epoch in relive.loop("epoch", range(10)): ...
     """
-    return session.place(open_driver).driver.checkpointing(objects)
+    return session.place(_open).driver.checkpointing(objects)
 
 
 @contextlib.contextmanager
@@ -77,6 +87,8 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[st
     ...     relive.log("loss", 0.31)
     """
     before, outside = session.driver, here.get()
+    from relive.record import Off, open_explicitly
+
     opened = open_explicitly(name, dict(tags or {}))
     session.driver = opened.recorder if opened is not None else Off()
     here.set(session.driver.root)
@@ -116,4 +128,8 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
 
 
 def _home(home: str | Path | None) -> Path:
+    from pathlib import Path
+
+    from relive.record import look_around
+
     return Path(home).expanduser().absolute() if home is not None else look_around().home.path

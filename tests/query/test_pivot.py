@@ -501,7 +501,7 @@ def a_record(draw: st.DrawFn) -> Record:
     st.permutations(["a", "b", "c"]),
     st.sets(st.sampled_from([("a", "p"), ("b", "q"), ("c", "t")])),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_the_table_is_what_the_slow_definition_gives(
     bare: list[Record], names: list[str], order: list[str], args: set[tuple[str, str]]
 ) -> None:
@@ -518,7 +518,7 @@ def test_the_table_is_what_the_slow_definition_gives(
 
 
 @given(st.lists(a_record(), max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_value_logged_stands_somewhere_in_the_table(bare: list[Record]) -> None:
     records = [(*record[:6], number) for number, record in enumerate(bare)]
 

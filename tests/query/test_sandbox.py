@@ -92,7 +92,7 @@ def test_a_statement_says_what_it_mentions() -> None:
         "frame\n(\n\t'loss'\n)",
     ],
 )
-@pytest.mark.parametrize("before", ["select 'é)(' as x, * from ", "/* 雪 ( */ from ", "from\u00a0", 'select 1 as "(ü" from '])
+@pytest.mark.parametrize("before", ["select 'é)(' as x from ", "/* 雪 ( */ from ", "from\u00a0", 'select 1 "(ü" from '])
 def test_the_span_of_a_frame_call_is_exact(call: str, before: str) -> None:
     statement = sandbox.parse(before + call + " as f -- )")
 
@@ -104,7 +104,7 @@ def test_the_span_of_a_frame_call_is_exact(call: str, before: str) -> None:
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [("", ()), ("'a', 'b c'", ("a", "b c")), ("a, \"b c\", opt.lr", ("a", "b c", "opt.lr")), ("'it''s'", ("it's",))],
+    [("", ()), ("'a', 'b c'", ("a", "b c")), ('a, "b c", opt.lr', ("a", "b c", "opt.lr")), ("'it''s'", ("it's",))],
 )
 def test_frame_takes_quoted_names_identifiers_or_nothing(names: str, expected: tuple[str, ...]) -> None:
     assert sandbox.parse(f"select * from frame({names})").frames[0].names == expected
@@ -226,7 +226,9 @@ def test_names_that_differ_only_in_case_are_told_apart() -> None:
 def test_a_frame_without_rows_can_be_asked_too() -> None:
     empty = TABLE.take(np.zeros(4, dtype=bool))
 
-    assert ask("select count(*), max(loss), min(note) from frame()", frame=lambda names: empty).rows == [(0, None, None)]
+    answer = ask("select count(*), max(loss), min(note) from frame()", frame=lambda names: empty)
+
+    assert answer.rows == [(0, None, None)]
 
 
 def test_the_answer_as_a_dataframe_keeps_integers_and_nulls() -> None:
@@ -438,19 +440,26 @@ def test_the_check_refuses_what_is_no_question_about_the_tables(sql: str) -> Non
     assert len(victim) == 1
 
 
-@pytest.mark.parametrize("sql", SELECTS + ENGINE_REFUSES)
-def test_the_locked_engine_refuses_even_without_the_check(sql: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that SQL may read, with others beside it that it may not."""
+    around = tmp_path_factory.mktemp("home")
     for folder in ("index", "index-not", "secret"):
-        (tmp_path / folder).mkdir()
-        duckdb.sql("select 42 as x").write_parquet(str(tmp_path / folder / "a.parquet"))
-    con = sandbox.connect([tmp_path / "index"])
+        (around / folder).mkdir()
+        duckdb.sql("select 42 as x").write_parquet(str(around / folder / "a.parquet"))
+    return around / "index"
+
+
+@pytest.mark.parametrize("sql", SELECTS + ENGINE_REFUSES)
+def test_the_locked_engine_refuses_even_without_the_check(sql: str, index: Path) -> None:
+    con = sandbox.connect([index])
     victim = pd.DataFrame({"secret": [1]})
 
     for connection in (con, con.cursor()):
         with pytest.raises(duckdb.Error):
-            connection.execute(sql.replace("{allowed}", str(tmp_path / "index"))).fetchall()
+            connection.execute(sql.replace("{allowed}", str(index))).fetchall()
 
-    assert con.execute(f"from read_parquet('{tmp_path}/index/*.parquet')").fetchall() == [(42,)]
+    assert con.execute(f"from read_parquet('{index}/*.parquet')").fetchall() == [(42,)]
     assert len(victim) == 1
     assert not list(Path("/tmp").glob("relive-attack*"))
 
@@ -503,8 +512,8 @@ def test_harmless_questions_are_answered(sql: str) -> None:
         ("tstamp >= '1970-01-01 00:00:02'", ["tstamp"], [2, 3]),
         ("tstamp < current_date and epoch\u00a0= 1", ["tstamp", "epoch"], [1]),
         ("note in ('x', 'é')", ["note"], [0, 2]),
-        ("opt.lr > 1 and \"val/acc\" < 4", ["opt.lr", "val/acc"], [1, 2]),
-        ("not list_contains(list_transform([1], lambda q: q + epoch), 1)", ["epoch"], [1]),
+        ('opt.lr > 1 and "val/acc" < 4', ["opt.lr", "val/acc"], [1, 2]),
+        ("list_contains(list_transform([1], lambda q: q + epoch), 2)", ["epoch"], [1]),
         ("true", [], [0, 1, 2, 3]),
         ("epoch between 0 and 1 /* ( */ or false", ["epoch"], [0, 1, 2]),
     ],

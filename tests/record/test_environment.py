@@ -88,8 +88,8 @@ def test_the_quick_part_tells_the_machine_and_the_process() -> None:
 
 def test_the_quick_part_takes_less_than_five_milliseconds_the_first_time_too() -> None:
     program = (
-        "import os, sys, time; import relive.record.environment as e; s = time.perf_counter(); "
-        "e.quick(os.environ, sys.argv); print(time.perf_counter() - s); print('torch' in sys.modules)"
+        "import os, sys, time; import relive.record.environment as e; s = time.process_time(); "
+        "e.quick(os.environ, sys.argv); print(time.process_time() - s); print('torch' in sys.modules)"
     )
     took_s = []
     for _ in range(3):

@@ -181,6 +181,7 @@ def test_threads_do_not_miss_or_double_files(root: Path, watch: InputWatch) -> N
     assert sorted(watch.seen()) == sorted(announced) == sorted(map(str, files))
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_listens_for_itself_and_never_calls_its_parents_callback(root: Path, watch: InputWatch) -> None:
     known, new = make(root / "known.csv"), make(root / "new.csv")
     announced: list[str] = []

@@ -38,8 +38,8 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
         raise NotFound("there are no runs yet; record one with `python train.py`")
     if word == "last":
         return entries[-1]
-    found = [entry for entry in entries if entry.record.run.startswith(word)] if word else []
-    found = found or [entry for entry in entries if entry.record.name == word]
+    found = [entry for entry in entries if word and entry.record.run.startswith(word)]
+    found = found or [entry for entry in entries if word and entry.record.name == word]
     if len(found) == 1:
         return found[0]
     if not found:

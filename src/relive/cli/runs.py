@@ -136,10 +136,8 @@ def _code(record: RunRecord) -> list[tuple[str, str]]:
 
 def _data(record: RunRecord) -> list[tuple[str, str]]:
     rows = [("version", record.data_version or "no data seen or declared")]
-    for name, found in record.data["declared"].items():
-        rows.append((name, _described(found)))
-    for found in record.data["read"][:20]:
-        rows.append((f"read {found.get('role', '')}".strip(), _described(found)))
+    rows += [(name, _described(found)) for name, found in record.data["declared"].items()]
+    rows += [(f"read {found.get('role', '')}".strip(), _described(found)) for found in record.data["read"][:20]]
     more = len(record.data["read"]) - 20
     return [*rows, ("", f"and {more} more files")] if more > 0 else rows
 

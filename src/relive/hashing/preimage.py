@@ -266,4 +266,4 @@ def _by_shape(kind: type) -> tuple[str, Reducer] | None:
 
 
 def _root(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
+    return str(kind.__module__).partition(".")[0]

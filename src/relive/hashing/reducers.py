@@ -246,7 +246,7 @@ def _column(value: Any) -> object:
     if isinstance(dtype, pandas.DatetimeTZDtype):
         return (value if isinstance(value, pandas.Index) else value.dt).tz_convert(None).to_numpy()
     if getattr(dtype, "kind", "O") in "biufcmM" and not value.hasnans:
-        return value.to_numpy(dtype=getattr(dtype, "numpy_dtype", dtype))
+        return value.to_numpy(dtype=getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype)))
     return value.tolist()
 
 
@@ -320,6 +320,7 @@ REDUCERS: dict[str, Reducer] = {
     "numpy:generic": _scalar,
     "numpy:dtype": lambda value: [value.str, value.name, value.descr if value.names else None],
     "numpy:ufunc": lambda value: value.__name__,
+    "numpy:_ArrayFunctionDispatcher": qualified_name,
     "torch:Tensor": _tensor,
     "torch:DataLoader": lambda value: value.dataset,
     "torch:Module": _module,

@@ -38,10 +38,6 @@ class Advice:
             yield
         except duckdb.Error as error:
             raise self._explained(error) from error
-        except RuntimeError as error:
-            if "interrupted" not in str(error):
-                raise
-            raise KeyboardInterrupt from error  # DuckDB has swallowed the Ctrl-C that stopped it
 
     def _explained(self, error: duckdb.Error) -> QueryError:
         details = _details(error)
@@ -52,9 +48,10 @@ class Advice:
         if missing is None:
             return pointing(self.statement.source, at, problem, remedy=self._remedy(error, details, more))
         name = next(group for group in missing.groups() if group is not None)
-        column = next((column for column in self.statement.columns if column.at == at), Mention((name,)))
-        remedy = self._column_remedy(column)
-        return pointing(self.statement.source, at, f"there is no column {quoted(column.name)}", remedy=remedy)
+        columns = [column for column in self.statement.columns if column.at == at or (at < 0 and name in column.parts)]
+        column = columns[0] if columns else Mention((name,), at)
+        problem = f"there is no column {quoted(column.name)}"
+        return pointing(self.statement.source, column.at, problem, remedy=self._column_remedy(column))
 
     def _remedy(self, error: duckdb.Error, details: dict[str, Any], more: str) -> str:
         import duckdb

@@ -96,15 +96,34 @@ def line_up(points: Points, at: Ints, name: NDArray[Any]) -> Rows:
     keys = _keys(points, at, node, paths)
     shown = np.zeros(len(at), dtype=bool)
     blocks: list[_Block] = []
-    for path in sorted((paths[place] for place in distinct(node)), key=len, reverse=True):
-        mine = np.flatnonzero(node == places[path])
+    logged = _stacks(keys, node, name, paths)
+    for path, stacks in sorted(logged.items(), key=lambda item: len(item[0]), reverse=True):
         key = keys[len(path)]
-        stacks = {n: _Stack.of(key, mine[name[mine] == n]) for n in distinct(name[mine])}
         inner = [block for block in blocks if block.path[: len(path)] == path]
         for block in inner:
             _join(stacks, block, key, shown)
         blocks.append(_own_rows(path, stacks, shown if inner else None))
     return _merged(blocks, at)
+
+
+def _stacks(keys: list[Ints], node: Ints, name: NDArray[Any], paths: list[Path]) -> dict[Path, dict[int, _Stack]]:
+    """The values of each name at each path."""
+    names = int(name.max(initial=0)) + 1
+    stacks: dict[Path, dict[int, _Stack]] = {}
+    for code, mine in _split(node * names + name).items():
+        path = paths[code // names]
+        stacks.setdefault(path, {})[code % names] = _Stack.of(keys[len(path)], mine)
+    return stacks
+
+
+def _split(code: Ints) -> dict[int, Ints]:
+    """The positions of each code, ascending. Few codes sort in linear time, as numpy does for short integers."""
+    found = distinct(code)
+    if len(found) == 1:
+        return {found[0]: np.arange(len(code))}
+    order = np.argsort(code.astype(np.uint16) if max(found, default=0) < 1 << 16 else code, kind="stable")
+    ends = np.cumsum(np.bincount(code)[found])[:-1]
+    return dict(zip(found, np.split(order, ends), strict=True)) if found else {}
 
 
 def _join(stacks: Mapping[int, _Stack], block: _Block, key: Ints, shown: Mask) -> None:

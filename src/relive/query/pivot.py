@@ -56,7 +56,9 @@ def pivot(
     for place, name in enumerate(wanted):
         source = rows.source.get(place, np.full(len(rows.run), ABSENT))
         values = cells.gather(points, source, get_chunk)
-        values = _with_args(values, _args(name, runs, logged.runs_with(place)), rows.run)
+        args = {run: facts.args[name] for run, facts in enumerate(runs) if name in facts.args}
+        if args:
+            values = _with_args(values, args, rows.run, logged.runs_with(place))
         columns[_free(name, "logged_", columns)] = values.column()
     return Table(columns, dims)
 
@@ -100,9 +102,9 @@ class _TableRows:
 
 def _seen_paths(points: Points, at: Ints) -> list[Path]:
     """The paths of these points, as they were first seen."""
-    path = points.path[at]
-    first = {place: int(np.argmax(path == place)) for place in distinct(path)}
-    return [points.paths[place] for place in sorted(first, key=first.__getitem__)]
+    first = np.full(len(points.paths), len(at))
+    first[points.path[at][::-1]] = np.arange(len(at))[::-1]  # of many, the last one written stays
+    return [points.paths[place] for place in np.argsort(first, kind="stable") if first[place] < len(at)]
 
 
 def _places(asked: Sequence[str], known: Sequence[str]) -> NDArray[np.int32]:
@@ -206,18 +208,11 @@ def _with_items(column: Column, items: NDArray[Any], loop: _Loop, get_chunk: cel
     return replace(column, values=values)
 
 
-def _args(name: str, runs: Sequence[RunFacts], logged_in: set[int]) -> dict[int, Any]:
-    """The arg of this name, by run, where the run didn't log a value of the name."""
-    asked = ((place, facts.args) for place, facts in enumerate(runs) if place not in logged_in)
-    return {place: args[name] for place, args in asked if name in args}
-
-
-def _with_args(values: cells.Cells, args: Mapping[int, Any], row_run: Ints) -> cells.Cells:
-    if not args:
-        return values
-    last = max(args)
-    place = np.full(max(last, int(row_run.max(initial=0))) + 1, ABSENT)
+def _with_args(values: cells.Cells, args: Mapping[int, Any], row_run: Ints, logged_in: set[int]) -> cells.Cells:
+    """The values with the args (by run) on the rows of those runs that didn't log the name."""
+    place = np.full(max(max(args), int(row_run.max(initial=0))) + 1, ABSENT)
     place[list(args)] = np.arange(len(args))
+    place[[run for run in args if run in logged_in]] = ABSENT
     return cells.overlay(values, cells.constant(list(args.values()), place[row_run]))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from relive.query.table import Column, Mask, Table, to_pandas
 if TYPE_CHECKING:
     import pandas
     from duckdb import DuckDBPyConnection as Connection
+
+Answer = TypeVar("Answer")
 
 TABLE_FUNCTIONS = frozenset("generate_series json_each json_tree range repeat repeat_row unnest".split())
 # Functions that reach outside, look into the engine, run SQL from a string, or only make the caller wait.
@@ -49,6 +52,7 @@ _WHERE_KEYS = {"type", "cte_map", "select_list", "from_table", "where_clause", "
 _BARE = "select 1 from rows where "
 _WHERE = "select 1 from rows where ("
 _ROW = "row#"
+_INTERRUPT_EVERY_S = 0.05
 _MATCHING = f'select "{_ROW}" from rows where ('
 _KEEP = "create temp table result as "
 _DOTTED = re.compile(r'(?:"(?:[^"]|"")*"|\w+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|\w+))*')
@@ -82,6 +86,19 @@ def _borrowed() -> Iterator[Connection]:
         yield con
     finally:
         con.close()
+
+
+def _stoppable(con: Connection, work: Callable[[], Answer]) -> Answer:
+    """Does the work in a thread of its own, so that Ctrl-C stops it: DuckDB doesn't always look for it by itself."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            while not future.done():  # an interrupt that comes before the query has begun is lost
+                con.interrupt()
+                wait([future], timeout=_INTERRUPT_EVERY_S)
+            raise
 
 
 def _serialize(sql: str) -> str:
@@ -137,7 +154,7 @@ def run(
         before, after = _kept(statement)
         advice = Advice(statement, lambda at: edited.origin(at - len(before)), lambda: _columns(con), known_columns)
         with advice.on_errors():
-            con.execute(before + edited.sql + after).fetchall()
+            _stoppable(con, lambda: con.execute(before + edited.sql + after).fetchall())
         return Result(con)
     except BaseException:
         con.close()
@@ -255,7 +272,7 @@ def matching(table: Table, where: str) -> Mask:
     advice = Advice(statement, lambda at: edited.origin(at - shift), lambda: list(names.values()), ())
     with _borrowed() as con, advice.on_errors():
         feed(con, "rows", Table(used, []))
-        rows = con.execute(sql).fetchnumpy()[_ROW]
+        rows = _stoppable(con, lambda: con.execute(sql).fetchnumpy()[_ROW])
     mask = np.zeros(len(table), dtype=bool)
     mask[np.asarray(rows, dtype=np.int64)] = True
     return mask

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
@@ -133,8 +133,9 @@ def _hide_if_secret(found: re.Match[str]) -> str:
 
 
 def _variables(environ: Mapping[str, str], extra: Iterable[str]) -> dict[str, Json]:
-    patterns = [*_RECORDED, *extra]
-    kept = (name for name in sorted(environ) if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+    wanted = {*_RECORDED, *extra}
+    patterns = [name for name in wanted if "*" in name]  # few, since each costs a tenth of a millisecond to compile
+    kept = (name for name in sorted(environ) if name in wanted or any(fnmatchcase(name, like) for like in patterns))
     return {name: redact(environ[name]) for name in kept if not is_secret(name)}
 
 

@@ -208,7 +208,7 @@ def _signs(parameter: str) -> bool:
 def fingerprint_object(obj: object) -> Fingerprint:
     """The fingerprint of data in memory. Never fails: without a stable hash it is opaque, known by type and length."""
     kind = _kind(type(obj))
-    detail = _detail(obj)
+    detail = _detail(obj, kind)
     try:
         return Fingerprint(kind, stable_hash(obj, by_state=True), _size_bytes(obj), detail)
     except Unstable as error:
@@ -228,24 +228,23 @@ _KINDS: dict[str, Kind] = {
 
 def _kind(type_: type) -> Kind:
     for base in type_.__mro__:
-        found = _KINDS.get(f"{base.__module__.partition('.')[0]}:{base.__qualname__}")
+        found = _KINDS.get(f"{str(base.__module__).partition('.')[0]}:{base.__qualname__}")
         if found is not None:
             return found
     return "value"
 
 
-def _detail(obj: object) -> dict[str, Json]:
-    shape, dtype, columns = (_attribute(obj, name) for name in ("shape", "dtype", "columns"))
+def _detail(obj: object, kind: Kind) -> dict[str, Json]:
     detail: dict[str, Json] = {"type": f"{type(obj).__module__}.{type(obj).__qualname__}"}
     length = _length(obj)
     if length is not None:
         detail["length"] = length
-    if isinstance(shape, tuple):
-        detail["shape"] = [int(side) for side in shape]
-    if dtype is not None:
-        detail["dtype"] = str(dtype)
-    if isinstance(columns, Iterable):
-        detail["columns"] = [str(column) for column in list(columns)[:100]]
+    if kind not in ("value", "opaque"):  # of libraries that we know: what others call a shape may be anything
+        shape, dtype = _attribute(obj, "shape"), _attribute(obj, "dtype")
+        columns = _attribute(obj, "columns") if kind == "frame" else _attribute(obj, "column_names")
+        detail |= {"shape": [int(side) for side in shape]} if isinstance(shape, tuple) else {}
+        detail |= {"dtype": str(dtype)} if dtype is not None else {}
+        detail |= {"columns": [str(column) for column in columns[:100]]} if columns is not None else {}
     return detail
 
 

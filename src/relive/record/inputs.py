@@ -65,13 +65,16 @@ class InputWatch:
         if isinstance(flags, int) and flags & _WRITING:
             if len(self._written) < MAX_FILES:
                 self._written.add(place)
-        elif self._belongs(place) and place not in self._written and stat.S_ISREG(os.stat(place).st_mode):
+        elif place not in self._seen and place not in self._written and self._is_input(place):
             self._add(place)
 
     def renamed(self, source: object, target: object) -> None:
         """What was written under a temporary name is ours under its final one too."""
         if self._written and os.path.abspath(os.fsdecode(source)) in self._written:  # type: ignore[arg-type]
             self._written.add(os.path.abspath(os.fsdecode(target)))  # type: ignore[arg-type]
+
+    def _is_input(self, path: str) -> bool:
+        return self._belongs(path) and stat.S_ISREG(os.stat(path).st_mode)
 
     def _add(self, path: str) -> None:
         with self._lock:

@@ -11,7 +11,13 @@ from relive.record.session import Driver, Place, here
 T = TypeVar("T")
 MARK_NS = 10_000_000  # iterations that take longer are marked one by one; quicker ones every so often
 _now = time.monotonic_ns
+_INT32 = range(-(1 << 31), 1 << 31)
 _SHOWN_ITEMS = frozenset({int, str, float})  # items of these types are what the loop's column shows
+
+
+def has_short_range(items: Iterable[Any]) -> bool:
+    """Can the items be told by a start and a step of 32 bits?"""
+    return type(items) is range and items.start in _INT32 and items.step in _INT32
 
 
 class LoopKeeper(Driver, Protocol):
@@ -40,7 +46,7 @@ class RecordedLoop(Generic[T]):
         recorder, items = self._recorder, self._items
         outside = here.get()
         parent = outside if outside is not None and outside.driver is recorder else recorder.root
-        shown: frozenset[type] = frozenset() if type(items) is range else _SHOWN_ITEMS
+        shown: frozenset[type] = frozenset() if has_short_range(items) else _SHOWN_ITEMS
         loop = recorder.enter_loop(self._name, parent, items)
         place, iteration, marked = None, -1, _now()
         try:

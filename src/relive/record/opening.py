@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from relive import settings as settings_module
 from relive.errors import ReliveError, VersionError
 from relive.record import environment, launch
 from relive.record.children import ChildJournal, join_parent
@@ -26,33 +25,12 @@ from relive.record.provenance import Provenance
 from relive.record.recorder import Recorder
 from relive.record.rendezvous import shared_run
 from relive.record.session import Driver, session
+from relive.record.surroundings import Surroundings, look_around
 from relive.record.syncing import Syncer
 from relive.record.warnings import warn_once
-from relive.settings import Settings
-from relive.store import Chunks, Home, Journal, JournalName, encode, process_start, versions
+from relive.store import Chunks, Journal, JournalName, encode, process_start, versions
 
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where this process stands: what was started, in which project, as which rank."""
-
-    entry: launch.Entry
-    settings: Settings
-    home: Home
-    launched: launch.Launch
-
-    @property
-    def project(self) -> str:
-        return self.settings.project or Path(self.entry.root).name
-
-
-def look_around() -> Surroundings:
-    entry = launch.find_entry()
-    settings = settings_module.load(Path(entry.root))
-    home = Path(settings.home).expanduser() if settings.home else Path(entry.root) / ".relive"
-    return Surroundings(entry, settings, Home(Path(os.path.abspath(home))), launch.detect())
 
 
 def open_driver() -> Driver:
@@ -88,6 +66,8 @@ class OpenRun:
         home = around.home
         home.create()
         rank = around.launched.rank
+        if around.launched.world_size > 1 and around.launched.key is None:
+            warn_once("launch-unknown", "each rank is a run of its own; set RELIVE_LAUNCH to the same text on all ranks")
         self.run = shared_run(home, around.launched.key, rank) if around.launched.key else home.new_run()
         self.folder = home.run_folder(self.run)
         journal = Journal(self.folder / JournalName(rank).stem)

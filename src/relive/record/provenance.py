@@ -77,6 +77,7 @@ class Provenance:
             except KeyboardInterrupt:
                 return
         self._state_version()
+        self._cache.close()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -91,7 +92,7 @@ class Provenance:
         self._journal.line("packages", packages=environment.packages())
 
     def _declare_path(self, name: str, path: str) -> None:
-        self._record(name, fingerprint(Path(path), cache=self._cache), path)
+        self._record(name, fingerprint(Path(path), cache=self._cache, full_bytes=self._full_bytes), path)
 
     def _record(self, name: str, print_: Fingerprint, path: str | None) -> None:
         self._declared[name] = print_

@@ -14,7 +14,7 @@ from relive.record.args import convert, unknown_message
 from relive.record.artifacts import describe_artifact
 from relive.record.environment import is_secret
 from relive.record.inputs import unheard
-from relive.record.loops import RecordedLoop
+from relive.record.loops import RecordedLoop, has_short_range
 from relive.record.off import NullJournal
 from relive.record.provenance import Provenance
 from relive.record.scalars import scalar_of
@@ -23,7 +23,6 @@ from relive.record.warnings import warn_once
 from relive.store import ROOT, Chunks, Journal, JournalClosed, encode, kinds
 
 _INT64 = range(-(1 << 63), 1 << 63)
-_INT32 = range(-(1 << 31), 1 << 31)
 
 
 class Recorder:
@@ -99,9 +98,8 @@ class Recorder:
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
         with self._guarded("loop-lost"):
             loop = self.journal.begin_loop(name, parent.loop, parent.iteration)
-            if type(items) is range and (items.start, items.step) != (0, 1):
-                if items.start in _INT32 and items.step in _INT32:
-                    self.journal.loop_range(loop, items.start, items.step)
+            if isinstance(items, range) and has_short_range(items) and (items.start, items.step) != (0, 1):
+                self.journal.loop_range(loop, items.start, items.step)
             return loop
         return ROOT
 

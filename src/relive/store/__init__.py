@@ -1,16 +1,21 @@
 """Bytes at rest: journals, chunks, code versions, and the index derived from them."""
 
-from relive.store import kinds, versions
-from relive.store.chunks import PIECE_BYTES, Chunks
-from relive.store.examining import examine
-from relive.store.home import Home, JournalName, journals_in
-from relive.store.index import Index, RunEntry, parse_run, read_run
-from relive.store.journal import ROOT, Journal, JournalClosed
-from relive.store.liveness import is_alive, process_start
-from relive.store.points import Points
-from relive.store.reading import read_lines
-from relive.store.summaries import Summary
-from relive.store.values import decode, encode, from_text, to_text
+from typing import TYPE_CHECKING
+
+from relive.doors import lazily
+
+if TYPE_CHECKING:
+    from relive.store import kinds, versions
+    from relive.store.chunks import PIECE_BYTES, Chunks
+    from relive.store.examining import examine
+    from relive.store.home import Home, JournalName, journals_in
+    from relive.store.index import Index, RunEntry, parse_run, read_run
+    from relive.store.journal import ROOT, Journal, JournalClosed
+    from relive.store.liveness import is_alive, process_start
+    from relive.store.points import Points
+    from relive.store.reading import read_lines
+    from relive.store.summaries import Summary
+    from relive.store.values import decode, encode, from_text, to_text
 
 __all__ = [
     "PIECE_BYTES",
@@ -38,3 +43,20 @@ __all__ = [
     "to_text",
     "versions",
 ]
+
+# Recording needs the journal, not the index; `import relive` needs neither.
+__getattr__ = lazily(
+    __name__,
+    {
+        "chunks": "PIECE_BYTES Chunks",
+        "examining": "examine",
+        "home": "Home JournalName journals_in",
+        "index": "Index RunEntry parse_run read_run",
+        "journal": "ROOT Journal JournalClosed",
+        "liveness": "is_alive process_start",
+        "points": "Points",
+        "reading": "read_lines",
+        "summaries": "Summary",
+        "values": "decode encode from_text to_text",
+    },
+)

@@ -12,7 +12,7 @@ from pathlib import Path
 SCHEMA_VERSION = 1
 SCHEMA = """
 create table if not exists runs (
-    id           integer primary key,
+    id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
     run          text not null unique,
     started_us   integer not null,
     folder_ns    integer not null,   -- mtime of the run's folder when it was read: a new journal changes it
@@ -64,10 +64,20 @@ class Catalog:
         self.writable = True
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self.db = self._open(str(folder / "catalog.sqlite"))
+            self.db = self._open_or_replace(folder / "catalog.sqlite")
         except (OSError, sqlite3.OperationalError):
             self.writable = False
             self.db = self._open(":memory:")
+
+    def _open_or_replace(self, path: Path) -> sqlite3.Connection:
+        try:
+            return self._open(str(path))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:  # damaged: it is derived, so a new one is as good
+            for suffix in ("", "-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            return self._open(str(path))
 
     def _open(self, path: str) -> sqlite3.Connection:
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
@@ -131,5 +141,5 @@ class Catalog:
 
 
 def _drop_all(db: sqlite3.Connection) -> None:
-    for (table,) in db.execute("select name from sqlite_master where type = 'table'").fetchall():
+    for (table,) in db.execute("select name from sqlite_master where type = 'table' and name not like 'sqlite_%'").fetchall():
         db.execute(f'drop table "{table}"')

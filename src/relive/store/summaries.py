@@ -52,7 +52,7 @@ def summarise(journal: Parsed) -> list[Summary]:
                 _number(high),
                 int(journal.time_us[row]),
                 journal.paths[int(journal.path[row])],
-            )  # fmt: skip
+            )
         )
     return found
 

@@ -1,0 +1,1 @@
+"""The benchmarks: each prints one JSON line, with ratios taken side by side in one run."""

@@ -1,0 +1,22 @@
+"""`python -m bench [NAME …]`: run all benchmarks, or some, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+NAMES = ("log_cost", "script_overhead", "start_up", "index_speed", "disk", "killed")
+
+
+def main() -> None:
+    """Run the named benchmarks one after the other; a failing one doesn't stop the others."""
+    chosen = sys.argv[1:] or NAMES
+    unknown = [name for name in chosen if name not in NAMES]
+    if unknown:
+        raise SystemExit(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
+    failed = [name for name in chosen if subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+main()
