@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from relive.checkpoint import Checkpoint
     from relive.record import Driver
 
 T = TypeVar("T")
@@ -70,13 +71,34 @@ def artifact(source: T, *, name: str | None = None) -> T:
     return session.place(_open).driver.artifact(source, name=name)  # type: ignore[no-any-return]
 
 
-def checkpointing(**objects: Any) -> AbstractContextManager[None]:
-    """Name the objects that hold the state of the training inside.
+def checkpointing(
+    *, overhead: float | None = None, every: int | None = None, **objects: Any
+) -> AbstractContextManager[None]:
+    """Keep the state of these objects while the loops inside run, in the background.
+
+    `overhead` is the share of the time that this may cost; `every` takes a checkpoint every so many iterations instead.
 
     >>> with relive.checkpointing(model=net, optimizer=opt):
     ...     for epoch in relive.loop("epoch", range(10)): ...
     """
-    return session.place(_open).driver.checkpointing(objects)
+    return session.place(_open).driver.checkpointing(objects, overhead=overhead, every=every)
+
+
+def restore(
+    run: str, *, into: Mapping[str, Any] | None = None, home: str | Path | None = None, rng: bool = True, **at: Any
+) -> Checkpoint:
+    """Put a past state of a run back into live objects, bit for bit; gives the checkpoint, to look at the rest of it.
+
+    `at` names the iteration (`epoch=7`); without it the last checkpoint is meant. `rng=False` leaves the global random
+    generators alone.
+
+    >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
+    """
+    from relive.checkpoint import find_checkpoint
+
+    checkpoint = find_checkpoint(_home(home), run, at)
+    checkpoint.restore(into or {}, random=rng and into is not None)
+    return checkpoint
 
 
 @contextlib.contextmanager

@@ -187,6 +187,17 @@ def test_an_outer_value_that_no_inner_row_can_show_keeps_a_row_of_its_own() -> N
     ]
 
 
+def test_a_name_that_runs_out_in_its_context_is_not_made_up_from_further_out() -> None:
+    records = [log("", (), "a", 0), *(log("step", (0,), name, number) for number, name in enumerate("ababb"))]
+
+    assert rows_of(table_of(records, "a", "b"), "step", "a", "b") == [
+        (None, 0, None),
+        (0, 0, 1),
+        (0, 2, 3),
+        (0, None, 4),
+    ]
+
+
 def test_a_name_logged_at_two_depths_shows_both_values() -> None:
     records = [log("epoch/step", (0, 0), "loss", 1.0), log("epoch", (0,), "loss", 0.5)]
 
@@ -477,11 +488,12 @@ def slow_table(records: Sequence[Record], names: Sequence[str], runs: Sequence[R
     return out
 
 
+# Few of everything, so that values meet in a context often enough.
 PATHS = [(), ("epoch",), ("epoch", "step"), ("epoch", "val"), ("epoch", "step", "micro"), ("fold",)]
 ITEMS: dict[str, Callable[[], st.SearchStrategy[Any]]] = {
     "fold": lambda: st.sampled_from(["x", "y", 0]),
-    "epoch": lambda: st.integers(0, 2),
-    "step": lambda: st.integers(-1, 2),
+    "epoch": lambda: st.integers(0, 1),
+    "step": lambda: st.sampled_from([-1, -1, 2]),
     "val": lambda: st.integers(0, 1),
     "micro": lambda: st.sampled_from([0, 1, 2**62]),
 }
@@ -491,8 +503,8 @@ ITEMS: dict[str, Callable[[], st.SearchStrategy[Any]]] = {
 def a_record(draw: st.DrawFn) -> Record:
     path = draw(st.sampled_from(PATHS))
     items = tuple(draw(ITEMS[loop]()) for loop in path)
-    run, rank = draw(st.sampled_from([("a", 0), ("a", 0), ("a", 1), ("b", 0)]))
-    return run, rank, draw(st.sampled_from([0, 0, 0, 42])), path, items, draw(st.sampled_from("pqrs")), None
+    run, rank, process = draw(st.sampled_from([("a", 0, 0)] * 7 + [("a", 0, 42), ("a", 1, 0), ("b", 0, 0)]))
+    return run, rank, process, path, items, draw(st.sampled_from("ppqqrs")), None
 
 
 @given(

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from relive.cli.choosing import find_run, home_option, open_home, open_index, short
+from relive.cli.choosing import home_option, open_home, open_index, short
 from relive.cli.queries import write_parquet
 from relive.errors import ReliveError
-from relive.store import Chunks, Index, RunEntry, examine, to_text, versions
+from relive.store import Chunks, Index, RunEntry, examine, find_run, to_text, versions
 
 
 @click.command()

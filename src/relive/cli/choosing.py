@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from relive.errors import NotFound
 from relive.model import SHORT_ID
 from relive.record import look_around
-from relive.store import Home, Index, RunEntry
+from relive.store import Home, Index
 
 home_option = click.option(
     "--home",
@@ -30,22 +29,6 @@ def open_home(path: Path | None) -> Home:
 
 def open_index(path: Path | None) -> Index:
     return Index(open_home(path))
-
-
-def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
-    """The run meant by a word: the beginning of its id, its name, or `last`."""
-    if not entries:
-        raise NotFound("there are no runs yet; record one with `python train.py`")
-    if word == "last":
-        return entries[-1]
-    found = [entry for entry in entries if word and entry.record.run.startswith(word)]
-    found = found or [entry for entry in entries if word and entry.record.name == word]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise NotFound(f"no run {word!r} here; `relive runs` lists them")
-    listed = ", ".join(entry.record.run for entry in found[:5])
-    raise NotFound(f"{word!r} could be {len(found)} runs ({listed}); give more of the id")
 
 
 def short(run: str) -> str:

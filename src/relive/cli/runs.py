@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from relive.cli.choosing import find_run, home_option, make_console, open_home, open_index, short
+from relive.cli.choosing import home_option, make_console, open_home, open_index, short
 from relive.cli.showing import cut, duration, last_value, size, value, when
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
-from relive.store import Index, RunEntry, Summary, to_text
+from relive.store import Index, RunEntry, Summary, find_run, to_text
 
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 

@@ -1,11 +1,4 @@
-"""How logged values, each in its own context, line up as the rows of one table.
-
-A context is the loops a value was logged in, with the items they had, in one process of one run. In a context,
-the k-th values of all names stand on its k-th row, and a name with one value there stands on all of its rows.
-A value further out is joined onto the rows further in: of several, the last one logged before the row, else the
-first. A name found in a nearer context is not looked for further out. A row of an outer context is left out when
-each of its k-th values stands on an inner row, so that nothing logged is lost and nothing is told twice.
-"""
+"""How logged values, each in its own context, line up as the rows of one table."""
 
 from __future__ import annotations
 
@@ -88,7 +81,14 @@ class _Block:
 
 
 def line_up(points: Points, at: Ints, name: NDArray[Any]) -> Rows:
-    """The rows made by the points at these positions, which bear these names (as small integers), in order."""
+    """The rows made by the points at these positions, which bear these names (as small integers), as they happened.
+
+    A context is the loops a value was logged in, with the items they had, in one process of one run. In a context,
+    the k-th values of all names stand on its k-th row, and a name with one value there stands on all of its rows.
+    A value further out is joined onto the rows further in: of several, the last one logged before the row, else the
+    first. A name found in a nearer context is not looked for further out. A row of an outer context is left out when
+    each of its k-th values stands on an inner row, so that nothing logged is lost and nothing is told twice.
+    """
     places: dict[Path, int] = {}
     node_of = np.array([places.setdefault(path, len(places)) for path in points.paths] or [0])
     node = node_of[points.path[at]]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from relive.record.session import Driver, Place, here
+
+if TYPE_CHECKING:
+    from relive.checkpoint import LoopWatch
 
 T = TypeVar("T")
 MARK_NS = 10_000_000  # iterations that take longer are marked one by one; quicker ones every so often
@@ -27,6 +32,10 @@ class LoopKeeper(Driver, Protocol):
     def note_item(self, loop: int, iteration: int, item: Any) -> None: ...
     def mark(self, loop: int, iteration: int) -> None: ...
     def leave_loop(self, loop: int, iterations: int) -> None: ...
+    def watch_loop(self, name: str, loop: int) -> LoopWatch | None: ...
+    def begin_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
+    def end_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
+    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
 
 
 class RecordedLoop(Generic[T]):
@@ -48,6 +57,7 @@ class RecordedLoop(Generic[T]):
         parent = outside if outside is not None and outside.driver is recorder else recorder.root
         shown: frozenset[type] = frozenset() if has_short_range(items) else _SHOWN_ITEMS
         loop = recorder.enter_loop(self._name, parent, items)
+        watch = recorder.watch_loop(self._name, loop)
         place, iteration, marked = None, -1, _now()
         try:
             for iteration, item in enumerate(items):
@@ -60,8 +70,15 @@ class RecordedLoop(Generic[T]):
                 if now - marked > MARK_NS:
                     recorder.mark(loop, iteration)
                     marked = now
-                yield item
+                if watch is None:
+                    yield item
+                else:
+                    recorder.begin_turn(watch, iteration, sys._getframe(1))
+                    yield item
+                    recorder.end_turn(watch, iteration, sys._getframe(1))
         finally:
+            if watch is not None:
+                recorder.end_watch(watch, iteration, sys._getframe(1))
             # Only if nobody moved on: a loop that was left long ago and collected now must not disturb the present.
             if here.get() is place:
                 here.set(outside)

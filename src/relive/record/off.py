@@ -31,7 +31,9 @@ class Off:
     def artifact(self, source: Any, *, name: str | None) -> Any:
         return source
 
-    def checkpointing(self, objects: dict[str, Any]) -> AbstractContextManager[None]:
+    def checkpointing(
+        self, objects: dict[str, Any], *, overhead: float | None, every: int | None
+    ) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -67,7 +67,9 @@ class OpenRun:
         home.create()
         rank = around.launched.rank
         if around.launched.world_size > 1 and around.launched.key is None:
-            warn_once("launch-unknown", "each rank is a run of its own; set RELIVE_LAUNCH to the same text on all ranks")
+            warn_once(
+                "launch-unknown", "each rank is a run of its own; set RELIVE_LAUNCH to the same text on all ranks"
+            )
         self.run = shared_run(home, around.launched.key, rank) if around.launched.key else home.new_run()
         self.folder = home.run_folder(self.run)
         journal = Journal(self.folder / JournalName(rank).stem)

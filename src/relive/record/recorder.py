@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from relive.errors import ArgError, ReliveError
 from relive.model import MAX_NAME_CHARS, clean_name
@@ -20,7 +20,10 @@ from relive.record.provenance import Provenance
 from relive.record.scalars import scalar_of
 from relive.record.session import Place
 from relive.record.warnings import warn_once
-from relive.store import ROOT, Chunks, Journal, JournalClosed, encode, kinds
+from relive.store import ROOT, Chunks, Journal, JournalClosed, Packs, encode, kinds
+
+if TYPE_CHECKING:
+    from relive.checkpoint import Checkpointer, LoopWatch
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -37,6 +40,8 @@ class Recorder:
         self._kwargs = kwargs
         self._known_args: list[str] = []
         self._args_checked = not kwargs
+        self._checkpointer: Checkpointer | None = None
+        self.overhead: float | None = None
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
 
     # --- verbs --------------------------------------------------------------------------------------------------
@@ -83,15 +88,42 @@ class Recorder:
                 self.journal.line("artifact", **described)
         return source
 
-    def checkpointing(self, objects: dict[str, Any]) -> AbstractContextManager[None]:
-        return self._checkpointing(objects)
-
     @contextlib.contextmanager
-    def _checkpointing(self, objects: dict[str, Any]) -> Iterator[None]:
-        with self._guarded("checkpointing-lost"):
+    def checkpointing(self, objects: dict[str, Any], *, overhead: float | None, every: int | None) -> Iterator[None]:
+        outside = self._checkpointer
+        with self._guarded("checkpoint-lost"):
             types = {name: f"{type(thing).__module__}.{type(thing).__qualname__}" for name, thing in objects.items()}
             self.journal.line("checkpointing", objects=types)
-        yield
+            self._checkpointer = self._make_checkpointer(objects, overhead, every)
+        try:
+            yield
+        finally:
+            with self._guarded("checkpoint-lost"):
+                if self._checkpointer is not None:
+                    self._checkpointer.close()
+            self._checkpointer = outside
+
+    def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:
+        from relive.checkpoint import Checkpointer, Writer
+
+        writer = Writer(Packs(self.chunks.folder / "packs"), self.chunks)
+        allowed = self.overhead if overhead is None else overhead
+        return Checkpointer(objects, writer, self.journal.line, overhead=allowed, every=every)
+
+    def watch_loop(self, name: str, loop: int) -> LoopWatch | None:
+        return self._checkpointer.enter(name, loop) if self._checkpointer is not None else None
+
+    def begin_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
+        with self._guarded("checkpoint-lost"):
+            watch.begin_turn(iteration, frame)
+
+    def end_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
+        with self._guarded("checkpoint-lost"):
+            watch.end_turn(iteration, frame)
+
+    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
+        with self._guarded("checkpoint-lost"):
+            watch.end(iteration, frame)
 
     # --- loops --------------------------------------------------------------------------------------------------
 

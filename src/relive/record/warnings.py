@@ -19,9 +19,14 @@ def warn_once(slug: str, message: str) -> None:
     text = f"[{slug}] {message}"
     try:
         warnings.warn(ReliveWarning(text), stacklevel=3)
-    except ReliveWarning:
-        # The user turned warnings into errors; ours must not end their training.
-        with contextlib.suppress(OSError, ValueError):
+    except Exception:  # noqa: BLE001 - warnings may be errors here, or shown by the user's code; training must go on
+        say(text)
+
+
+def say(text: str) -> None:
+    """A line on stderr, if there is one."""
+    with contextlib.suppress(Exception):  # closed, replaced by anything, or gone because Python is ending
+        if sys.stderr is not None:  # `print` would turn to stdout, which is the user's
             print(f"relive: {text}", file=sys.stderr)
 
 

@@ -6,12 +6,14 @@ from relive.doors import lazily
 
 if TYPE_CHECKING:
     from relive.store import kinds, versions
+    from relive.store.checkpoints import CheckpointRow, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.examining import examine
     from relive.store.home import Home, JournalName, journals_in
-    from relive.store.index import Index, RunEntry, parse_run, read_run
+    from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
     from relive.store.journal import ROOT, Journal, JournalClosed
     from relive.store.liveness import is_alive, process_start
+    from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.points import Points
     from relive.store.reading import read_lines
     from relive.store.summaries import Summary
@@ -20,18 +22,26 @@ if TYPE_CHECKING:
 __all__ = [
     "PIECE_BYTES",
     "ROOT",
+    "CheckpointRow",
     "Chunks",
     "Home",
     "Index",
     "Journal",
     "JournalClosed",
     "JournalName",
+    "PackWriter",
+    "Packs",
+    "Piece",
     "Points",
     "RunEntry",
     "Summary",
+    "checkpoint_rows",
+    "choose",
     "decode",
+    "digest_of",
     "encode",
     "examine",
+    "find_run",
     "from_text",
     "is_alive",
     "journals_in",
@@ -48,12 +58,14 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "checkpoints": "CheckpointRow checkpoint_rows choose",
         "chunks": "PIECE_BYTES Chunks",
         "examining": "examine",
         "home": "Home JournalName journals_in",
-        "index": "Index RunEntry parse_run read_run",
+        "index": "Index RunEntry find_run parse_run read_run",
         "journal": "ROOT Journal JournalClosed",
         "liveness": "is_alive process_start",
+        "packs": "PackWriter Packs Piece digest_of",
         "points": "Points",
         "reading": "read_lines",
         "summaries": "Summary",

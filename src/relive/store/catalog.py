@@ -141,5 +141,7 @@ class Catalog:
 
 
 def _drop_all(db: sqlite3.Connection) -> None:
-    for (table,) in db.execute("select name from sqlite_master where type = 'table' and name not like 'sqlite_%'").fetchall():
+    for (table,) in db.execute(
+        "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
+    ).fetchall():
         db.execute(f'drop table "{table}"')

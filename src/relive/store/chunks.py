@@ -20,12 +20,12 @@ class Chunks:
     """A folder of chunks. Any number of processes may put and get at once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def path(self, name: str) -> Path:
         if len(name) != 64 or not all(c in "0123456789abcdef" for c in name):
             raise NotFound(f"{name!r} is not the name of a chunk; chunk names are 64 hexadecimal digits")
-        return self._folder / name[:2] / name[2:]
+        return self.folder / name[:2] / name[2:]
 
     def __contains__(self, name: str) -> bool:
         return self.path(name).exists()
@@ -54,10 +54,10 @@ class Chunks:
         try:
             raw = self.path(name).read_bytes()
         except FileNotFoundError:
-            raise NotFound(f"chunk {name[:12]} is not in {self._folder}; copy it back from another home") from None
+            raise NotFound(f"chunk {name[:12]} is not in {self.folder}; copy it back from another home") from None
         data = _unpacked(raw, name)
         if digest(data) != name:
-            raise Damaged(f"chunk {name[:12]} in {self._folder} is damaged; restore it from a backup")
+            raise Damaged(f"chunk {name[:12]} in {self.folder} is damaged; restore it from a backup")
         return data
 
     def put_file(self, path: Path) -> tuple[list[str], int]:
@@ -70,7 +70,7 @@ class Chunks:
         return names, size
 
     def names(self) -> Iterator[str]:
-        for folder in sorted(self._folder.glob("[0-9a-f][0-9a-f]")):
+        for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
             yield from (folder.name + entry.name for entry in sorted(folder.iterdir()) if entry.name[0] != ".")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from relive.errors import NotFound
 from relive.model import RUNNING, RunRecord
 from relive.store import segments
 from relive.store.catalog import Catalog
@@ -235,6 +236,22 @@ class Index:
 
     def close(self) -> None:
         self.catalog.close()
+
+
+def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
+    """The run meant by a word: the beginning of its id, its name, or `last`."""
+    if not entries:
+        raise NotFound("there are no runs yet; record one with `python train.py`")
+    if word == "last":
+        return entries[-1]
+    found = [entry for entry in entries if word and entry.record.run.startswith(word)]
+    found = found or [entry for entry in entries if word and entry.record.name == word]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFound(f"no run {word!r} here; `relive runs` lists them")
+    listed = ", ".join(entry.record.run for entry in found[:5])
+    raise NotFound(f"{word!r} could be {len(found)} runs ({listed}); give more of the id")
 
 
 def parse_run(home: Home, run: str) -> list[Parsed]:

@@ -1,0 +1,62 @@
+"""Whether a checkpoint is worth its cost now: the joint invariant, and a ledger of what the training really lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DEFAULT_OVERHEAD = 1 / 15
+GUESSED_BYTES_PER_S = 0.5e9  # before the first checkpoint nothing has been measured yet
+
+
+@dataclass(slots=True)
+class Block:
+    """A place where checkpoints can be taken: the end of a certain loop, or of an iteration of the main loop."""
+
+    compute_s: float = 0.0  # C, all executions together
+    executions: int = 0  # n
+    checkpoints: int = 0  # k
+
+    @property
+    def mean_s(self) -> float:
+        return self.compute_s / self.executions if self.executions else 0.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What checkpoints have cost, against the time the training has had."""
+
+    overhead: float = DEFAULT_OVERHEAD  # ε
+    restore_ratio: float = 1.0  # c: how long a restore takes against M
+    spent_s: float = 0.0
+    measured_s: list[float] = field(default_factory=list)  # M of each checkpoint
+    blocks: dict[str, Block] = field(default_factory=dict)
+
+    def cost_s(self, size_bytes: int) -> float:
+        """M: the mean of the last few, or a guess from the size."""
+        if not self.measured_s:
+            return size_bytes / GUESSED_BYTES_PER_S
+        recent = self.measured_s[-5:]
+        return sum(recent) / len(recent)
+
+    def executed(self, name: str, took_s: float) -> Block:
+        block = self.blocks.setdefault(name, Block())
+        block.executions += 1
+        block.compute_s += took_s
+        return block
+
+    def charge(self, cost_s: float) -> None:
+        """Enter what a checkpoint turned out to cost."""
+        self.measured_s.append(cost_s)
+        self.spent_s += cost_s
+
+    def is_worth_it(self, block: Block, *, size_bytes: int, elapsed_s: float) -> bool:
+        """M/C < n/(k+1) · min(1/(1+c), ε) for the block, and ε kept over the whole run so far."""
+        cost_s = self.cost_s(size_bytes)
+        if block.mean_s <= 0 or not self.is_affordable(cost_s, elapsed_s):
+            return False
+        share = min(1 / (1 + self.restore_ratio), self.overhead)
+        return cost_s / block.mean_s < block.executions / (block.checkpoints + 1) * share
+
+    def is_affordable(self, cost_s: float, elapsed_s: float) -> bool:
+        """Has the training earned this checkpoint by the time it has run?"""
+        return self.spent_s + cost_s <= self.overhead * max(0.0, elapsed_s - self.spent_s)

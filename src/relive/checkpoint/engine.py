@@ -1,0 +1,164 @@
+"""When and of what a checkpoint is taken while a run records: the loops report to it, the writer works for it."""
+
+from __future__ import annotations
+
+import time
+from types import FrameType
+from typing import Any, Protocol
+
+from relive.checkpoint.capture import Capture, Moment
+from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger
+from relive.checkpoint.randomness import global_states
+from relive.checkpoint.reach import subjects_near, users_frame, variables
+from relive.checkpoint.restoring import RANDOM, VARIABLES
+from relive.checkpoint.subjects import Subject, subject_of
+from relive.checkpoint.writer import Writer, Written
+
+MAIN_DEPTH, NESTED_DEPTH = 1, 2
+_CHEAP = 0.25  # of what ε allows for an iteration: then its end is kept even if a nested loop's end was
+_now = time.perf_counter
+
+
+class Line(Protocol):
+    """Writes a line to the run's journal."""
+
+    def __call__(self, kind: str, loop: int, iteration: int, /, **content: Any) -> None: ...
+
+
+class Checkpointer:
+    """The checkpoints of one `relive.checkpointing` block."""
+
+    def __init__(
+        self, objects: dict[str, Any], writer: Writer, line: Line, *, overhead: float | None, every: int | None
+    ) -> None:
+        self._subjects: dict[str, Subject] = {name: subject_of(name, thing) for name, thing in objects.items()}
+        self._named = {id(thing) for thing in objects.values()}
+        self._capture = Capture(dict(self._subjects))
+        self._writer = writer
+        self._line = line
+        self._every = every
+        self.ledger = Ledger(overhead=DEFAULT_OVERHEAD if overhead is None else overhead)
+        self._begun = _now()
+        self._depth = 0
+        self._reached: dict[int, dict[str, Subject]] = {}
+        self._nested_taken_at = -1
+        self.main_iteration = -1
+        self.left_out: set[str] = set()
+
+    # --- what loops report --------------------------------------------------------------------------------------
+
+    def enter(self, name: str, loop: int) -> LoopWatch | None:
+        """A loop begins; gives who is to be told of its turns, if it is one that matters."""
+        self._depth += 1
+        if self._depth > NESTED_DEPTH:
+            return None
+        return LoopWatch(self, name, loop, is_main=self._depth == MAIN_DEPTH)
+
+    def leave(self) -> None:
+        self._depth -= 1
+
+    def consider(self, watch: LoopWatch, iteration: int, took_s: float, frame: FrameType | None) -> None:
+        """A nested loop or an iteration of the main loop ended: take a checkpoint if it is worth it."""
+        block = self.ledger.executed(watch.block, took_s)
+        if self._every is not None:
+            self._writer.wait()  # asked for in so many words: rather wait than leave one out
+        elif watch.is_main and self._nested_taken_at == iteration and not self._is_cheap(block):
+            return
+        if self._is_due(block, self.main_iteration) and not self._writer.is_busy:
+            self._take(watch, iteration, block, frame)
+            if not watch.is_main:
+                self._nested_taken_at = watch.parent_iteration
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._writer.wait()
+
+    def finish(self, watch: LoopWatch, iteration: int, frame: FrameType | None) -> None:
+        """The main loop is over: its end is always kept, whatever it costs."""
+        self._writer.wait()
+        block = self.ledger.blocks.setdefault(f"{watch.name}: end", Block())
+        self._take(watch, iteration, block, frame, is_end=True)
+        self._writer.wait()
+
+    def _is_due(self, block: Block, iteration: int) -> bool:
+        if self._every is not None:
+            return (iteration + 1) % self._every == 0
+        size = self._capture.size_bytes()
+        return self.ledger.is_worth_it(block, size_bytes=size, elapsed_s=_now() - self._begun)
+
+    def _is_cheap(self, block: Block) -> bool:
+        cost_s = self.ledger.cost_s(self._capture.size_bytes())
+        return cost_s < _CHEAP * self.ledger.overhead * block.mean_s
+
+    # --- taking one ---------------------------------------------------------------------------------------------
+
+    def _take(
+        self, watch: LoopWatch, iteration: int, block: Block, frame: FrameType | None, *, is_end: bool = False
+    ) -> None:
+        begun = _now()
+        user = users_frame(frame)
+        moment = self._moment(user, watch)
+        stall_s = _now() - begun
+        block.checkpoints += 1
+        self.left_out.update(moment.left_out)
+        place = "end" if is_end else "iteration" if watch.is_main else "loop"
+
+        def done(written: Written) -> None:
+            # What the writer's thread used is what the training lost, on a machine whose cores are all busy.
+            self.ledger.charge(stall_s + written.cpu_s)
+            self._line(
+                "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
+                bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
+                left_out=moment.left_out,
+            )  # fmt: skip
+
+        self._writer.begin(moment, done)
+
+    def _moment(self, user: FrameType | None, watch: LoopWatch) -> Moment:
+        extra: dict[str, Any] = {RANDOM: global_states()}
+        if user is not None:
+            for name, subject in self._near(user, watch).items():
+                self._capture.subjects.setdefault(f"near:{name}", subject)
+            for name, value in variables(user, watch.line, self._named).items():
+                extra[f"{VARIABLES}:{name}"] = value
+        return self._capture.take(extra)
+
+    def _near(self, user: FrameType, watch: LoopWatch) -> dict[str, Subject]:
+        """Looking through all variables takes time, and machinery seldom appears in the middle of a loop."""
+        key = id(user.f_code)
+        if key not in self._reached:
+            self._reached[key] = subjects_near(user, self._named)
+        return self._reached[key]
+
+
+class LoopWatch:
+    """One loop inside a `checkpointing` block, and the time its turns take."""
+
+    def __init__(self, owner: Checkpointer, name: str, loop: int, *, is_main: bool) -> None:
+        self._owner = owner
+        self.name = name
+        self.loop = loop
+        self.is_main = is_main
+        self.block = f"{name}: iteration" if is_main else f"{name}: loop"
+        self.line = 0
+        self.parent_iteration = owner.main_iteration
+        self._turn_begun = self._begun = _now()
+
+    def begin_turn(self, iteration: int, frame: FrameType | None) -> None:
+        self._turn_begun = _now()
+        if self.is_main:
+            self._owner.main_iteration = iteration
+        if not self.line and (user := users_frame(frame)) is not None:
+            self.line = user.f_lineno
+
+    def end_turn(self, iteration: int, frame: FrameType | None) -> None:
+        if self.is_main:
+            self._owner.consider(self, iteration, _now() - self._turn_begun, frame)
+
+    def end(self, iteration: int, frame: FrameType | None) -> None:
+        """The loop is over, whether it ran out or was left."""
+        self._owner.leave()
+        if self.is_main:
+            self._owner.finish(self, iteration, frame)
+        else:
+            self._owner.consider(self, iteration, _now() - self._begun, frame)

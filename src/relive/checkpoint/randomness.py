@@ -1,0 +1,81 @@
+"""The states of random generators: Python's, numpy's, torch's on every device, and those objects that hold one."""
+
+from __future__ import annotations
+
+import random
+import sys
+from array import array
+from typing import Any
+
+
+def global_states() -> dict[str, Any]:
+    """The states of the generators that need no object: what `random`, `np.random` and `torch` draw from."""
+    version, words, gauss = random.getstate()
+    # 625 numbers as one array: the training waits while each of them would be looked at.
+    states: dict[str, Any] = {"python": (version, array("I", words).tobytes(), gauss)}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and "numpy.random" in sys.modules:
+        states["numpy"] = numpy.random.get_state(legacy=False)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states["torch"] = torch.get_rng_state()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            states["cuda"] = torch.cuda.get_rng_state_all()
+        if torch.backends.mps.is_available():
+            states["mps"] = torch.mps.get_rng_state()
+    return states
+
+
+def restore_global_states(states: dict[str, Any]) -> None:
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(array("I", words)), gauss))
+    if "numpy" in states:
+        import numpy
+
+        numpy.random.set_state(states["numpy"])
+    if "torch" in states:
+        import torch
+
+        torch.set_rng_state(states["torch"])
+        if "cuda" in states and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(states["cuda"])
+        if "mps" in states and torch.backends.mps.is_available():
+            torch.mps.set_rng_state(states["mps"])
+
+
+def is_generator(value: Any) -> bool:
+    """An object whose only business is to draw random numbers."""
+    return _kind(value) is not None
+
+
+def generator_state(value: Any) -> Any:
+    kind = _kind(value)
+    if kind == "python":
+        return value.getstate()
+    if kind == "numpy":
+        return value.bit_generator.state
+    if kind == "numpy-legacy":
+        return value.get_state(legacy=False)
+    return value.get_state()
+
+
+def restore_generator(value: Any, state: Any) -> None:
+    kind = _kind(value)
+    if kind == "python":
+        value.setstate(state)
+    elif kind == "numpy":
+        value.bit_generator.state = state
+    else:
+        value.set_state(state)
+
+
+def _kind(value: Any) -> str | None:
+    if isinstance(value, random.Random):
+        return "python"
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and "numpy.random" in sys.modules:
+        if isinstance(value, numpy.random.Generator):
+            return "numpy"
+        if isinstance(value, numpy.random.RandomState):
+            return "numpy-legacy"
+    return "torch" if torch is not None and isinstance(value, torch.Generator) else None

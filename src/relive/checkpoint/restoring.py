@@ -1,0 +1,115 @@
+"""A checkpoint read back: into the very objects it was taken of, or as new values; only the parts asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from relive.checkpoint.leaves import LeafType, made, put_back
+from relive.checkpoint.randomness import restore_global_states
+from relive.checkpoint.subjects import subject_of
+from relive.checkpoint.tree import Json, harvest
+from relive.errors import NotFound
+from relive.store import Chunks, Packs, Piece
+
+READERS = 4
+RANDOM = "random states"  # the subject that holds the global generators
+VARIABLES = "variables"
+
+
+class Checkpoint:
+    """A stored moment. Tensors are read without running any code; pickled parts only when they are asked for."""
+
+    def __init__(self, manifest: str, chunks: Chunks, packs: Packs) -> None:
+        content = msgspec.json.decode(chunks.get(manifest))
+        self._subjects: dict[str, dict[str, Json]] = content["subjects"]
+        self._leaves = content["leaves"]
+        self._blobs = content["blobs"]
+        self._pieces = [Piece(*row) for row in content["pieces"]]
+        self._packs = packs
+        self._later: list[Callable[[], None]] = []
+        self._made: dict[int, Any] = {}
+
+    def names(self) -> list[str]:
+        """The objects that the checkpoint holds."""
+        return [name for name, subject in self._subjects.items() if subject["kind"] != "extra"]
+
+    def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
+        """Put the state back into live objects, in place, and the global random generators if asked for."""
+        for name, thing in into.items():
+            stored = self._stored(name)
+            subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
+        self._finish()
+        if random and RANDOM in self._subjects:  # last: rebuilding objects may draw random numbers
+            restore_global_states(self.value(self._subjects[RANDOM]["rest"]))
+
+    def state(self, name: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """The tensors of one object as new tensors: all of them, or only those asked for (one layer, say)."""
+        leaves = self._stored(name)["leaves"]
+        wanted = list(leaves) if keys is None else list(keys)
+        unknown = [key for key in wanted if key not in leaves]
+        if unknown:
+            raise NotFound(f"{name} has no {unknown[0]!r} in this checkpoint; it has {', '.join(leaves)}")
+        return {key: self.made(leaves[key]) for key in wanted}
+
+    def variables(self) -> dict[str, Any]:
+        """The variables of the loop as they were."""
+        return {
+            name.partition(":")[2]: self.value(subject["rest"])
+            for name, subject in self._subjects.items()
+            if name.startswith(VARIABLES + ":")
+        }
+
+    def extra(self, name: str) -> Any:
+        return self.value(self._stored(name)["rest"])
+
+    def _stored(self, name: str) -> dict[str, Json]:
+        if name not in self._subjects:
+            raise NotFound(f"the checkpoint has no {name!r}; it has {', '.join(self.names()) or 'no objects'}")
+        return self._subjects[name]
+
+    # --- what subjects ask for ----------------------------------------------------------------------------------
+
+    def value(self, tree: Json) -> Any:
+        return harvest(tree, self.made, self._blob)
+
+    def fill(self, leaf: int, target: Any) -> bool:
+        """Fill a live tensor; the reading is done later, by several threads."""
+        kind, pieces = LeafType.of_form(self._leaves[leaf][0]), self._leaves[leaf][1]
+
+        def read(buffer: Any) -> None:
+            self._later.append(lambda: self._read(pieces, buffer))
+
+        return put_back(target, read if _can_wait(target) else lambda buffer: self._read(pieces, buffer), kind)
+
+    def made(self, leaf: int) -> Any:
+        if leaf not in self._made:
+            kind, pieces = self._leaves[leaf]
+            self._made[leaf] = made(LeafType.of_form(kind), lambda buffer: self._read(pieces, buffer))
+        return self._made[leaf]
+
+    def _blob(self, number: int) -> bytes:
+        return b"".join(self._packs.read(self._pieces[at]) for at in self._blobs[number])
+
+    def _read(self, pieces: list[int], buffer: Any) -> None:
+        view, at = memoryview(buffer), 0
+        for number in pieces:
+            piece = self._pieces[number]
+            self._packs.read_into(piece, view[at : at + piece.size_bytes])
+            at += piece.size_bytes
+
+    def _finish(self) -> None:
+        jobs, self._later = self._later, []
+        with ThreadPoolExecutor(READERS) as pool:
+            for done in [pool.submit(job) for job in jobs]:
+                done.result()
+
+
+def _can_wait(target: Any) -> bool:
+    """Only memory that is filled directly may be filled later: a copy through a temporary is made at once."""
+    from relive.checkpoint.leaves import flat_bytes
+
+    return flat_bytes(target) is not None

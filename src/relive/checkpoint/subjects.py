@@ -1,0 +1,285 @@
+"""What each kind of object keeps between iterations, and how it is put back into the very same object."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from relive.checkpoint.randomness import generator_state, is_generator, restore_generator
+from relive.checkpoint.tree import Json, is_leaf
+from relive.errors import ReliveError
+
+_ATTRIBUTES = (bool, int, float, str, type(None))
+_MISSING = object()
+Slot = tuple[dict[Any, Any], Any, Any]  # a dict, a key, and the tensor that was there
+
+
+class Source(Protocol):
+    """Gives back what was taken out of a tree."""
+
+    def value(self, tree: Json) -> Any: ...
+    def fill(self, leaf: int, target: Any) -> bool: ...
+    def made(self, leaf: int) -> Any: ...
+
+
+class Subject(Protocol):
+    """An object whose state is kept. `tensors` are large and stay where they are; `rest` is small and changes."""
+
+    kind: str
+
+    def tensors(self) -> dict[str, Any]: ...
+    def is_same(self) -> bool: ...
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json: ...
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None: ...
+
+
+def subject_of(name: str, thing: Any) -> Subject:
+    """The subject for an object that the user named."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        if isinstance(thing, torch.nn.Module):
+            return ModuleSubject(thing)
+        if isinstance(thing, torch.optim.Optimizer) and _has_plain_state(thing, torch):
+            return OptimizerSubject(thing)
+    if is_leaf(thing):
+        return ArraySubject(thing)
+    if is_generator(thing):
+        return GeneratorSubject(thing)
+    if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
+        return StatefulSubject(name, thing)
+    return ValueSubject(name, thing)
+
+
+def _has_plain_state(optimizer: Any, torch: Any) -> bool:
+    base = torch.optim.Optimizer
+    return type(optimizer).state_dict is base.state_dict and type(optimizer).load_state_dict is base.load_state_dict
+
+
+class _Slots:
+    """Tensors found in dicts, and a quick look whether they are still the ones that were found."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.sizes: list[tuple[dict[Any, Any], int]] = []
+
+    def watch(self, holder: dict[Any, Any]) -> None:
+        self.sizes.append((holder, len(holder)))
+
+    def is_same(self) -> bool:
+        return all(d.get(key) is tensor for d, key, tensor in self.slots) and all(len(d) == n for d, n in self.sizes)
+
+
+class ModuleSubject:
+    """Parameters, all buffers (also those that a state_dict leaves out), modes and simple attributes of modules."""
+
+    kind = "module"
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._found = _Slots()
+        self._modules: list[tuple[str, Any]] = []
+
+    def tensors(self) -> dict[str, Any]:
+        self._found = _Slots()
+        self._modules = list(self._module.named_modules(remove_duplicate=True))
+        tensors: dict[str, Any] = {}
+        for prefix, module in self._modules:
+            self._found.watch(module._modules)
+            for holder in (module._parameters, module._buffers):
+                self._found.watch(holder)
+                for key, tensor in holder.items():
+                    if tensor is not None and is_leaf(tensor):
+                        self._found.slots.append((holder, key, tensor))
+                        tensors[f"{prefix}.{key}" if prefix else key] = tensor
+        return tensors
+
+    def is_same(self) -> bool:
+        return bool(self._modules) and self._found.is_same()
+
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+        attributes = {}
+        for prefix, module in self._modules:
+            simple = {k: v for k, v in module.__dict__.items() if type(v) in _ATTRIBUTES and k[0] != "_"}
+            attributes[prefix] = simple
+        frozen = [key for prefix, m in self._modules for key in _frozen(prefix, m)]
+        return plant({"attributes": attributes, "frozen": frozen}, "module")
+
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        live = self.tensors()
+        missing = [name for name in leaves if name not in live]
+        if missing:
+            raise ReliveError(
+                f"the module has no {missing[0]!r}, which the checkpoint holds; build the same model first"
+            )
+        for name, leaf in leaves.items():
+            if not source.fill(leaf, live[name]):
+                live[name].data = source.made(leaf).to(live[name].device)
+        kept = source.value(rest)
+        frozen = set(kept["frozen"])
+        for prefix, module in self._modules:
+            for key, value in kept["attributes"].get(prefix, {}).items():
+                if getattr(module, key, _MISSING) != value:
+                    setattr(module, key, value)
+            for key, parameter in module._parameters.items():
+                if parameter is not None:
+                    parameter.requires_grad_((f"{prefix}.{key}" if prefix else key) not in frozen)
+
+
+def _frozen(prefix: str, module: Any) -> list[str]:
+    parameters = module._parameters.items()
+    return [f"{prefix}.{k}" if prefix else k for k, p in parameters if p is not None and not p.requires_grad]
+
+
+class OptimizerSubject:
+    """The state of each parameter, and the numbers of each group; the parameters themselves are the model's."""
+
+    kind = "optimizer"
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._found = _Slots()
+
+    def _parameters(self) -> list[Any]:
+        return [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+
+    def tensors(self) -> dict[str, Any]:
+        self._found = _Slots()
+        self._found.watch(self._optimizer.state)
+        tensors: dict[str, Any] = {}
+        for number, parameter in enumerate(self._parameters()):
+            state = self._optimizer.state.get(parameter)
+            if state is None:
+                continue
+            self._found.watch(state)
+            for key, tensor in state.items():
+                if is_leaf(tensor):
+                    self._found.slots.append((state, key, tensor))
+                    tensors[f"{number}.{key}"] = tensor
+        return tensors
+
+    def is_same(self) -> bool:
+        return bool(self._found.sizes) and self._found.is_same()
+
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
+        sizes = [len(group["params"]) for group in self._optimizer.param_groups]
+        others = {}
+        for number, parameter in enumerate(self._parameters()):
+            state = self._optimizer.state.get(parameter)
+            if state is not None:
+                plain = {key: value for key, value in state.items() if not is_leaf(value)}
+                others[number] = plain
+        return plant({"groups": groups, "sizes": sizes, "others": others}, "optimizer")
+
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        kept = source.value(rest)
+        groups = self._optimizer.param_groups
+        if [len(group["params"]) for group in groups] != kept["sizes"]:
+            raise ReliveError("the optimizer has other parameter groups than the checkpoint; build the same one first")
+        parameters = self._parameters()
+        states: dict[int, dict[str, Any]] = {number: dict(plain) for number, plain in kept["others"].items()}
+        for name, leaf in leaves.items():
+            at, _, key = name.partition(".")
+            parameter = parameters[int(at)]
+            live = self._optimizer.state.get(parameter, {}).get(key)
+            if live is None or not is_leaf(live) or not source.fill(leaf, live):
+                made = source.made(leaf)
+                live = made if key == "step" and made.ndim == 0 else made.to(parameter.device)
+            states.setdefault(int(at), {})[key] = live
+        self._optimizer.state.clear()
+        for number, state in states.items():
+            self._optimizer.state[parameters[number]] = state
+        for group, values in zip(groups, kept["groups"], strict=True):
+            group.update(values)
+
+
+class ArraySubject:
+    """A tensor or an array, kept in place."""
+
+    kind = "array"
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def tensors(self) -> dict[str, Any]:
+        return {"": self._array}
+
+    def is_same(self) -> bool:
+        return True
+
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+        return None
+
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        if not source.fill(leaves[""], self._array):
+            raise ReliveError("the array has another type or shape than the checkpoint; give one like the original")
+
+
+class _Small:
+    """A subject without large tensors of its own: all of it is `rest`."""
+
+    def tensors(self) -> dict[str, Any]:
+        return {}
+
+    def is_same(self) -> bool:
+        return True
+
+
+class GeneratorSubject(_Small):
+    kind = "generator"
+
+    def __init__(self, generator: Any) -> None:
+        self._generator = generator
+
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+        return plant(generator_state(self._generator), "generator")
+
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        restore_generator(self._generator, source.value(rest))
+
+
+class StatefulSubject(_Small):
+    """Anything with a state_dict: schedulers, scalers, stateful loaders, metrics."""
+
+    kind = "state_dict"
+
+    def __init__(self, name: str, thing: Any) -> None:
+        self._name = name
+        self._thing = thing
+
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+        return plant(self._thing.state_dict(), self._name)
+
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        self._thing.load_state_dict(source.value(rest))
+
+
+class ValueSubject(_Small):
+    """Lists, dicts and other containers are refilled; any other object gets its attributes back."""
+
+    kind = "value"
+
+    def __init__(self, name: str, thing: Any) -> None:
+        self._name = name
+        self._thing = thing
+
+    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+        return plant(self._thing, self._name)
+
+    def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        value, thing = source.value(rest), self._thing
+        if isinstance(thing, list):
+            thing[:] = value
+        elif isinstance(thing, dict | set):
+            thing.clear()
+            thing.update(value)
+        elif isinstance(thing, deque):
+            thing.clear()
+            thing.extend(value)
+        elif hasattr(thing, "__dict__"):
+            thing.__dict__.clear()
+            thing.__dict__.update(value.__dict__)
+        elif thing != value:
+            raise ReliveError(f"{self._name} can't be changed in place; take it from what restore() gives back")

@@ -1,0 +1,137 @@
+"""Any state as a tree that JSON can say, with its tensors and arrays taken out as leaves and the rest pickled apart."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from relive.errors import ReliveError
+from relive.store import encode
+
+Json = Any
+_INT64 = 1 << 63
+_LONG_TEXT = 1_000  # longer ones would go to chunks, which a tree does not use
+_PLAIN = (type(None), bool, int, float, str, complex)
+_SEQUENCES: dict[type, str] = {list: "$list", tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: "$deque"}
+
+
+class Unpicklable(ReliveError):
+    """An object of the training's state that can't be kept."""
+
+
+class Planter:
+    """Turns values into trees. Leaves and pickles are numbered in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.leaves: list[Any] = []
+        self.blobs: list[bytes] = []  # pickles, and bytes as they are
+        self._seen: dict[int, int] = {}
+
+    def plant(self, value: Any, name: str) -> Json:
+        """The tree of a value; `name` is what a message calls it if it can't be kept."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return _plain(value, kind)
+        if kind is bytes:
+            self.blobs.append(value)
+            return {"$bytes_at": len(self.blobs) - 1}
+        if is_leaf(value):
+            return {"$leaf": self.leaf(value)}
+        if kind in (dict, OrderedDict):
+            tag = "$dict" if kind is dict else "$ordered"
+            return {tag: [[self.plant(k, name), self.plant(v, f"{name}[{k!r}]")] for k, v in value.items()]}
+        if kind in _SEQUENCES:
+            return {_SEQUENCES[kind]: [self.plant(item, name) for item in value]}
+        if is_sparse(value):
+            return self._sparse(value)
+        return self._pickle(value, name)
+
+    def leaf(self, value: Any) -> int:
+        """The number of a leaf; the same tensor met twice is one leaf."""
+        if id(value) not in self._seen:
+            self._seen[id(value)] = len(self.leaves)
+            self.leaves.append(value)
+        return self._seen[id(value)]
+
+    def _sparse(self, value: Any) -> Json:
+        coalesced = value.detach().coalesce()
+        parts = {"indices": self.leaf(coalesced.indices()), "values": self.leaf(coalesced.values())}
+        return {"$sparse": {**parts, "shape": list(value.shape)}}
+
+    def _pickle(self, value: Any, name: str) -> Json:
+        try:
+            self.blobs.append(pickle.dumps(value, protocol=5))
+        except Exception as error:
+            raise Unpicklable(
+                f"{name} can't be kept in a checkpoint ({error}); leave it out or give it a state_dict"
+            ) from error
+        return {"$pickle": len(self.blobs) - 1}
+
+
+def _plain(value: Any, kind: type) -> Json:
+    """Nearly all values are small numbers and short names, which JSON says as they are."""
+    if kind is int:
+        return value if -_INT64 <= value < _INT64 else encode(value, _no_chunk)
+    if kind is float:
+        return value if math.isfinite(value) else encode(value, _no_chunk)
+    if kind is str and value.isascii():
+        return value if len(value) <= _LONG_TEXT else {"$str": value}
+    return value if value is None or kind is bool else encode(value, _no_chunk)
+
+
+def is_leaf(value: Any) -> bool:
+    """A dense tensor, or an array of plain numbers."""
+    np = sys.modules.get("numpy")
+    if np is not None and type(value) is np.ndarray:
+        return not value.dtype.hasobject
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def is_sparse(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and value.layout == torch.sparse_coo
+
+
+def _no_chunk(data: bytes) -> str:
+    raise ReliveError(f"a text of {len(data)} bytes is too long for a checkpoint's tree")
+
+
+def harvest(tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes]) -> Any:
+    """The value of a tree; `leaf` and `blob` give the parts that were taken out.
+
+    Pickled parts are unpickled: only trees that this user's own runs planted may come here.
+    """
+    from relive.store import decode
+
+    if not isinstance(tree, dict):
+        return tree
+    ((tag, inner),) = tree.items()
+    if tag == "$leaf":
+        return leaf(inner)
+    if tag == "$pickle":
+        return pickle.loads(blob(inner))
+    if tag == "$bytes_at":
+        return blob(inner)
+    if tag == "$str":
+        return inner
+    if tag in ("$dict", "$ordered"):
+        pairs = [(harvest(k, leaf, blob), harvest(v, leaf, blob)) for k, v in inner]
+        return dict(pairs) if tag == "$dict" else OrderedDict(pairs)
+    if tag in _BUILDERS:
+        return _BUILDERS[tag](harvest(item, leaf, blob) for item in inner)
+    if tag == "$sparse":
+        torch = sys.modules["torch"]
+        return torch.sparse_coo_tensor(leaf(inner["indices"]), leaf(inner["values"]), inner["shape"]).coalesce()
+    return decode(tree, _unknown_chunk)
+
+
+_BUILDERS: dict[str, Callable[[Any], Any]] = {tag: kind for kind, tag in _SEQUENCES.items()}
+
+
+def _unknown_chunk(name: str) -> bytes:
+    raise ReliveError(f"chunk {name} has no place in a checkpoint's tree")

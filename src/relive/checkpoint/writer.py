@@ -1,0 +1,114 @@
+"""The thread that writes moments to disk: what is new into a pack, then the manifest, and last the journal's line."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from relive.checkpoint.capture import Moment
+from relive.store import Chunks, Packs, PackWriter, Piece, digest_of
+
+FORMAT = 1
+PIECE_BYTES = 4 << 20
+Done = Callable[["Written"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint on disk, and what it took."""
+
+    manifest: str
+    size_bytes: int
+    new_bytes: int
+    took_s: float
+    cpu_s: float
+
+
+class Writer:
+    """Writes one moment at a time. While it is at it others are refused: memory is bounded, training never waits."""
+
+    def __init__(self, packs: Packs, chunks: Chunks) -> None:
+        self._packs = packs
+        self._chunks = chunks
+        self._known: dict[tuple[str, int], Piece] | None = None
+        self._thread: threading.Thread | None = None
+        self.error: Exception | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, moment: Moment, done: Done) -> None:
+        """Write in the background; `done` is called on the writer's thread, and makes the checkpoint exist."""
+        self.wait()
+        self._thread = threading.Thread(target=self._run, args=(moment, done), name="relive-checkpoint", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, moment: Moment, done: Done) -> None:
+        try:
+            self.write(moment, done)
+        except Exception as error:  # noqa: BLE001 - told by the next checkpoint; the user's training must go on
+            self.error = error
+
+    def write(self, moment: Moment, done: Done) -> None:
+        begun, cpu = time.perf_counter(), time.thread_time()
+        with self._packs.shared():
+            known = self._fresh_known()
+            with PackWriter(self._packs) as pack:
+                numbers = _Pieces(known, pack)
+                leaves = [[kind.form(), numbers.all(data)] for kind, data in moment.leaves]
+                blobs = [numbers.all(data) for data in moment.blobs]
+            manifest = {
+                "v": FORMAT, "subjects": moment.subjects, "leaves": leaves, "blobs": blobs,
+                "pieces": [_row(piece) for piece in numbers.listed],
+            }  # fmt: skip
+            name = self._chunks.put(msgspec.json.encode(manifest))
+            took = time.perf_counter() - begun
+            done(Written(name, moment.size_bytes, pack.stored_bytes, took, time.thread_time() - cpu))
+
+    def _fresh_known(self) -> dict[tuple[str, int], Piece]:
+        """Pieces that need not be written again; those whose pack was collected meanwhile don't count."""
+        if self._known is None:
+            self._known = self._packs.known()
+        present = set(self._packs.names())
+        if any(piece.pack not in present for piece in self._known.values()):
+            self._known = {key: piece for key, piece in self._known.items() if piece.pack in present}
+        return self._known
+
+
+class _Pieces:
+    """The pieces of one checkpoint, numbered; what is known already is not written again."""
+
+    def __init__(self, known: dict[tuple[str, int], Piece], pack: PackWriter) -> None:
+        self._known = known
+        self._pack = pack
+        self._numbers: dict[tuple[str, int], int] = {}
+        self.listed: list[Piece] = []
+
+    def all(self, data: Any) -> list[int]:
+        view = memoryview(data)
+        return [self._one(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES)]
+
+    def _one(self, data: memoryview) -> int:
+        key = digest_of(data), len(data)
+        number = self._numbers.get(key)
+        if number is None:
+            piece = self._known.get(key)
+            if piece is None:
+                piece = self._known[key] = self._pack.add(data, key[0])
+            number = self._numbers[key] = len(self.listed)
+            self.listed.append(piece)
+        return number
+
+
+def _row(piece: Piece) -> list[Any]:
+    return [piece.pack, piece.offset, piece.stored_bytes, piece.size_bytes, piece.codec, piece.digest]

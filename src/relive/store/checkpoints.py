@@ -1,0 +1,65 @@
+"""Where the checkpoints of a run are: at the end of which loop or iteration, and what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relive.store.parsing import LoopRow, Parsed
+from relive.store.reading import Line
+
+ITERATION, LOOP, END = "iteration", "loop", "end"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """One checkpoint. `at` are the loop columns it lies in; `place` says of what it is the end."""
+
+    rank: int
+    place: str  # "iteration" of the main loop, a nested "loop", or the "end" of the main loop
+    name: str  # of the loop
+    at: dict[str, Any]
+    iterations: int  # how many iterations of that loop it comes after
+    manifest: str
+    size_bytes: int
+    new_bytes: int
+    time_us: int
+    stall_s: float
+    write_s: float
+
+    @property
+    def where(self) -> str:
+        around = "/".join(f"{loop}={value}" for loop, value in self.at.items())
+        return around if self.place == ITERATION else "/".join(part for part in (around, f"end of {self.name}") if part)
+
+
+def checkpoint_rows(journal: Parsed) -> list[CheckpointRow]:
+    """The checkpoints that a journal names, in the order in which they were taken."""
+    clock_to_wall_ns = journal.header.get("wall_ns", 0) - journal.header.get("clock_ns", 0)
+    lines = [line for line in journal.lines if line.get("k") == "checkpoint" and line["loop"] in journal.loops]
+    return [_row(journal, line, (line["t"] + clock_to_wall_ns) // 1000) for line in lines]
+
+
+def _row(journal: Parsed, line: Line, time_us: int) -> CheckpointRow:
+    loop = journal.loops[line["loop"]]
+    at = _around(loop)
+    if line["place"] == ITERATION:
+        at[loop.name] = loop.value(line["i"])
+    return CheckpointRow(
+        journal.journal.rank, line["place"], loop.name, at, line["i"] + 1, line["manifest"], line["bytes"],
+        line["new_bytes"], time_us, line["stall_s"], line["write_s"],
+    )  # fmt: skip
+
+
+def _around(loop: LoopRow) -> dict[str, Any]:
+    return {**dict(zip(loop.path, loop.dims, strict=False)), **loop.items}
+
+
+def choose(rows: Iterable[CheckpointRow], at: Mapping[str, Any]) -> CheckpointRow | None:
+    """The checkpoint meant by `epoch=7`: the end of that iteration, or else of a loop in it; without, the last one."""
+    fitting = [row for row in rows if all(row.at.get(loop) == value for loop, value in at.items())]
+    if at:
+        whole = [row for row in fitting if row.place == ITERATION and set(row.at) == set(at)]
+        fitting = whole or [row for row in fitting if row.at]
+    return fitting[-1] if fitting else None

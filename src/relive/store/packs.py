@@ -1,0 +1,204 @@
+"""Pieces of checkpoints, many to a file: written once however often they occur, verified when they are read.
+
+A pack is the magic, the pieces one after the other, a footer that lists them as JSON, the footer's length (8 bytes,
+little-endian), and the magic again. It has its final name only when all of it is on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from relive.errors import Damaged, NotFound
+
+MAGIC = b"relpack\x01"
+PLAIN, ZSTD = 0, 1
+_SAMPLE_BYTES = 16 << 10
+_WORTH_COMPRESSING = 0.7  # the writer's time is taken from the training, so it has to gain something
+_BUFFER_BYTES = 1 << 20  # larger pieces are written from where they are
+_COUNTER = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bytes of a pack: where they are, how they are stored, and the hash of what they should read as."""
+
+    pack: str
+    offset: int
+    stored_bytes: int
+    size_bytes: int
+    codec: int
+    digest: str
+
+
+def digest_of(data: Any) -> str:
+    """128 bits of xxh3: as fast as memory, and enough to tell pieces of one's own apart; no defence against malice."""
+    import xxhash
+
+    return str(xxhash.xxh3_128_hexdigest(data))
+
+
+class Packs:
+    """A folder of packs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self.folder) if name.endswith(".pack"))
+        except FileNotFoundError:
+            return []
+
+    def pieces(self, name: str) -> list[Piece]:
+        """What a pack holds, from its footer; nothing when the file isn't a whole pack."""
+        try:
+            with (self.folder / name).open("rb") as file:
+                file.seek(-16, os.SEEK_END)
+                length, magic = int.from_bytes(file.read(8), "little"), file.read(8)
+                if magic != MAGIC:
+                    return []
+                file.seek(-16 - length, os.SEEK_END)
+                rows = msgspec.json.decode(file.read(length))
+        except (OSError, ValueError):
+            return []
+        return [Piece(name, *row) for row in rows]
+
+    def known(self) -> dict[tuple[str, int], Piece]:
+        """Every piece of every pack by its hash and size."""
+        return {(piece.digest, piece.size_bytes): piece for name in self.names() for piece in self.pieces(name)}
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """While held, no pack is collected: from finding a piece that is there already to naming it in a journal."""
+        with self._locked(fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._locked(fcntl.LOCK_EX):
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as file:
+            fcntl.flock(file, how)
+            yield
+
+    def read_into(self, piece: Piece, buffer: Any) -> None:
+        """Fill a writable buffer of the piece's size, and check it."""
+        try:
+            fd = os.open(self.folder / piece.pack, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise NotFound(f"pack {piece.pack} is gone; restore an earlier checkpoint") from None
+        try:
+            if piece.codec == PLAIN:
+                _read_fully(fd, memoryview(buffer), piece)
+            else:
+                _decompress(fd, buffer, piece)
+        finally:
+            os.close(fd)
+        if digest_of(buffer) != piece.digest:
+            raise Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
+
+    def read(self, piece: Piece) -> bytes:
+        buffer = bytearray(piece.size_bytes)
+        self.read_into(piece, buffer)
+        return bytes(buffer)
+
+
+def _read_fully(fd: int, view: memoryview, piece: Piece) -> None:
+    done = 0
+    while done < piece.size_bytes:
+        count = os.preadv(fd, [view[done:]], piece.offset + done)
+        if count == 0:
+            raise Damaged(f"pack {piece.pack} ends early; restore an earlier checkpoint")
+        done += count
+
+
+def _decompress(fd: int, buffer: Any, piece: Piece) -> None:
+    import zstandard
+
+    packed = os.pread(fd, piece.stored_bytes, piece.offset)
+    try:
+        plain = zstandard.decompress(packed, max_output_size=piece.size_bytes)
+    except zstandard.ZstdError as error:
+        raise Damaged(f"pack {piece.pack} is damaged ({error}); restore an earlier checkpoint") from error
+    if len(plain) != piece.size_bytes:
+        raise Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
+    memoryview(buffer)[:] = plain
+
+
+class PackWriter:
+    """Writes one pack; a context manager that leaves nothing behind if it fails or nothing was added."""
+
+    def __init__(self, packs: Packs) -> None:
+        packs.folder.mkdir(parents=True, exist_ok=True)
+        self.name = f"{time.time_ns():016x}-{os.getpid()}-{next(_COUNTER)}.pack"
+        self._target = packs.folder / self.name
+        self._partial = packs.folder / f".{self.name}"
+        self._file: Any = None
+        self._pieces: list[Piece] = []
+        self._at = len(MAGIC)
+        self.stored_bytes = 0
+
+    def __enter__(self) -> PackWriter:
+        return self
+
+    def add(self, data: Any, digest: str) -> Piece:
+        """Append bytes whose hash is known."""
+        if self._file is None:
+            self._file = self._partial.open("wb", buffering=_BUFFER_BYTES)
+            self._file.write(MAGIC)
+        codec, stored = _packed(data)
+        self._file.write(stored)
+        piece = Piece(self.name, self._at, len(stored), len(data), codec, digest)
+        self._pieces.append(piece)
+        self._at += len(stored)
+        self.stored_bytes += len(stored)
+        return piece
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        if self._file is None:
+            return
+        try:
+            if failed is None:
+                self._finish()
+        finally:
+            self._file.close()
+            self._partial.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        rows = [(p.offset, p.stored_bytes, p.size_bytes, p.codec, p.digest) for p in self._pieces]
+        footer = msgspec.json.encode(rows)
+        self._file.write(footer + len(footer).to_bytes(8, "little") + MAGIC)
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        self._partial.rename(self._target)
+        folder = os.open(self._target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the name must be as durable as the line that will mention it
+        finally:
+            os.close(folder)
+
+
+def _packed(data: Any) -> tuple[int, Any]:
+    import zstandard
+
+    # A sample from the middle decides: headers and zeros at the beginning would deceive.
+    middle = max(0, len(data) // 2 - _SAMPLE_BYTES // 2)
+    sample = bytes(data[middle : middle + _SAMPLE_BYTES])
+    if len(sample) < 512 or len(zstandard.compress(sample, 1)) > _WORTH_COMPRESSING * len(sample):
+        return PLAIN, data
+    packed = zstandard.compress(bytes(data), 1)
+    return (ZSTD, packed) if len(packed) < _WORTH_COMPRESSING * len(data) else (PLAIN, data)
