@@ -21,11 +21,11 @@ T = TypeVar("T")
 _here = here.get
 
 
-def _open() -> Driver:
+def _open(first: bool) -> Driver:
     """What the first verb does; loading the recorder is left until then."""
     from relive.record import open_driver
 
-    return open_driver()
+    return open_driver(first=first)
 
 
 def log(name: str, value: T) -> T:
@@ -108,12 +108,14 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[st
     >>> with relive.run("baseline", tags={"sweep": 4}) as run:
     ...     relive.log("loss", 0.31)
     """
-    before, outside = session.driver, here.get()
-    from relive.record import Off, open_explicitly
+    outside = here.get()
+    with session.opening:
+        from relive.record import Off, open_explicitly
 
-    opened = open_explicitly(name, dict(tags or {}))
-    session.driver = opened.recorder if opened is not None else Off()
-    here.set(session.driver.root)
+        opened = open_explicitly(name, dict(tags or {}))
+    driver = opened.recorder if opened is not None else Off()
+    session.enter(driver)
+    here.set(driver.root)
     failure: BaseException | None = None
     try:
         yield opened.run if opened is not None else None
@@ -123,7 +125,7 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[st
     finally:
         if opened is not None:
             opened.close(failure)
-        session.driver = before
+        session.leave(driver)
         here.set(outside)
 
 

@@ -25,7 +25,7 @@ class Settings:
     sync_seconds: float = 1.0  # how often journals are forced to disk
     versions: bool = True  # take the code version when a run starts
     large_file_bytes: int = 5_000_000  # larger files are recorded by hash, not stored, in a version
-    untracked_files: int = 5_000  # how many untracked files a version may hold that are not source code
+    untracked_files: int = 5_000  # how many untracked files a version may hold; source code comes first
     untracked_bytes: int = 100_000_000  # how many bytes of them
     inputs: bool = True  # watch which files the run opens for reading
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
@@ -37,6 +37,8 @@ def load(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     found: dict[str, Any] = {}
     for path, table in ((root / "pyproject.toml", ("tool", "relive")), (root / "relive.toml", ())):
         found.update(_from_file(path, table))
+    if found.get("home"):
+        found["home"] = str(root / Path(found["home"]).expanduser())  # a file speaks of its own folder
     for field in dataclasses.fields(Settings):
         raw = environ.get(PREFIX + field.name.upper())
         if raw is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from relive.model import FINISHED, KILLED, RUNNING
-from relive.store import ROOT, Home, Index, Journal, JournalName, process_start
+from relive.store import ROOT, Home, Index, Journal, JournalName, kinds, process_start
 from relive.store import segments as segments_module
 
 
@@ -181,6 +181,25 @@ def test_many_segments_become_one(store: Store, monkeypatch: pytest.MonkeyPatch)
 
     assert [row[3] for row in rows(index)] == [float(number) for number in range(6)]
     assert len(list((store.home.index / "segments").glob("*.parquet"))) < 4
+
+
+def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Store) -> None:
+    _, journal = store.begin()
+    folds = journal.begin_loop("fold", ROOT, 0)
+    journal.line("item", folds, 0, item="first")
+    for value in (float("nan"), float("inf"), -0.0):
+        journal.append_float("loss", value, folds, 0)
+    journal.line("log", ROOT, 0, name=journal.name_id("note"), value="text")
+    journal.append_int("none", 0, ROOT, 0, kinds.NONE)
+    live = Index(store.home).points(Index(store.home).runs(), None)
+    end(journal)
+    index = Index(store.home)
+    stored = index.points(index.runs(), None)
+
+    assert index.runs()[0].number is not None
+    assert stored.value.tobytes() == live.value.tobytes()
+    assert stored.text.tolist() == live.text.tolist() == [None, None, None, '"text"', None]
+    assert stored.items.tolist() == live.items.tolist() == ['{"fold":"first"}'] * 3 + [None, None]
 
 
 @pytest.mark.parametrize("damage", [b"not a database", b"", b"SQLite format 3\x00 and nonsense" * 50])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relive.checkpoint.copying import Copier, Part
 from relive.checkpoint.leaves import ALIGN_BYTES, Leaf, LeafType
 from relive.checkpoint.subjects import Subject
 from relive.checkpoint.tree import Json, Planter, Unpicklable
@@ -64,6 +65,10 @@ class Capture:
         self._numbers: dict[str, dict[str, int]] = {}
         self._seen: dict[int, int] = {}
         self._laid = False
+        self._parts: list[Part] = []
+        self._plain_bytes = 0
+        self._odd: list[Leaf] = []
+        self._copier = Copier()
 
     def size_bytes(self) -> int:
         """How much memory the tensors take now."""
@@ -79,8 +84,9 @@ class Capture:
         self._look()
         if not self._laid:
             self._lay()
-        for leaf in self._leaves:
-            leaf.copy()
+        for leaf in self._odd:
+            leaf.copy_anyhow()
+        self._copier.copy(self._parts, self._plain_bytes)
         planter = Planter()
         planter._seen.update(self._seen)
         planter.leaves.extend(leaf.source for leaf in self._leaves)
@@ -95,7 +101,7 @@ class Capture:
             except Unpicklable as error:
                 left_out.append(str(error))
         loose = [_copied(source) for source in planter.leaves[len(self._leaves) :]]
-        copies = [*((leaf.kind, leaf._to) for leaf in self._leaves), *loose]
+        copies = [*((leaf.kind, leaf.copied) for leaf in self._leaves), *loose]
         _wait_for_devices(self._leaves)
         size = sum(len(data) for _, data in copies) + sum(map(len, planter.blobs))
         return Moment(described, copies, planter.blobs, size, left_out)
@@ -120,6 +126,9 @@ class Capture:
         for leaf in self._leaves:
             leaf.lay(self.arena.slice(at, leaf.size_bytes))
             at += _aligned(leaf.size_bytes)
+        self._parts = [part for leaf in self._leaves for part in leaf.parts]
+        self._plain_bytes = sum(len(source) for _, source in self._parts)
+        self._odd = [leaf for leaf in self._leaves if not leaf.parts]
         self._laid = True
 
 
@@ -131,7 +140,9 @@ def _copied(source: Any) -> tuple[LeafType, Any]:
     leaf = Leaf(source)
     memory = np.empty(leaf.size_bytes, np.uint8)
     leaf.lay(memory)
-    leaf.copy()
+    for target, plain in leaf.parts:
+        np.copyto(target, plain)
+    leaf.copy_anyhow()
     return leaf.kind, memory
 
 

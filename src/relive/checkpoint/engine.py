@@ -10,7 +10,7 @@ from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger
 from relive.checkpoint.randomness import global_states
 from relive.checkpoint.reach import subjects_near, users_frame, variables
-from relive.checkpoint.restoring import RANDOM, VARIABLES
+from relive.checkpoint.restoring import NEAR, RANDOM, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.writer import Writer, Written
 
@@ -118,7 +118,7 @@ class Checkpointer:
         extra: dict[str, Any] = {RANDOM: global_states()}
         if user is not None:
             for name, subject in self._near(user, watch).items():
-                self._capture.subjects.setdefault(f"near:{name}", subject)
+                self._capture.subjects.setdefault(f"{NEAR}:{name}", subject)
             for name, value in variables(user, watch.line, self._named).items():
                 extra[f"{VARIABLES}:{name}"] = value
         return self._capture.take(extra)

@@ -8,16 +8,15 @@ from typing import Any
 
 from relive.checkpoint.restoring import Checkpoint
 from relive.errors import NotFound
-from relive.store import CheckpointRow, Chunks, Home, Index, Packs, checkpoint_rows, choose, find_run, parse_run
+from relive.store import CheckpointRow, Chunks, Home, Index, Packs, choose, find_run, kept_checkpoints, parse_run
 
 
 def find_checkpoint(home: Path, run: str, at: Mapping[str, Any]) -> Checkpoint:
     """Open the checkpoint of a run at an iteration; says which there are when that one is not."""
     place = Home(home)
     record = find_run(Index(place).runs(), run).record
-    rows = [
-        row for journal in parse_run(place, record.run) if not journal.journal.rank for row in checkpoint_rows(journal)
-    ]
+    canonical = [journal for journal in parse_run(place, record.run) if not journal.journal.rank]
+    rows = kept_checkpoints(place.run_folder(record.run), canonical)
     chosen = choose(rows, at)
     if chosen is None:
         raise NotFound(_missing(record.run, at, rows))
@@ -25,7 +24,7 @@ def find_checkpoint(home: Path, run: str, at: Mapping[str, Any]) -> Checkpoint:
 
 
 def packs_of(home: Home) -> Packs:
-    return Packs(home.chunks / "packs")
+    return Packs(home.packs)
 
 
 def _missing(run: str, at: Mapping[str, Any], rows: Sequence[CheckpointRow]) -> str:

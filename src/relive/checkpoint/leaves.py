@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relive.checkpoint.copying import Part, parts_of
 from relive.errors import ReliveError
 
 ALIGN_BYTES = 64
@@ -34,7 +35,7 @@ class LeafType:
 class Leaf:
     """A tensor or array of the training, and the bytes of the arena that it is copied to."""
 
-    __slots__ = ("_address", "_from", "_to", "is_on_device", "kind", "size_bytes", "source")
+    __slots__ = ("_address", "copied", "is_on_device", "kind", "parts", "size_bytes", "source")
 
     def __init__(self, source: Any) -> None:
         self.source = source
@@ -42,22 +43,19 @@ class Leaf:
         self.size_bytes = _size_bytes(source)
         self.is_on_device = self.kind.library == "torch" and source.device.type != "cpu"
         self._address = address(source)
-        self._from: Any = (
-            None  # a view of the source that numpy can copy at the speed of memory; None when there is none
-        )
-        self._to: Any = None
+        self.parts: list[Part] = []  # copies of plain memory; none when the library that owns it has to do it
+        self.copied: Any = None  # the bytes of the arena
 
     def lay(self, arena: Any) -> None:
         """Say where in the arena the copy goes."""
-        self._from = flat_bytes(self.source)
-        self._to = arena
+        plain = flat_bytes(self.source)
+        self.parts = parts_of(arena, plain) if plain is not None else []
+        self.copied = arena
 
-    def copy(self) -> None:
-        """Copy the bytes to the arena. No Python object is made for a tensor in main memory."""
-        if self._from is not None:
-            np.copyto(self._to, self._from)
-        elif self.size_bytes:
-            _copy_anyhow(self.source, self.kind, self._to)
+    def copy_anyhow(self) -> None:
+        """Copy what is not plain memory: strided, quantised, or on a device."""
+        if self.size_bytes and not self.parts:
+            _copy_anyhow(self.source, self.kind, self.copied)
 
     def is_same(self) -> bool:
         """Does the source still have its memory where it was? Its content may have changed."""
@@ -66,7 +64,8 @@ class Leaf:
 
 def type_of(source: Any) -> LeafType:
     if isinstance(source, np.ndarray):
-        return LeafType("numpy", np.lib.format.dtype_to_descr(source.dtype), source.shape, {})
+        descr: Any = np.lib.format.dtype_to_descr(source.dtype)
+        return LeafType("numpy", descr if isinstance(descr, str) else [list(f) for f in descr], source.shape, {})
     extra: dict[str, Any] = {}
     if source.is_quantized:
         extra = {"scale": source.q_scale(), "zero_point": source.q_zero_point()}

@@ -18,6 +18,7 @@ from relive.store import Chunks, Packs, Piece
 READERS = 4
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
+NEAR = "near"  # what was found near the loop without being named
 
 
 class Checkpoint:
@@ -36,6 +37,10 @@ class Checkpoint:
     def names(self) -> list[str]:
         """The objects that the checkpoint holds."""
         return [name for name, subject in self._subjects.items() if subject["kind"] != "extra"]
+
+    def near(self) -> list[str]:
+        """Objects found near the loop: schedulers, generators and the like, by the names of their variables."""
+        return [name.partition(":")[2] for name in self._subjects if name.startswith(NEAR + ":")]
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Put the state back into live objects, in place, and the global random generators if asked for."""
@@ -67,6 +72,7 @@ class Checkpoint:
         return self.value(self._stored(name)["rest"])
 
     def _stored(self, name: str) -> dict[str, Json]:
+        name = f"{NEAR}:{name}" if f"{NEAR}:{name}" in self._subjects else name
         if name not in self._subjects:
             raise NotFound(f"the checkpoint has no {name!r}; it has {', '.join(self.names()) or 'no objects'}")
         return self._subjects[name]

@@ -13,6 +13,7 @@ from relive.errors import ReliveError
 
 _ATTRIBUTES = (bool, int, float, str, type(None))
 _MISSING = object()
+Rest = Json | Callable[[], Json]  # a tree, or what makes it later, from copies made now
 Slot = tuple[dict[Any, Any], Any, Any]  # a dict, a key, and the tensor that was there
 
 
@@ -31,7 +32,7 @@ class Subject(Protocol):
 
     def tensors(self) -> dict[str, Any]: ...
     def is_same(self) -> bool: ...
-    def rest(self, plant: Callable[[Any, str], Json]) -> Json: ...
+    def rest(self, plant: Callable[[Any, str], Json]) -> Rest: ...
     def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None: ...
 
 
@@ -80,6 +81,7 @@ class ModuleSubject:
         self._module = module
         self._found = _Slots()
         self._modules: list[tuple[str, Any]] = []
+        self._parameters: list[tuple[str, Any]] = []
 
     def tensors(self) -> dict[str, Any]:
         self._found = _Slots()
@@ -93,18 +95,23 @@ class ModuleSubject:
                     if tensor is not None and is_leaf(tensor):
                         self._found.slots.append((holder, key, tensor))
                         tensors[f"{prefix}.{key}" if prefix else key] = tensor
+        self._parameters = list(self._module.named_parameters(remove_duplicate=False))
         return tensors
 
     def is_same(self) -> bool:
         return bool(self._modules) and self._found.is_same()
 
-    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
-        attributes = {}
-        for prefix, module in self._modules:
-            simple = {k: v for k, v in module.__dict__.items() if type(v) in _ATTRIBUTES and k[0] != "_"}
-            attributes[prefix] = simple
-        frozen = [key for prefix, m in self._modules for key in _frozen(prefix, m)]
-        return plant({"attributes": attributes, "frozen": frozen}, "module")
+    def rest(self, plant: Callable[[Any, str], Json]) -> Rest:
+        # Shallow copies are quick to make here; choosing from them is left to the writer's thread.
+        copies = [(prefix, module.__dict__.copy()) for prefix, module in self._modules]
+        grads = [parameter.requires_grad for _, parameter in self._parameters]
+
+        def later() -> Json:
+            attributes = {prefix: _simple(values) for prefix, values in copies}
+            frozen = [name for (name, _), grad in zip(self._parameters, grads, strict=True) if not grad]
+            return plant({"attributes": attributes, "frozen": frozen}, "module")
+
+        return later
 
     def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
         live = self.tensors()
@@ -122,14 +129,12 @@ class ModuleSubject:
             for key, value in kept["attributes"].get(prefix, {}).items():
                 if getattr(module, key, _MISSING) != value:
                     setattr(module, key, value)
-            for key, parameter in module._parameters.items():
-                if parameter is not None:
-                    parameter.requires_grad_((f"{prefix}.{key}" if prefix else key) not in frozen)
+        for name, parameter in self._parameters:
+            parameter.requires_grad_(name not in frozen)
 
 
-def _frozen(prefix: str, module: Any) -> list[str]:
-    parameters = module._parameters.items()
-    return [f"{prefix}.{k}" if prefix else k for k, p in parameters if p is not None and not p.requires_grad]
+def _simple(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if type(value) in _ATTRIBUTES and key[0] != "_"}
 
 
 class OptimizerSubject:
@@ -140,12 +145,13 @@ class OptimizerSubject:
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self._found = _Slots()
+        self._plain: list[tuple[int, dict[str, Any], list[str]]] = []  # what of a state isn't a tensor
 
     def _parameters(self) -> list[Any]:
         return [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
 
     def tensors(self) -> dict[str, Any]:
-        self._found = _Slots()
+        self._found, self._plain = _Slots(), []
         self._found.watch(self._optimizer.state)
         tensors: dict[str, Any] = {}
         for number, parameter in enumerate(self._parameters()):
@@ -153,6 +159,9 @@ class OptimizerSubject:
             if state is None:
                 continue
             self._found.watch(state)
+            plain = [key for key, value in state.items() if not is_leaf(value)]
+            if plain or not state:
+                self._plain.append((number, state, plain))
             for key, tensor in state.items():
                 if is_leaf(tensor):
                     self._found.slots.append((state, key, tensor))
@@ -165,12 +174,7 @@ class OptimizerSubject:
     def rest(self, plant: Callable[[Any, str], Json]) -> Json:
         groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         sizes = [len(group["params"]) for group in self._optimizer.param_groups]
-        others = {}
-        for number, parameter in enumerate(self._parameters()):
-            state = self._optimizer.state.get(parameter)
-            if state is not None:
-                plain = {key: value for key, value in state.items() if not is_leaf(value)}
-                others[number] = plain
+        others = {number: {key: state[key] for key in keys} for number, state, keys in self._plain}
         return plant({"groups": groups, "sizes": sizes, "others": others}, "optimizer")
 
     def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:

@@ -68,7 +68,7 @@ class Writer:
                 leaves = [[kind.form(), numbers.all(data)] for kind, data in moment.leaves]
                 blobs = [numbers.all(data) for data in moment.blobs]
             manifest = {
-                "v": FORMAT, "subjects": moment.subjects, "leaves": leaves, "blobs": blobs,
+                "v": FORMAT, "subjects": _told(moment.subjects), "leaves": leaves, "blobs": blobs,
                 "pieces": [_row(piece) for piece in numbers.listed],
             }  # fmt: skip
             name = self._chunks.put(msgspec.json.encode(manifest))
@@ -108,6 +108,14 @@ class _Pieces:
             number = self._numbers[key] = len(self.listed)
             self.listed.append(piece)
         return number
+
+
+def _told(subjects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Subjects with all of their trees: some left theirs to be made here."""
+    return {
+        name: {**subject, "rest": subject["rest"]() if callable(subject["rest"]) else subject["rest"]}
+        for name, subject in subjects.items()
+    }
 
 
 def _row(piece: Piece) -> list[Any]:

@@ -10,7 +10,7 @@ import click
 from relive.cli.choosing import home_option, open_home, open_index, short
 from relive.cli.queries import write_parquet
 from relive.errors import ReliveError
-from relive.store import Chunks, Index, RunEntry, examine, find_run, to_text, versions
+from relive.store import Chunks, Home, Index, RunEntry, examine, find_run, to_text, versions
 
 
 @click.command()
@@ -50,7 +50,7 @@ def export(run: str, folder: Path | None, home: Path | None) -> None:
     logs = Query(index.home.path).sql(f"select * from logs where run = '{entry.record.run}'").df()
     write_parquet(logs, target / "logs.parquet")
     count = _write_artifacts(entry, Chunks(index.home.chunks), target / "artifacts")
-    code = _write_code(entry, target / "code")
+    code = _write_code(index.home, entry, target / "code")
     click.echo(f"{target}: the record, {len(logs)} values, {count} artifacts{', the code' if code else ''}")
 
 
@@ -81,9 +81,12 @@ def confined(folder: Path, name: str) -> Path:
     return folder.joinpath(*parts or ["artifact"])
 
 
-def _write_code(entry: RunEntry, target: Path) -> bool:
+def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
     code = entry.record.code
     if not code.get("version"):
         return False
-    versions.materialise(code["version"], repository=Path(code["repository"]), into=target)
+    repository = Path(code["repository"])
+    if not repository.exists():  # a private repository moves with its home
+        repository = home.path / repository.name
+    versions.materialise(code["version"], repository=repository, into=target)
     return True

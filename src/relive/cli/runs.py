@@ -125,12 +125,16 @@ def _code(record: RunRecord) -> list[tuple[str, str]]:
     code = record.code
     if not code.get("version"):
         return [("version", "none was taken"), ("script", record.filename)]
+    head = code.get("head")
     state = "with changes not committed" if code.get("dirty") else "as committed"
     return [
         ("version", f"{code['version'][:12]} on {str(code.get('branch')).removeprefix('refs/heads/')}"),
-        ("HEAD", f"{(code.get('head') or 'none')[:12]} {state}"),
+        ("HEAD", f"{head[:12]} {state}" if head else "none: the project is not in git, or has no commit yet"),
         ("script", record.filename),
-        *[("not stored", f"{f['path']} {size(f['size_bytes'])} {f['digest'][:12]}") for f in code.get("large", [])],
+        *[
+            ("not stored", f"{f['path']} {size(f['size_bytes'])} {(f['digest'] or 'not hashed')[:12]}")
+            for f in code.get("large", [])
+        ],
     ]
 
 
@@ -180,7 +184,7 @@ def _artifacts(record: RunRecord) -> list[tuple[str, str]]:
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @home_option
 def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
-    """Remove RUN for good: its journals, and with them its values. Chunks that others share stay."""
+    """Remove RUN for good: its journals, and with them its values. `relive gc` then frees what only it used."""
     place = open_home(home)
     index = Index(place)
     entries = index.runs()

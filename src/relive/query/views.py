@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.errors import NotFound
 from relive.query.feeding import feed
 from relive.query.table import Column, Table
 from relive.store import Index, Points, RunEntry, decode, from_text, kinds, to_text
@@ -72,17 +73,23 @@ def _run_row(entry: RunEntry) -> tuple[Any, ...]:
 def _arg_rows(entries: Sequence[RunEntry]) -> Iterable[tuple[Any, ...]]:
     for entry in entries:
         for name, arg in entry.record.config["args"].items():
-            number = decode(arg["value"], _no_chunk)
-            shown = float(number) if isinstance(number, int | float) else None
-            yield entry.record.run, name, _shown(arg["value"]), shown, _shown(arg["default"]), arg["origin"]
+            form = arg["value"]
+            yield entry.record.run, name, _shown(form), _number(form), _shown(arg["default"]), arg["origin"]
 
 
 def _shown(form: Any) -> str:
     return form if isinstance(form, str) else to_text(form)
 
 
-def _no_chunk(_name: str) -> bytes:
-    return b""
+def _number(form: Any) -> float | None:
+    """The number that an arg is, if it is one."""
+    if isinstance(form, dict) and next(iter(form), "") in ("$float", "$int", "$np"):
+        form = decode(form, _no_chunk)
+    return float(form) if isinstance(form, int | float | np.number) else None
+
+
+def _no_chunk(name: str) -> bytes:
+    raise NotFound(f"a number is never in a chunk, but {name} is named; check the home with `relive doctor`")
 
 
 def _loop_row(row: tuple[Any, ...]) -> tuple[Any, ...]:

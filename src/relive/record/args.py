@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import enum
 import json
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
 
 from relive.errors import ArgError
+from relive.record.environment import is_secret
 
 FLAG = "--kwargs"
 
@@ -39,8 +42,10 @@ def convert(name: str, raw: str, default: Any) -> Any:
     """The text given for an arg as a value of its default's type."""
     try:
         return _converter(default)(raw)
-    except (ValueError, KeyError, SyntaxError, TypeError) as error:
+    except (ValueError, KeyError, SyntaxError, TypeError, OverflowError) as error:
         kind = "value" if default is None else type(default).__name__
+        if is_secret(name):  # the message is kept as the reason why the run failed
+            raise ArgError(f"{FLAG} {name}: what was given is not a valid {kind}; give another") from None
         raise ArgError(
             f"{FLAG} {name}={raw}: {raw!r} is not a valid {kind} (the default is {default!r}); "
             f"write for example {FLAG} {name}={_example(default)}"
@@ -69,8 +74,10 @@ def _int(raw: str) -> int:
     try:
         return int(raw, 0)
     except ValueError:
-        number = float(raw)  # 1e6 is a common way to write a number of steps
-        if number != int(number):
+        if not math.isfinite(float(raw)):
+            raise
+        number = Decimal(raw)  # 1e6 is a common way to write a number of steps, and a float is not exact at 1e23
+        if number != number.to_integral_value():
             raise
         return int(number)
 
@@ -78,7 +85,8 @@ def _int(raw: str) -> int:
 def _sequence(kind: type[list[Any]] | type[tuple[Any, ...]]) -> Callable[[str], Any]:
     def read(raw: str) -> Any:
         text = raw.strip()
-        value = _strict_literal(text) if text[:1] in "[(" else [_literal(part) for part in text.split(",") if part]
+        is_literal = text.startswith(("[", "("))
+        value = _strict_literal(text) if is_literal else [_literal(part) for part in text.split(",") if part]
         if not isinstance(value, list | tuple):
             raise ValueError(raw)
         return kind(value)
@@ -95,6 +103,8 @@ def _dict(raw: str) -> dict[Any, Any]:
 
 def _literal(raw: str) -> Any:
     """A number, list, dict, true/false/none if it reads like one; otherwise the text itself."""
+    if raw.lower() == "none":
+        return None
     try:
         return _strict_literal(raw)
     except ValueError:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from relive.record.recorder import Recorder
 from relive.record.session import session
+from relive.record.surroundings import Surroundings
 from relive.record.syncing import Syncer
-from relive.store import Chunks, Home, Journal, JournalName
+from relive.store import Chunks, Home, Journal, JournalName, is_alive, journals_in, read_lines
 
 PID_SPACE = 1 << 22  # pids are below this; a reused pid gets a number above
+RECENT_RUNS = 50  # among so many a worker looks for the run of its parent
 
 
 class ChildJournal:
@@ -51,18 +52,46 @@ class ChildJournal:
                 process += PID_SPACE
 
 
-def join_parent(variable: str | None) -> Recorder | None:
-    """In a spawned worker: record into the run of the process that started it, if it has one."""
-    if not variable:
+def join_parent(variable: str | None, around: Surroundings) -> Recorder | None:
+    """In a worker: record into the run of the process that started it, if it has one."""
+    told = _read(variable) or _run_of_parent(around.home)
+    if told is None:
         return None
-    try:
-        belongs = msgspec.json.decode(variable)
-        home, run, rank = Home(Path(belongs["home"])), str(belongs["run"]), int(belongs["rank"])
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-        return None
-    folder = home.run_folder(run)
-    if not folder.is_dir():
-        return None
-    recorder = Recorder(run, None, Chunks(home.chunks), kwargs=session.kwargs)  # type: ignore[arg-type]
-    recorder.journal = ChildJournal(recorder, folder, rank, 0)  # type: ignore[assignment]
+    home, run, rank = Home(Path(told["home"])), told["run"], told["rank"]
+    session.kwargs.update(told["kwargs"])
+    # The worker may have a rank that its parent has not: torch.multiprocessing.spawn.
+    rank = around.launched.rank if around.launched.world_size > 1 else rank
+    recorder = Recorder(run, None, Chunks(home.chunks))  # type: ignore[arg-type]
+    recorder.journal = ChildJournal(recorder, home.run_folder(run), rank, 0)  # type: ignore[assignment]
     return recorder
+
+
+def _read(variable: str | None) -> dict[str, Any] | None:
+    try:
+        told: dict[str, Any] = json.loads(variable or "")
+        there = Home(Path(told["home"])).run_folder(told["run"]).is_dir()
+    except (ValueError, KeyError, TypeError):
+        return None
+    return told if there else None
+
+
+def _run_of_parent(home: Home) -> dict[str, Any] | None:
+    """The newest run of the process that started us, which it opened when we were there already."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    pid = parent.pid if parent is not None else None
+    folders = sorted((home.run_folder(run) for run in home.run_ids()), key=_changed_ns, reverse=True)
+    for folder in folders[:RECENT_RUNS]:
+        for name, path in journals_in(folder):
+            header = next(iter(read_lines(path).lines), {}) if not name.process else {}
+            if header.get("pid") == pid and is_alive(pid, header.get("start")):
+                return {"home": str(home.path), "run": folder.name, "rank": name.rank, "kwargs": {}}
+    return None
+
+
+def _changed_ns(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -69,6 +69,14 @@ def quick(environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[st
     }
 
 
+def load_what_packages_need() -> None:
+    """Import now what `packages` imports with the first distribution that it reads."""
+    from importlib import metadata
+
+    with contextlib.suppress(Exception):  # a broken entry on the path is no reason to fail here
+        _name_and_version(next(iter(metadata.distributions()), None))
+
+
 def packages() -> dict[str, str]:
     """Name → version of every installed distribution. Takes a while with many: call it beside the training."""
     from importlib import metadata

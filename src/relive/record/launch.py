@@ -30,7 +30,8 @@ class Launch:
 
 def detect(environ: Mapping[str, str] = os.environ) -> Launch:
     """Read what torchrun, srun, mpirun or the user (RELIVE_RANK, RELIVE_WORLD_SIZE, RELIVE_LAUNCH) say of us."""
-    found = _own(environ) or _torchrun(environ) or _slurm(environ) or _open_mpi(environ) or _mpich(environ) or Launch()
+    launchers = (_own, _torchrun, _slurm, _open_mpi, _mpich, _process_group)
+    found = next((launch for launcher in launchers if (launch := launcher(environ)) is not None), Launch())
     return replace(found, key=environ.get("RELIVE_LAUNCH") or found.key)
 
 
@@ -92,6 +93,17 @@ def _mpich(environ: Mapping[str, str]) -> Launch | None:
         return _key("mpich", job or "", *(_parent() if is_local else ())) if job or is_local else None
 
     return _launch(environ, "PMI_RANK PMI_SIZE MPI_LOCALRANKID", key)
+
+
+def _process_group(environ: Mapping[str, str]) -> Launch | None:
+    """What a script set up by itself, as the workers of torch.multiprocessing.spawn do."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    rank, size = distributed.get_rank(), distributed.get_world_size()
+    told = [environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
+    parent = _parent() if _is_on_one_machine(environ) else ()
+    return Launch(rank, size, rank, _key("group", *told, *parent) if size > 1 else None)
 
 
 def _launch(environ: Mapping[str, str], names: str, key: Callable[[], str | None]) -> Launch | None:

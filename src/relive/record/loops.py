@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -54,13 +54,15 @@ class RecordedLoop(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         recorder, items = self._recorder, self._items
         outside = here.get()
-        parent = outside if outside is not None and outside.driver is recorder else recorder.root
+        parent = _nearest(recorder, outside)
         shown: frozenset[type] = frozenset() if has_short_range(items) else _SHOWN_ITEMS
         loop = recorder.enter_loop(self._name, parent, items)
         watch = recorder.watch_loop(self._name, loop)
         place, iteration, marked = None, -1, _now()
+        held: list[T] = []
         try:
-            for iteration, item in enumerate(items):
+            for item in items:
+                iteration += 1
                 place = Place(recorder, loop, iteration, parent)
                 here.set(place)
                 kind = type(item)
@@ -70,12 +72,22 @@ class RecordedLoop(Generic[T]):
                 if now - marked > MARK_NS:
                     recorder.mark(loop, iteration)
                     marked = now
+                held.append(item)
+                del item  # a batch that the script lets go of must not live on here
                 if watch is None:
-                    yield item
+                    yield held.pop()
                 else:
                     recorder.begin_turn(watch, iteration, sys._getframe(1))
-                    yield item
+                    yield held.pop()
                     recorder.end_turn(watch, iteration, sys._getframe(1))
+                now_at = here.get()
+                if now_at is not place and not _is_within(now_at, place):
+                    # Another loop has gone on meanwhile: they are zipped, or this one outlives a turn of that one.
+                    outside, beside = now_at, _nearest(recorder, now_at)
+                    if beside is not parent:
+                        recorder.leave_loop(loop, iteration + 1)
+                        parent = beside
+                        loop = recorder.enter_loop(self._name, parent, items)
         finally:
             if watch is not None:
                 recorder.end_watch(watch, iteration, sys._getframe(1))
@@ -84,26 +96,63 @@ class RecordedLoop(Generic[T]):
                 here.set(outside)
             recorder.leave_loop(loop, iteration + 1)
 
-    async def __aiter__(self) -> AsyncIterator[T]:
-        recorder = self._recorder
-        outside = here.get()
-        parent = outside if outside is not None and outside.driver is recorder else recorder.root
-        loop = recorder.enter_loop(self._name, parent, ())
-        place, iteration = None, -1
-        try:
-            async for item in self._items:  # type: ignore[attr-defined]
-                iteration += 1
-                place = Place(recorder, loop, iteration, parent)
-                here.set(place)
-                recorder.mark(loop, iteration)
-                yield item
-        finally:
-            if here.get() is place:
-                here.set(outside)
-            recorder.leave_loop(loop, iteration + 1)
+    def __aiter__(self) -> AsyncIterator[T]:
+        return _AsyncTurns(self._recorder, self._name, self._items)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         # A wrapped DataLoader still answers `.dataset`, `.batch_size`, `.sampler`.
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._items, name)
+
+
+class _AsyncTurns(Generic[T]):
+    """The same for `async for`. No generator, because asyncio closes those later and elsewhere, after `break` too."""
+
+    def __init__(self, recorder: LoopKeeper, name: str, items: AsyncIterable[T]) -> None:
+        self._recorder = recorder
+        self._items = aiter(items)
+        self._outside = here.get()
+        self._parent = _nearest(recorder, self._outside)
+        self._loop = recorder.enter_loop(name, self._parent, ())
+        self._place: Place | None = None
+        self._iteration = -1
+        self._is_left = False
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            item = await anext(self._items)
+        except BaseException:
+            self._leave()
+            raise
+        self._iteration += 1
+        self._place = Place(self._recorder, self._loop, self._iteration, self._parent)
+        here.set(self._place)
+        if type(item) in _SHOWN_ITEMS:
+            self._recorder.note_item(self._loop, self._iteration, item)
+        self._recorder.mark(self._loop, self._iteration)
+        return item
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self._is_left:
+            self._is_left = True
+            if here.get() is self._place:
+                here.set(self._outside)
+            self._recorder.leave_loop(self._loop, self._iteration + 1)
+
+
+def _nearest(recorder: LoopKeeper, place: Place | None) -> Place:
+    """Where a loop of this recorder stands that is entered here."""
+    return place if place is not None and place.driver is recorder else recorder.root
+
+
+def _is_within(place: Place | None, outer: Place | None) -> bool:
+    while place is not None and place is not outer:
+        place = place.parent
+    return place is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 from relive.record.args import convert
 from relive.record.session import Place, session
+from relive.record.warnings import warn_once
 
 
 class Off:
@@ -35,6 +36,14 @@ class Off:
         self, objects: dict[str, Any], *, overhead: float | None, every: int | None
     ) -> AbstractContextManager[None]:
         return nullcontext()
+
+
+class Ended(Off):
+    """What is left when the run was closed because Python is ending."""
+
+    def log(self, name: str, value: Any, place: Place) -> Any:
+        warn_once("log-lost", f"{name!r} was logged when the run had ended, as Python did; log it earlier")
+        return value
 
 
 class NullJournal:

@@ -2,47 +2,52 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
+import json
 import os
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from relive.errors import ReliveError, VersionError
+from relive.model import FINISHED
 from relive.record import environment, launch
+from relive.record.args import unknown_message
 from relive.record.children import ChildJournal, join_parent
 from relive.record.fingerprint import FingerprintCache
 from relive.record.inputs import InputWatch
-from relive.record.off import Off
-from relive.record.outcome import ExitWatch, describe
+from relive.record.interrupts import is_users
+from relive.record.off import Ended, Off
+from relive.record.outcome import Ending, ExitWatch, ended_by
 from relive.record.provenance import Provenance
 from relive.record.recorder import Recorder
 from relive.record.rendezvous import shared_run
-from relive.record.session import Driver, session
+from relive.record.session import Driver, here, session
 from relive.record.surroundings import Surroundings, look_around
 from relive.record.syncing import Syncer
-from relive.record.warnings import warn_once
+from relive.record.warnings import say, warn_once
 from relive.store import Chunks, Journal, JournalName, encode, process_start, versions
 
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
 
 
-def open_driver() -> Driver:
+def open_driver(*, first: bool = True) -> Driver:
     """What the first verb of a process opens. Never fails: at worst there is a warning and nothing is recorded."""
+    if not first:  # asked again from inside, by a signal handler
+        return _HOOKS.runs[-1].recorder if _HOOKS.runs else Off()
     try:
         around = look_around()
         if around.settings.off:
             return Off()
-        if launch.is_pool_worker():
-            return join_parent(os.environ.get(PARENT_VARIABLE)) or Off()
-        return OpenRun(around).recorder
-    except Exception as error:  # noqa: BLE001 - the user's training must go on
+        joined = join_parent(os.environ.get(PARENT_VARIABLE), around) if launch.is_pool_worker() else None
+        return joined or OpenRun(around).recorder
+    except Exception as error:  # the user's training must go on
+        if is_users(error):
+            raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return Off()
 
@@ -51,8 +56,10 @@ def open_explicitly(name: str, tags: dict[str, Any]) -> OpenRun | None:
     """What `with relive.run(...)` opens; None when relive is off or can't record here."""
     try:
         around = look_around()
-        return None if around.settings.off or launch.is_pool_worker() else OpenRun(around, name=name, tags=tags)
-    except Exception as error:  # noqa: BLE001 - the user's training must go on
+        return None if around.settings.off else OpenRun(around, name=name, tags=tags)
+    except Exception as error:  # the user's training must go on
+        if is_users(error):
+            raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return None
 
@@ -70,32 +77,42 @@ class OpenRun:
             warn_once(
                 "launch-unknown", "each rank is a run of its own; set RELIVE_LAUNCH to the same text on all ranks"
             )
-        self.run = shared_run(home, around.launched.key, rank) if around.launched.key else home.new_run()
+        key = _HOOKS.launch_key(around.launched.key)
+        self.run = shared_run(home, key, rank) if key else home.new_run()
         self.folder = home.run_folder(self.run)
         journal = Journal(self.folder / JournalName(rank).stem)
-        self.recorder = Recorder(self.run, journal, Chunks(home.chunks), kwargs=session.kwargs)
+        self.recorder = Recorder(self.run, journal, Chunks(home.chunks))
+        self.recorder.checks_kwargs = True
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
-        self._parent_variable = os.environ.get(PARENT_VARIABLE)
-        journal.line("run", **_header(self.run, around, name, tags, self._parent_variable))
+        journal.line("run", **_storable(_header(self.run, around, name, tags)))
         self._watch = InputWatch(root=around.entry.root, home=str(home.path)) if around.settings.inputs else None
         self._exit = ExitWatch()
-        self._syncer = Syncer(journal, around.settings.sync_seconds)
-        self._begin(rank)
-
-    def _begin(self, rank: int) -> None:
-        settings, journal = self._around.settings, self.recorder.journal
-        if rank == 0 and settings.versions:
-            self._take_version()
-        self._syncer.start()
-        cache = FingerprintCache(self._around.home.path / "fingerprints.sqlite")
-        full_bytes = settings.fingerprint_bytes
-        self.recorder.provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
-        self.recorder.provenance.start()
-        self._exit.written = journal.written
-        self._exit.install()
-        belongs = {"home": str(self._around.home.path), "run": self.run, "rank": rank}
-        os.environ[PARENT_VARIABLE] = msgspec.json.encode(belongs).decode()
+        self._syncer: Syncer | None = None
         _HOOKS.add(self)
+        # From here on values are kept, so whatever fails now must not take the run away.
+        with _training_goes_on("provenance-incomplete"):
+            if rank == 0 and around.settings.versions:
+                self._take_version()
+        with _training_goes_on("sync-failed"):
+            self._syncer = Syncer(journal, around.settings.sync_seconds)
+            self._syncer.start()
+        with _training_goes_on("provenance-incomplete"):
+            self._trace_origin(journal)
+        with _training_goes_on("end-incomplete"):
+            self._exit.written = journal.written
+            self._exit.install()
+
+    def belongs(self) -> str:
+        """What child processes are told, as the value of a variable."""
+        home, rank = str(self._around.home.path), self._around.launched.rank
+        return json.dumps({"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs})
+
+    def _trace_origin(self, journal: Journal) -> None:
+        cache = FingerprintCache(self._around.home.path / "fingerprints.sqlite")
+        full_bytes = self._around.settings.fingerprint_bytes
+        provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
+        provenance.start()
+        self.recorder.provenance = provenance
 
     def _take_version(self) -> None:
         settings = self._around.settings
@@ -111,36 +128,33 @@ class OpenRun:
         self.recorder.journal.line("version", **dataclasses.asdict(taken))
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the run; called at exit, or at the end of `with relive.run()`."""
+        """End the run as `with relive.run()` was left: by an error, or at its end."""
+        self._close(lambda: ended_by(error) if error is not None else (FINISHED, None))
+
+    def close_at_exit(self) -> None:
+        self._close(self._exit.outcome)
+
+    def _close(self, find_ending: Callable[[], Ending]) -> None:
         if os.getpid() != self._pid or self not in _HOOKS.runs:
             return
-        _HOOKS.runs.remove(self)
-        self._exit.remove()
-        with _training_goes_on():
-            outcome, found = ("failed", describe(error)) if error is not None else self._exit.outcome()
-            self._say_unknown_kwargs()
-            self._finish(outcome, found)
-        if self._parent_variable is None:
-            os.environ.pop(PARENT_VARIABLE, None)
-        else:
-            os.environ[PARENT_VARIABLE] = self._parent_variable
-        if session.driver is self.recorder:
-            session.driver = None
+        _HOOKS.remove(self)
+        with _training_goes_on("end-incomplete"):
+            self._exit.remove()
+            self._finish(*find_ending())
 
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
-        journal = self.recorder.journal
-        if not isinstance(journal, Journal):
-            return
-        if self.recorder.provenance is not None:
-            self.recorder.provenance.finish(self.folder)
-        journal.line("end", outcome=outcome, error=error, wall_ns=time.time_ns())
-        self._syncer.stop()
+        journal, provenance = self.recorder.journal, self.recorder.provenance
+        if self.recorder.too_deep:
+            warn_once("log-lost", "something was logged too deep in a recursion; raise sys.setrecursionlimit")
+        try:
+            with _training_goes_on("provenance-incomplete"):
+                if provenance is not None:
+                    provenance.finish(self.folder)
+            journal.line("end", outcome=outcome, error=error, wall_ns=time.time_ns())
+        finally:
+            if self._syncer is not None:
+                self._syncer.stop()
         journal.close()
-
-    def _say_unknown_kwargs(self) -> None:
-        message = self.recorder.unknown_kwargs()
-        if message:
-            print(f"relive: error: {message}", file=sys.stderr)
 
     def become_child(self) -> None:
         """We are a forked copy: the journal belongs to the parent, so log to one of our own, made when needed."""
@@ -150,6 +164,7 @@ class OpenRun:
         child = ChildJournal(self.recorder, self.folder, self._around.launched.rank, inherited.loops_begun())
         inherited.abandon()
         self.recorder.journal = child  # type: ignore[assignment]
+        self.recorder.checks_kwargs = False
         self.recorder.provenance = None
         if self._watch is not None:
             self._watch.on_new = child.opened_file
@@ -160,22 +175,63 @@ class _Hooks:
 
     def __init__(self) -> None:
         self.runs: list[OpenRun] = []
+        self._opened = 0
         self._set = False
+        self._pid = 0  # the process that opened a run; forked ones have these hooks too
+        self._told: str | None = None  # what our parent told us
+
+    def launch_key(self, key: str | None) -> str | None:
+        """The ranks of a launch share their first run, their second, …, even when one of them is quicker."""
+        return f"{key}-{self._opened}" if key and self._opened else key
 
     def add(self, run: OpenRun) -> None:
+        self._opened += 1
+        self._told = self.what_parent_told()
         self.runs.append(run)
+        self._tell_children()
         if not self._set:
             self._set = True
-            atexit.register(self.close_all)
+            session.at_exit.append(self.close_all)
             os.register_at_fork(after_in_child=self.after_fork)
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            if launch.is_pool_worker():  # those end without asking atexit
+                from multiprocessing.util import Finalize
+
+                Finalize(None, self.close_in_worker, exitpriority=0)
+
+    def remove(self, run: OpenRun) -> None:
+        self.runs.remove(run)
+        self._tell_children()
+
+    def what_parent_told(self) -> str | None:
+        return self._told if self.runs else os.environ.get(PARENT_VARIABLE)
+
+    def _tell_children(self) -> None:
+        told = self.runs[-1].belongs() if self.runs else self._told
+        if told is None:
+            os.environ.pop(PARENT_VARIABLE, None)
+        else:
+            os.environ[PARENT_VARIABLE] = told
+
+    def close_in_worker(self) -> None:
+        error = sys.exc_info()[1]  # what the worker did not catch is being handled now
+        for run in reversed(self.runs.copy()):
+            run.close(error)
 
     def close_all(self) -> None:
+        if self._pid != os.getpid():
+            return
         for run in reversed(self.runs.copy()):
-            run.close()
+            run.close_at_exit()
+        unknown = sorted(set(session.kwargs) - session.asked)
+        if unknown and not launch.is_pool_worker():
+            say(f"error: {unknown_message(unknown, sorted(session.asked))}")
+        session.end(Ended())
 
     def after_fork(self) -> None:
         for run in self.runs:
-            with _training_goes_on():
+            with _training_goes_on("end-incomplete"):
                 run.become_child()
 
 
@@ -183,34 +239,45 @@ _HOOKS = _Hooks()
 
 
 @contextlib.contextmanager
-def _training_goes_on() -> Any:
+def _training_goes_on(slug: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - the user's exit code and output must stay what they were
-        warn_once("end-incomplete", f"{type(error).__name__}: {error}; the end of this run may be missing")
+    except Exception as error:  # the user's exit code and output must stay what they were
+        if is_users(error):
+            raise
+        warn_once(slug, f"{type(error).__name__}: {error}; this part of the record may be missing")
 
 
-def _header(
-    run: str, around: Surroundings, name: str, tags: dict[str, Any] | None, parent: str | None
-) -> dict[str, Any]:
+def _header(run: str, around: Surroundings, name: str, tags: dict[str, Any] | None) -> dict[str, Any]:
     entry, launched = around.entry, around.launched
     return {
         "run": run, "name": name, "tags": encode(tags or {}, _refuse_chunk), "project": around.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
         "pid": os.getpid(), "start": process_start(os.getpid()), "host": socket.gethostname(),
         "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "entry": dataclasses.asdict(entry),
-        "parent": _parent_run(parent), "argv": environment.redact_argv(sys.argv),
+        "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
         "environment": environment.quick(os.environ, sys.argv, extra=around.settings.variables),
     }  # fmt: skip
 
 
-def _parent_run(variable: str | None) -> str | None:
-    if not variable:
-        return None
+def _storable(form: Any) -> Any:
+    """The same, with question marks for what is no text: arguments and paths may be any bytes."""
+    if isinstance(form, str):
+        return form.encode("utf-8", "replace").decode()
+    if isinstance(form, list | tuple):
+        return [_storable(item) for item in form]
+    return {key: _storable(item) for key, item in form.items()} if isinstance(form, dict) else form
+
+
+def _parent_run() -> str | None:
+    """The run around the caller, else that of the process, else that of the process which started it."""
+    place = here.get()
+    driver = place.driver if place is not None else session.first
+    if isinstance(driver, Recorder):
+        return driver.run
     try:
-        found = msgspec.json.decode(variable)
-        return str(found["run"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+        return str(json.loads(_HOOKS.what_parent_told() or "")["run"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -30,6 +30,7 @@ class ExitWatch:
         sys.exit = self._exit
 
     def remove(self) -> None:
+        self.written = lambda: 0
         if sys.exit == self._exit:  # somebody may have wrapped it after us
             sys.exit = self._original
 

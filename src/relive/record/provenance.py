@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,10 +11,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from relive.errors import ReliveError
+from relive.hashing import digest
 from relive.record import environment
 from relive.record.fingerprint import Fingerprint, FingerprintCache, data_version, fingerprint, fingerprint_file
 from relive.record.inputs import InputWatch, role
-from relive.record.warnings import warn_once
+from relive.record.warnings import say, warn_once
 from relive.store import Journal, journals_in, read_lines
 
 PATIENCE_S = 2.0  # how long the end of a run waits for fingerprints before it says so
@@ -39,6 +39,7 @@ class Provenance:
         self._thread = threading.Thread(target=self._work, name="relive-provenance", daemon=True)
 
     def start(self) -> None:
+        _LOADING.delay_forks()
         self._jobs.put(self._packages)
         self._thread.start()
         if self._watch is not None:
@@ -71,7 +72,7 @@ class Provenance:
         self._jobs.put(None)
         self._thread.join(PATIENCE_S)
         if self._thread.is_alive():
-            print("relive: fingerprinting the data this run read; Ctrl-C leaves it out", file=sys.stderr)
+            say("fingerprinting the data this run read; Ctrl-C leaves it out")
             try:
                 self._thread.join()
             except KeyboardInterrupt:
@@ -80,6 +81,9 @@ class Provenance:
         self._cache.close()
 
     def _work(self) -> None:
+        with _LOADING:
+            environment.load_what_packages_need()
+            digest(b"")
         while (job := self._jobs.get()) is not None:
             try:
                 job()
@@ -126,6 +130,36 @@ class Provenance:
         if version is not None and version != self._stated:
             self._stated = version
             self._journal.line("data_version", id=version)
+
+
+class _Loading:
+    """Held while our thread imports: a child forked just then would wait for ever for the module half imported."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_delaying = self._is_held = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def delay_forks(self) -> None:
+        if not self._is_delaying:
+            self._is_delaying = True
+            os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._let_go)
+
+    def _hold(self) -> None:
+        self._is_held = self._lock.acquire(timeout=PATIENCE_S)
+
+    def _let_go(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._lock.release()
+
+
+_LOADING = _Loading()
 
 
 def _form(found: Fingerprint) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from relive.record.args import convert, unknown_message
 from relive.record.artifacts import describe_artifact
 from relive.record.environment import is_secret
 from relive.record.inputs import unheard
+from relive.record.interrupts import is_users
 from relive.record.loops import RecordedLoop, has_short_range
 from relive.record.off import NullJournal
 from relive.record.provenance import Provenance
 from relive.record.scalars import scalar_of
-from relive.record.session import Place
+from relive.record.session import Place, session
 from relive.record.warnings import warn_once
 from relive.store import ROOT, Chunks, Journal, JournalClosed, Packs, encode, kinds
 
@@ -31,15 +32,14 @@ _INT64 = range(-(1 << 63), 1 << 63)
 class Recorder:
     """Records one process of one run."""
 
-    def __init__(self, run: str, journal: Journal, chunks: Chunks, *, kwargs: dict[str, str]) -> None:
+    def __init__(self, run: str, journal: Journal, chunks: Chunks) -> None:
         self.run = run
         self.journal: Journal = journal
         self.chunks = chunks
         self.root = Place(self, ROOT, 0, None)
         self.provenance: Provenance | None = None
-        self._kwargs = kwargs
-        self._known_args: list[str] = []
-        self._args_checked = not kwargs
+        self.checks_kwargs = False  # workers leave that to their parent
+        self.too_deep = False
         self._checkpointer: Checkpointer | None = None
         self.overhead: float | None = None
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
@@ -53,14 +53,16 @@ class Recorder:
             else:
                 self._log_other(name, value, place)
         except Exception as error:  # noqa: BLE001 - the user's training must go on
-            self._log_failed(name, value, place, error)
+            try:
+                self._log_again(name, value, place, error)
+            except RecursionError:
+                self.too_deep = True  # there is no room left to say so; it is said when the run ends
         return value
 
     def arg(self, name: str, default: Any) -> Any:
-        given = name in self._kwargs
-        value = convert(name, self._kwargs[name], default) if given else default
-        if name not in self._known_args:
-            self._known_args.append(name)
+        session.asked.add(name)
+        given = name in session.kwargs
+        value = convert(name, session.kwargs[name], default) if given else default
         with self._guarded("arg-lost"):
             self.journal.line(
                 "arg", name=clean_name(name), value=self._arg_form(name, value), default=self._arg_form(name, default),
@@ -73,14 +75,14 @@ class Recorder:
         return RecordedLoop(self, name, items)
 
     def data(self, name: str, source: Any, *, etag: str | None) -> Any:
-        with self._guarded("data-lost"):
+        with self._guarded("data-lost"), _reading():
             if self.provenance is not None:
                 self.provenance.declare(clean_name(name), source, etag)
         return source
 
     def artifact(self, source: Any, *, name: str | None) -> Any:
         with self._guarded("artifact-lost"):
-            with unheard():  # reading what the run made is no input of the run
+            with unheard(), _reading():  # reading what the run made is no input of the run
                 described = describe_artifact(source, name, self.chunks)
             if described is None:
                 warn_once("artifact-missing", f"relive.artifact({source!r}): no such file; write it before the call")
@@ -140,7 +142,7 @@ class Recorder:
             if type(item) is int and item in _INT64:
                 self.journal.loop_item(loop, iteration, item)
             else:
-                form = encode(item if type(item) is not str else item[:MAX_NAME_CHARS], self.chunks.put)
+                form = self._form(item if type(item) is not str else item[:MAX_NAME_CHARS])
                 self.journal.line("item", loop, iteration, item=form)
 
     def mark(self, loop: int, iteration: int) -> None:
@@ -156,6 +158,8 @@ class Recorder:
     def _log_other(self, name: str, value: Any, place: Place) -> None:
         kind = type(value)
         journal = self.journal
+        if kind is float:
+            return journal.append_float(name, value, place.loop, place.iteration)
         if kind is int:
             if value in _INT64:
                 return journal.append_int(name, value, place.loop, place.iteration)
@@ -168,15 +172,22 @@ class Recorder:
             if isinstance(number, float):
                 return journal.append_float(name, number, place.loop, place.iteration, code)
             return journal.append_int(name, number, place.loop, place.iteration, code)
-        form = encode(value, self.chunks.put)
+        form = self._form(value)
         return journal.line("log", place.loop, place.iteration, name=journal.name_id(name), value=form)
 
-    def _log_failed(self, name: Any, value: Any, place: Place, error: Exception) -> None:
-        clean = clean_name(name)
-        if not isinstance(error, OSError | ReliveError) and clean is not name:
-            self.log(clean, value, place)  # the name was the trouble: not a string, too long, or half a character
-        else:
-            self._failed("log-lost", error)
+    def _log_again(self, name: Any, value: Any, place: Place, error: Exception) -> None:
+        """Perhaps the name was the trouble, if it is no string; whatever else it was is told."""
+        if isinstance(error, JournalClosed):
+            warn_once("log-lost", f"{name!r} was logged to a run that has ended; open another with relive.run()")
+            return
+        with self._guarded("log-lost"):
+            if type(name) is str or isinstance(error, OSError | ReliveError) or is_users(error):
+                raise error
+            self._log_other(clean_name(name), value, place)
+
+    def _form(self, value: Any) -> Any:
+        with _reading():
+            return encode(value, self.chunks.put)
 
     @contextlib.contextmanager
     def _guarded(self, slug: str) -> Iterator[None]:
@@ -184,7 +195,9 @@ class Recorder:
             yield
         except ArgError:
             raise
-        except Exception as error:  # noqa: BLE001 - the user's training must go on
+        except Exception as error:  # the user's training must go on
+            if is_users(error):
+                raise
             self._failed(slug, error)
 
     def _failed(self, slug: str, error: Exception) -> None:
@@ -195,19 +208,22 @@ class Recorder:
             self.journal = NullJournal()  # type: ignore[assignment]
             warn_once("recording-stopped", f"{error}; this run is recorded up to here, free some space for the next")
         else:
-            warn_once(slug, f"{type(error).__name__}: {error}; this one was not recorded, everything else goes on")
+            reason = str(error) if isinstance(error, ReliveError) else f"{type(error).__name__}: {error}"
+            warn_once(slug, f"{reason}; this one was not recorded, everything else goes on")
 
     def _arg_form(self, name: str, value: Any) -> Any:
-        return {"$secret": ""} if is_secret(name) and value else encode(value, self.chunks.put)
+        return {"$secret": ""} if is_secret(name) and value else self._form(value)
 
     def _check_kwargs(self) -> None:
         """At the first loop, set-up is over: a kwarg that nothing asked for, or will ask for, is a typing error."""
-        if self._args_checked:
+        if not self.checks_kwargs:
             return
-        self._args_checked = True
-        unknown = [name for name in self._kwargs if name not in self._known_args]
-        if unknown and not all(self._asked_later(name) for name in unknown):
-            raise ArgError(unknown_message(unknown, sorted(self._known_args)))
+        self.checks_kwargs = False
+        unknown = [name for name in session.kwargs if name not in session.asked and not self._asked_later(name)]
+        if unknown:
+            known = sorted(session.asked)
+            session.asked.update(unknown)  # told now, and not again at the end
+            raise ArgError(unknown_message(unknown, known))
 
     def _asked_later(self, name: str) -> bool:
         try:
@@ -216,7 +232,13 @@ class Recorder:
             return False
         return f'arg("{name}"' in text or f"arg('{name}'" in text
 
-    def unknown_kwargs(self) -> str | None:
-        """What to say at the end about kwargs that nobody asked for."""
-        unknown = [name for name in self._kwargs if name not in self._known_args]
-        return unknown_message(unknown, sorted(self._known_args)) if unknown else None
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """What can't be read, or is too big to keep, costs itself only; a journal that can't be written, the rest."""
+    try:
+        yield
+    except OSError as error:
+        if is_users(error):
+            raise
+        raise ReliveError(str(error)) from error

@@ -50,7 +50,7 @@ class Session:
         self.kwargs: dict[str, str] = {}  # what stood behind --kwargs
         self.asked: set[str] = set()  # the names that some `relive.arg` asked for
         self.at_exit: list[Callable[[], None]] = []
-        self._first: Driver | None = None
+        self.first: Driver | None = None  # what the first verb opened
         self._explicit: list[Driver] = []
         self.renew()
 
@@ -75,7 +75,7 @@ class Session:
                 return open_driver(False)
             self._is_opening = True
             try:
-                self._first = self.driver = open_driver(True)
+                self.first = self.driver = open_driver(True)
             finally:
                 self._is_opening = False
             return self.driver
@@ -89,11 +89,11 @@ class Session:
         """Runs of several threads end in any order: what is left is the innermost that is still open."""
         with self.opening:
             self._explicit.remove(driver)
-            self.driver = self._explicit[-1] if self._explicit else self._first
+            self.driver = self._explicit[-1] if self._explicit else self.first
 
     def end(self, driver: Driver) -> None:
         """From now on nothing opens a run: Python is ending."""
-        self._first = self.driver = driver
+        self.first = self.driver = driver
 
 
 session = Session()

@@ -16,7 +16,7 @@ class Syncer:
 
     def __init__(self, journal: Journal, every_s: float) -> None:
         self._journal = journal
-        self._every_s = every_s
+        self._every_s = max(every_s, 0.05)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="relive-sync", daemon=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 # docs/reference/format.md shows this schema; a change of it raises SCHEMA, and the catalog is made anew.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = """
 create table if not exists runs (
     id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
@@ -50,6 +50,23 @@ create table if not exists loops (
     ended_us     integer,
     iterations   integer not null,
     primary key (run_id, rank, process, loop)
+) without rowid;
+create table if not exists checkpoints (
+    run_id       integer not null,
+    rank         integer not null,
+    process      integer not null,
+    seq          integer not null,   -- of its line in the journal
+    place        text not null,      -- iteration, loop or end
+    name         text not null,      -- of the loop
+    at           text not null,      -- JSON object of the loop columns it lies in
+    iterations   integer not null,   -- of that loop, before it
+    manifest     text not null,
+    size_bytes   integer not null,
+    new_bytes    integer not null,
+    time_us      integer not null,
+    stall_s      real not null,
+    write_s      real not null,
+    primary key (run_id, rank, process, seq)
 ) without rowid;
 create table if not exists segments (id integer primary key, file text not null, rows integer not null);
 """
@@ -133,7 +150,7 @@ class Catalog:
     def forget(self, run_ids: Iterable[int]) -> None:
         """Drop runs that are no longer in the home (inside a transaction)."""
         rows = [(number,) for number in run_ids]
-        for table, column in (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id")):
+        for table, column in (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id"), ("checkpoints", "run_id")):
             self.db.executemany(f"delete from {table} where {column} = ?", rows)
 
     def close(self) -> None:

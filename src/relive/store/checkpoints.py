@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relive.store.home import JournalName
 from relive.store.parsing import LoopRow, Parsed
 from relive.store.reading import Line
+from relive.store.values import from_text, to_text
 
 ITERATION, LOOP, END = "iteration", "loop", "end"
 
@@ -17,6 +19,8 @@ class CheckpointRow:
     """One checkpoint. `at` are the loop columns it lies in; `place` says of what it is the end."""
 
     rank: int
+    process: int
+    seq: int  # of its line in the journal
     place: str  # "iteration" of the main loop, a nested "loop", or the "end" of the main loop
     name: str  # of the loop
     at: dict[str, Any]
@@ -29,9 +33,20 @@ class CheckpointRow:
     write_s: float
 
     @property
+    def journal(self) -> JournalName:
+        return JournalName(self.rank, self.process)
+
+    @property
+    def path(self) -> str:
+        """The names of the loops, outermost first."""
+        return "/".join(self.at if self.place == ITERATION else (*self.at, self.name))
+
+    @property
     def where(self) -> str:
         around = "/".join(f"{loop}={value}" for loop, value in self.at.items())
-        return around if self.place == ITERATION else "/".join(part for part in (around, f"end of {self.name}") if part)
+        if self.place == ITERATION:
+            return around
+        return f"end of {self.name} in {around}" if around else f"end of {self.name}"
 
 
 def checkpoint_rows(journal: Parsed) -> list[CheckpointRow]:
@@ -47,13 +62,26 @@ def _row(journal: Parsed, line: Line, time_us: int) -> CheckpointRow:
     if line["place"] == ITERATION:
         at[loop.name] = loop.value(line["i"])
     return CheckpointRow(
-        journal.journal.rank, line["place"], loop.name, at, line["i"] + 1, line["manifest"], line["bytes"],
-        line["new_bytes"], time_us, line["stall_s"], line["write_s"],
+        journal.journal.rank, journal.journal.process, line["seq"], line["place"], loop.name, at, line["i"] + 1,
+        line["manifest"], line["bytes"], line["new_bytes"], time_us, line["stall_s"], line["write_s"],
     )  # fmt: skip
 
 
 def _around(loop: LoopRow) -> dict[str, Any]:
     return {**dict(zip(loop.path, loop.dims, strict=False)), **loop.items}
+
+
+def to_stored(row: CheckpointRow) -> tuple[Any, ...]:
+    """The columns of the catalog's table after the run's number."""
+    return (
+        row.rank, row.process, row.seq, row.place, row.name, to_text(row.at), row.iterations, row.manifest,
+        row.size_bytes, row.new_bytes, row.time_us, row.stall_s, row.write_s,
+    )  # fmt: skip
+
+
+def from_stored(columns: Sequence[Any]) -> CheckpointRow:
+    rank, process, seq, place, name, at, *rest = columns
+    return CheckpointRow(rank, process, seq, place, name, from_text(at), *rest)
 
 
 def choose(rows: Iterable[CheckpointRow], at: Mapping[str, Any]) -> CheckpointRow | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ class Chunks:
         """Store bytes; the same bytes are stored once. They are whole on disk before their name exists."""
         name = digest(data)
         target = self.path(name)
-        if target.exists():
+        if _renewed(target):
             return name
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{name[:8]}.{os.getpid()}.{threading.get_ident()}")
@@ -72,6 +73,17 @@ class Chunks:
     def names(self) -> Iterator[str]:
         for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
             yield from (folder.name + entry.name for entry in sorted(folder.iterdir()) if entry.name[0] != ".")
+
+
+def _renewed(target: Path) -> bool:
+    """Is the chunk there? Then it becomes as young as a new one: a collector leaves it until a line can name it."""
+    try:
+        with target.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)  # a collector holds it alone while it removes the file
+            os.utime(file.fileno())
+            return os.fstat(file.fileno()).st_nlink > 0
+    except (FileNotFoundError, PermissionError):  # another user's can't be renewed: ours takes its place
+        return False
 
 
 def _packed(data: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:

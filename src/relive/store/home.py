@@ -45,6 +45,10 @@ class Home:
         return self.path / "chunks"
 
     @property
+    def packs(self) -> Path:
+        return self.chunks / "packs"
+
+    @property
     def index(self) -> Path:
         return self.path / "index"
 

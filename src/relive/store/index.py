@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from relive.errors import NotFound
-from relive.model import RUNNING, RunRecord
+from relive.model import KILLED, RUNNING, RunRecord
 from relive.store import segments
 from relive.store.catalog import Catalog
+from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored, to_stored
 from relive.store.columns import combine, to_points
 from relive.store.home import Home, JournalName, journals_in
 from relive.store.parsing import Parsed, parse
@@ -22,6 +23,7 @@ from relive.store.points import Points
 from relive.store.reading import read_lines
 from relive.store.records import build_record, is_live
 from relive.store.summaries import Summary, summarise
+from relive.store.tombstones import without_dropped
 from relive.store.values import from_text, to_text
 
 SEGMENT_ROWS = 4_000_000  # a segment is written when so many rows are gathered, which bounds memory
@@ -88,9 +90,10 @@ class Index:
                 self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
                 # In the order of their start, so that points lie on disk in the order in which tables show them.
                 for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
+                    record = _with_true_end(entry.record, parsed[run])
                     cursor = db.execute(
                         "insert into runs (run, started_us, folder_ns, record) values (?, ?, ?, ?)",
-                        (run, entry.record.started_us, present[run], _write_record(entry.record)),
+                        (run, entry.record.started_us, present[run], _write_record(record)),
                     )
                     self._keep_details(int(cursor.lastrowid or 0), parsed[run])
 
@@ -108,6 +111,10 @@ class Index:
             self.catalog.db.executemany(
                 "insert or replace into loops values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*where, *_loop_row(row)) for row in journal.loops.values()],
+            )
+            self.catalog.db.executemany(
+                f"insert or replace into checkpoints values (?{', ?' * 13})",
+                [(number, *to_stored(row)) for row in checkpoint_rows(journal)],
             )
 
     # --- last values --------------------------------------------------------------------------------------------
@@ -177,6 +184,19 @@ class Index:
             for row in journal.loops.values()
         ]
         return stored + live
+
+    def checkpoints(self, entries: Sequence[RunEntry]) -> dict[str, list[CheckpointRow]]:
+        """For each run that has some: the checkpoints that are kept, in the order of journals and of time."""
+        by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
+        found: dict[str, list[CheckpointRow]] = {}
+        for number, *columns in self.catalog.db.execute("select * from checkpoints order by run_id, rank, process, seq"):
+            if number in by_number:
+                found.setdefault(by_number[number], []).append(from_stored(columns))
+        for entry in entries:
+            if rows := [row for journal in entry.live for row in checkpoint_rows(journal)]:
+                found[entry.record.run] = rows
+        # Tombstones are asked each time: they are younger than what the catalog knows.
+        return {run: without_dropped(self.home.run_folder(run), rows) for run, rows in found.items()}
 
     def _write_segments(self) -> list[str]:
         """See to it that every finished run's points are in a segment; gives the files of all segments."""
@@ -288,6 +308,14 @@ def _other_ranks_live(folder: Path, journals: list[tuple[JournalName, Path]]) ->
 
 def _with_points(home: Home, entry: RunEntry) -> RunEntry:
     return dataclasses.replace(entry, live=tuple(parse_run(home, entry.record.run)))
+
+
+def _with_true_end(record: RunRecord, journals: Sequence[Parsed]) -> RunRecord:
+    """A killed run ended when it last wrote anything; its last line may be much older."""
+    if record.outcome != KILLED:
+        return record
+    last = max((int(journal.time_us[-1]) for journal in journals if len(journal)), default=0)
+    return dataclasses.replace(record, ended_us=max(last, record.ended_us or 0))
 
 
 def _folder_ns(home: Home, run: str) -> int | None:

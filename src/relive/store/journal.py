@@ -42,6 +42,7 @@ _pack_int = struct.Struct("<IIqII").pack_into
 _pack_pair = struct.Struct("<IIiiII").pack_into
 _pack_unsigned_pair = struct.Struct("<IIIIII").pack_into
 _now = time.monotonic_ns
+_fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 _encode = msgspec.json.Encoder().encode
 
 
@@ -128,7 +129,7 @@ class Journal:
     # --- everything else ----------------------------------------------------------------------------------------
 
     def line(self, kind: str, loop: int = ROOT, iteration: int = 0, /, **content: Any) -> None:
-        """Record anything that JSON can say. The line is written whole first, then the slot that makes it real."""
+        """Record anything that JSON can say. A line without its end is ignored; the slot only marks its place."""
         if self._buffer is _CLOSED:
             raise self._closed()
         sequence = self._next()
@@ -148,9 +149,12 @@ class Journal:
         if _now() - self._ticked_ns > TICK_NS:
             self.tick()
         written = self.written()
+        if not self._synced:
+            _sync_folder(self.path.parent)
+            _sync_folder(self.path.parent.parent)
         if written != self._synced:
-            os.fdatasync(self._slots.fd)
-            os.fdatasync(self._lines.fd)
+            _fdatasync(self._slots.fd)
+            _fdatasync(self._lines.fd)
             self._synced = written
 
     def touch(self) -> None:
@@ -172,8 +176,8 @@ class Journal:
             self._buffer = _CLOSED
         used = self.written() * SLOT_BYTES
         os.ftruncate(self._slots.fd, used)
-        os.fdatasync(self._slots.fd)
-        os.fdatasync(self._lines.fd)
+        _fdatasync(self._slots.fd)
+        _fdatasync(self._lines.fd)
 
     def abandon(self) -> None:
         """Write no more, and leave the files as they are (in a forked child they are the parent's)."""
@@ -223,6 +227,15 @@ class Journal:
                 _allocate(self._slots.fd, before, size - before)
                 self._buffer = mmap.mmap(self._slots.fd, size)
                 self._size = size
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a folder as durable as the files."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _peek(counter: itertools.count[int]) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from relive.errors import Damaged, NotFound
+from relive.errors import Damaged, NotFound, ReliveError
 
 MAGIC = b"relpack\x01"
 PLAIN, ZSTD = 0, 1
@@ -26,6 +26,7 @@ _SAMPLE_BYTES = 16 << 10
 _WORTH_COMPRESSING = 0.7  # the writer's time is taken from the training, so it has to gain something
 _BUFFER_BYTES = 1 << 20  # larger pieces are written from where they are
 _COUNTER = itertools.count()
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Packs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._elsewhere: dict[tuple[str, int], Piece] = {}
 
     def names(self) -> list[str]:
         try:
@@ -68,7 +70,7 @@ class Packs:
                 if magic != MAGIC:
                     return []
                 file.seek(-16 - length, os.SEEK_END)
-                rows = msgspec.json.decode(file.read(length))
+                rows = _decode_footer(file.read(length))
         except (OSError, ValueError):
             return []
         return [Piece(name, *row) for row in rows]
@@ -84,23 +86,45 @@ class Packs:
             yield
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        with self._locked(fcntl.LOCK_EX):
+    def alone(self, *, patience_s: float) -> Iterator[None]:
+        """While held, nobody writes a checkpoint. Writers never wait for one who waits for this."""
+        with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB, patience_s):
             yield
 
     @contextlib.contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
+    def _locked(self, how: int, patience_s: float = 0.0) -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as file:
-            fcntl.flock(file, how)
-            yield
+            deadline = time.monotonic() + patience_s
+            while not _try_lock(file, how):
+                if time.monotonic() > deadline:
+                    raise ReliveError(f"checkpoints are being written to {self.folder} all the time; try again later")
+                time.sleep(_POLL_S)
+            try:
+                yield
+            finally:
+                # Closing isn't enough: a process that was forked meanwhile has the file open, too.
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def find(self, piece: Piece) -> Piece:
+        """Where a piece is now: in its pack, or in another one if its pack was rewritten."""
+        if (self.folder / piece.pack).exists():
+            return piece
+        key = piece.digest, piece.size_bytes
+        moved = self._elsewhere.get(key)
+        if moved is None or not (self.folder / moved.pack).exists():
+            self._elsewhere = self.known()
+            moved = self._elsewhere.get(key)
+        if moved is None:
+            raise NotFound(f"pack {piece.pack} is gone; restore an earlier checkpoint")
+        return moved
 
     def read_into(self, piece: Piece, buffer: Any) -> None:
         """Fill a writable buffer of the piece's size, and check it."""
         try:
             fd = os.open(self.folder / piece.pack, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise NotFound(f"pack {piece.pack} is gone; restore an earlier checkpoint") from None
+            return self.read_into(self.find(piece), buffer)
         try:
             if piece.codec == PLAIN:
                 _read_fully(fd, memoryview(buffer), piece)
@@ -110,11 +134,23 @@ class Packs:
             os.close(fd)
         if digest_of(buffer) != piece.digest:
             raise Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
+        return None
 
     def read(self, piece: Piece) -> bytes:
         buffer = bytearray(piece.size_bytes)
         self.read_into(piece, buffer)
         return bytes(buffer)
+
+
+_decode_footer = msgspec.json.Decoder(list[tuple[int, int, int, int, str]]).decode
+
+
+def _try_lock(file: Any, how: int) -> bool:
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _read_fully(fd: int, view: memoryview, piece: Piece) -> None:
@@ -146,7 +182,7 @@ class PackWriter:
         packs.folder.mkdir(parents=True, exist_ok=True)
         self.name = f"{time.time_ns():016x}-{os.getpid()}-{next(_COUNTER)}.pack"
         self._target = packs.folder / self.name
-        self._partial = packs.folder / f".{self.name}"
+        self._partial = packs.folder / f".{self.name}.partial"
         self._file: Any = None
         self._pieces: list[Piece] = []
         self._at = len(MAGIC)
@@ -183,7 +219,7 @@ class PackWriter:
         footer = msgspec.json.encode(rows)
         self._file.write(footer + len(footer).to_bytes(8, "little") + MAGIC)
         self._file.flush()
-        os.fdatasync(self._file.fileno())
+        os.fsync(self._file.fileno())
         self._partial.rename(self._target)
         folder = os.open(self._target.parent, os.O_RDONLY)
         try:

@@ -34,11 +34,16 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 def write(folder: Path, columns: Columns) -> str:
     """Write a segment; gives the name of its file, which exists only when it is whole."""
+    import numpy as np
+
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{time.time_ns():x}-{os.getpid()}.parquet"
     with contextlib.closing(connect()) as connection:
-        connection.register("points", columns)
-        _copy(connection, f"select * from points order by {ORDER}", folder / name)
+        # DuckDB takes a NaN in a numpy column for a NULL, so NaNs are told apart by a column of their own.
+        connection.register("points", {**columns, "is_nan": np.isnan(columns["value"])})
+        value = "case when is_nan then 'nan'::double else value end as value"
+        query = f"select * exclude (is_nan) replace ({value}) from points order by {ORDER}"
+        _copy(connection, query, folder / name)
     return name
 
 
@@ -103,4 +108,8 @@ def _plain(column: Any) -> Any:
 
     if not isinstance(column, np.ma.MaskedArray):
         return column
-    return column.filled(None) if column.dtype == object else column.filled(0)
+    if column.dtype == object:
+        plain: Any = column.data.copy()
+        plain[np.ma.getmaskarray(column)] = None
+        return plain
+    return column.filled(np.nan if column.dtype.kind == "f" else 0)

@@ -57,6 +57,12 @@ def summarise(journal: Parsed) -> list[Summary]:
     return found
 
 
+def _integer(exact: int, kind: int) -> int:
+    """The slot holds signed bits; those of an unsigned number are read as such."""
+    is_unsigned = kind in (kinds.NUMPY_KINDS["uint64"], kinds.TORCH_KINDS["uint64"])
+    return exact + (1 << 64) if is_unsigned and exact < 0 else exact
+
+
 def _number(value: float) -> float | None:
     return None if value != value else value
 
@@ -71,6 +77,6 @@ def _value_at(journal: Parsed, row: int) -> tuple[float | None, str | None]:
     if kind == kinds.BOOL:
         return float(journal.exact[row]), "true" if journal.exact[row] else "false"
     if kind in kinds.INTEGER_KINDS:
-        return float(journal.value[row]), str(int(journal.exact[row]))
+        return float(journal.value[row]), str(_integer(int(journal.exact[row]), kind))
     value = float(journal.value[row])
     return _number(value), None if value == value else '{"$float":"nan"}'
