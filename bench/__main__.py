@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("log_cost", "script_overhead", "start_up", "index_speed", "disk", "killed")
+NAMES = ("log_cost", "script_overhead", "start_up", "index_speed", "disk", "killed", "checkpoint_cost")
 
 
 def main() -> None:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     import pandas
 
     from relive.checkpoint import Checkpoint
-    from relive.record import Driver
+    from relive.record import Driver, OpenRun
 
 T = TypeVar("T")
 _here = here.get
 
 
-def _open(first: bool) -> Driver:
+def _open() -> Driver:
     """What the first verb does; loading the recorder is left until then."""
     from relive.record import open_driver
 
-    return open_driver(first=first)
+    return open_driver()
 
 
 def log(name: str, value: T) -> T:
@@ -109,12 +109,16 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[st
     ...     relive.log("loss", 0.31)
     """
     outside = here.get()
-    with session.opening:
+    opened: OpenRun | None = None
+
+    def open_it() -> Driver:
         from relive.record import Off, open_explicitly
 
+        nonlocal opened
         opened = open_explicitly(name, dict(tags or {}))
-    driver = opened.recorder if opened is not None else Off()
-    session.enter(driver)
+        return opened.recorder if opened is not None else Off()
+
+    driver = session.open(open_it, explicitly=True)
     here.set(driver.root)
     failure: BaseException | None = None
     try:

@@ -30,6 +30,8 @@ class Settings:
     inputs: bool = True  # watch which files the run opens for reading
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
     variables: tuple[str, ...] = ()  # further environment variables to record
+    keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
+    budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound
 
 
 def load(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -70,6 +72,8 @@ def _checked(field: dataclasses.Field[Any], value: Any, place: str) -> Any:
         return tuple(str(item) for item in value)
     if kind is float and type(value) is int:
         return float(value)
+    if field.name == "keep" and type(value) is int:
+        return str(value)
     if type(value) is not kind:
         raise ReliveError(f"{place}: {field.name} = {value!r} is not of type {kind.__name__}; change it")
     return value

@@ -8,8 +8,9 @@ import itertools
 import math
 import threading
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,7 @@ import pytest
 
 import relive
 from relive.store import Chunks, Home, Index, decode, from_text, parse_run
-
-OPEN_BUG = "open bug: store.segments._plain gives 0 for NaN and '?' for a missing item of a finished run"
+from relive.store.parsing import Parsed
 
 
 @pytest.fixture(autouse=True)
@@ -47,26 +47,39 @@ def records(home: Path) -> list[Any]:
     return found
 
 
-def kept(home: Path) -> dict[str, Any]:
-    """What the journals say, last value of each name: numbers as they are, all else decoded."""
-    found: dict[str, Any] = {}
-    for journal in (j for record in records(home) for j in parse_run(Home(home), record.run)):
-        for place in range(len(journal)):
-            text = journal.text[place] if journal.text is not None else None
-            number = journal.value[place]
-            found[journal.names[journal.name[place]]] = (
-                number if text is None else decode(from_text(text), Chunks(Home(home).chunks).get)
-            )
+def journals(home: Path) -> Iterator[Parsed]:
+    for run in sorted(Home(home).run_ids(), key=lambda run: Home(home).run_folder(run).stat().st_mtime_ns):
+        yield from parse_run(Home(home), run)
+
+
+def told(home: Path, name: str) -> list[tuple[Any, ...]]:
+    """What the journals say of a name: the items of the loops around it, outermost first, and the value."""
+    chunks = Chunks(Home(home).chunks)
+    found = []
+    for journal in journals(home):
+        for at in (at for at in range(len(journal)) if journal.names[journal.name[at]] == name):
+            path = journal.paths[journal.path[at]]
+            items = from_text(journal.items[at]) if journal.items is not None and journal.items[at] else {}
+            around = [decode(items[loop], chunks.get) if loop in items else int(dim)
+                      for loop, dim in zip(path, journal.dims[at], strict=False)]  # fmt: skip
+            text = journal.text[at] if journal.text is not None else None
+            value = journal.value[at] if text is None else decode(from_text(text), chunks.get)
+            found.append((*around, value))
     return found
+
+
+def kept(home: Path) -> dict[str, Any]:
+    """The last value of each name, as the journals have it."""
+    return {name: told(home, name)[-1][-1] for journal in journals(home) for name in journal.names}
 
 
 # What log gives back, and what comes back
 
 
-@pytest.mark.parametrize("value", [1, 1.5, None, "a", [1], object(), float("nan")])
-def test_log_gives_back_the_very_object(value: Any) -> None:
+def test_log_gives_back_the_very_object() -> None:
     with relive.run():
-        assert relive.log("v", value) is value
+        for value in (1, 1.5, None, "a", [1], object(), float("nan")):
+            assert relive.log("v", value) is value
 
 
 def test_log_gives_back_the_very_object_when_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,47 +94,39 @@ def test_log_gives_back_the_very_object_when_off(monkeypatch: pytest.MonkeyPatch
     assert run is None
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(10**40), 0.1, -0.0, 1e308, 5e-324, float("inf"), float("-inf"), True, False,
-        "", "text", "naïve ☃ 🎉", "nul\0", "\ud800", "x" * 10_000, b"bytes", [1, [2.5, "a", None]], (1, (2,)), {1, 2},
-        {"a": {"b": [1]}}, {1: "a", (2, 3): None}, {"$int": "7"}, {"$array": {}}, 1 + 2j, [], {}, frozenset({1}),
-        [float("inf")], Path("a/b"),
-    ],
-    ids=lambda value: repr(value)[:20],
-)  # fmt: skip
-def test_plain_values_come_back_as_they_were(home: Path, value: Any) -> None:
+PLAIN = [
+    0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(10**40), 0.1, -0.0, 1e308, 5e-324, float("inf"), float("-inf"), True, False,
+    "", "text", "naïve ☃ 🎉", "nul\0", "\ud800", "x" * 10_000, b"bytes", [1, [2.5, "a", None]], (1, (2,)), {1, 2},
+    {"a": {"b": [1]}}, {1: "a", (2, 3): None}, {"$int": "7"}, {"$array": {}}, 1 + 2j, [], {}, frozenset({1}),
+    [float("inf")], PurePosixPath("a/b"),
+]  # fmt: skip
+
+
+def test_plain_values_come_back_as_they_were(home: Path) -> None:
     with relive.run():
-        relive.log("v", value)
+        for place, value in enumerate(PLAIN):
+            relive.log(f"v{place}", value)
 
-    ((found,),) = rows(home, "v")
-    if isinstance(value, Path):
-        value, found = str(value), str(found)
-    assert found == value
-    assert math.copysign(1, found) == math.copysign(1, value) if isinstance(value, float) else True
-    assert isinstance(found, type(value)) or isinstance(found, np.generic)
-    assert type(found) is not np.bool_ or isinstance(value, bool)
+    (found,) = rows(home, *(f"v{place}" for place in range(len(PLAIN))))
+    assert list(found) == PLAIN
+    for one, value in zip(found, PLAIN, strict=True):
+        assert isinstance(one, (type(value), np.generic))
+        assert isinstance(one, bool | np.bool_) == isinstance(value, bool)
+        assert not isinstance(value, float) or math.copysign(1, one) == math.copysign(1, value)
 
 
-@pytest.mark.xfail(reason=OPEN_BUG, strict=True)
 def test_nan_comes_back_as_nan(home: Path) -> None:
     with relive.run():
         relive.log("v", float("nan"))
         relive.log("w", [float("nan")])
 
-    frame = relive.dataframe("v", "w", home=home)
+        assert math.isnan(relive.dataframe("v", home=home).v[0])
 
+    frame = relive.dataframe("v", "w", home=home)
     assert math.isnan(frame.v[0])
     assert math.isnan(frame.w[0][0])
-
-
-def test_nan_is_kept_by_the_journal(home: Path) -> None:
-    with relive.run():
-        relive.log("v", float("nan"))
-
-        assert math.isnan(relive.dataframe("v", home=home).v[0])
     assert math.isnan(kept(home)["v"])
+    assert relive.sql("select isnan(value) from logs where name = 'v'", home=home).values.tolist() == [[True]]
 
 
 def test_nothing_logged_and_none_logged_differ_in_sql(home: Path) -> None:
@@ -131,39 +136,39 @@ def test_nothing_logged_and_none_logged_differ_in_sql(home: Path) -> None:
     assert relive.sql("select name, type from logs", home=home).values.tolist() == [["v", "none"]]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.float16(1.5), np.float32(0.1), np.float64(0.1), np.int8(-128), np.int16(-1), np.int32(7), np.int64(-(2**63)),
-        np.uint8(255), np.uint16(65535), np.uint32(2**32 - 1), np.uint64(2**64 - 1), np.bool_(True),
-    ],
-    ids=lambda value: value.dtype.name,
-)  # fmt: skip
-def test_numpy_scalars_come_back_with_their_type(home: Path, value: Any) -> None:
+NUMPY = [
+    np.float16(1.5), np.float32(0.1), np.float64(0.1), np.int8(-128), np.int16(-1), np.int32(7), np.int64(-(2**63)),
+    np.uint8(255), np.uint16(65535), np.uint32(2**32 - 1), np.uint64(2**64 - 1), np.bool_(True),
+]  # fmt: skip
+
+
+def test_numpy_scalars_come_back_with_their_type(home: Path) -> None:
     with relive.run():
-        relive.log("v", value)
+        for value in NUMPY:
+            relive.log(value.dtype.name, value)
 
-    frame = relive.dataframe("v", home=home)
-    assert frame.v.dtype == value.dtype
-    assert frame.v[0] == value
+    frame = relive.dataframe(*(value.dtype.name for value in NUMPY), home=home)
+    for value in NUMPY:
+        assert frame[value.dtype.name].dtype == value.dtype
+        assert frame[value.dtype.name][0] == value
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6.0).reshape(2, 3), np.zeros((0, 4)), np.array(3), np.arange(100)[::-2], np.array(["a", "bc"]),
-        np.arange(4, dtype=">i4"), np.array([True, False]), np.full(2_000, np.nan, np.float32), np.array([1 + 1j]),
-        np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(["2020-01-01"], "M8[D]"),
-    ],
-    ids=lambda array: f"{array.dtype}{list(array.shape)}",
-)  # fmt: skip
-def test_arrays_come_back_as_they_were(home: Path, array: Any) -> None:
+ARRAYS = [
+    np.arange(6.0).reshape(2, 3), np.zeros((0, 4)), np.array(3), np.arange(100)[::-2], np.array(["a", "bc"]),
+    np.arange(4, dtype=">i4"), np.array([True, False]), np.full(2_000, np.nan, np.float32), np.array([1 + 1j]),
+    np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(["2020-01-01"], "M8[D]"),
+]  # fmt: skip
+
+
+def test_arrays_come_back_as_they_were(home: Path) -> None:
     with relive.run():
-        relive.log("v", array)
+        for place, array in enumerate(ARRAYS):
+            relive.log(f"v{place}", array)
 
-    found = relive.dataframe("v", home=home).v[0]
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array)
+    found = relive.dataframe(*(f"v{place}" for place in range(len(ARRAYS))), home=home)
+    for place, array in enumerate(ARRAYS):
+        assert found[f"v{place}"][0].dtype == array.dtype
+        np.testing.assert_array_equal(found[f"v{place}"][0], array)
 
 
 def test_frames_and_series_come_back_as_frames(home: Path) -> None:
@@ -252,9 +257,9 @@ def test_values_stand_in_the_iteration_of_their_loops(home: Path) -> None:
             relive.log("acc", epoch)
         relive.log("final", 1)
 
-    assert rows(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 10), (1, 1, 11)]
-    assert rows(home, "acc") == [(0, 0), (1, 1)]
-    assert rows(home, "final") == [(1,)]
+    assert told(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 10), (1, 1, 11)]
+    assert told(home, "acc") == [(0, 0), (1, 1)]
+    assert told(home, "final") == [(1,)]
 
 
 @pytest.mark.parametrize("leave", ["break", "continue", "return", "raise", "end", "empty"])
@@ -280,30 +285,32 @@ def test_what_is_logged_after_a_loop_stands_outside_of_it(home: Path, leave: str
             relive.log("acc", epoch)
         relive.log("final", 1)
 
-    assert rows(home, "acc") == [(0, 0), (1, 1)]
-    assert rows(home, "final") == [(1,)]
+    assert told(home, "acc") == [(0, 0), (1, 1)]
+    assert told(home, "final") == [(1,)]
     if leave == "raise":
-        assert rows(home, "caught") == [(0, 0), (1, 1)]
+        assert told(home, "caught") == [(0, 0), (1, 1)]
     if leave != "empty":
-        assert len(rows(home, "loss")) == (6 if leave in ("continue", "end") else 2)
+        assert len(told(home, "loss")) == (6 if leave in ("continue", "end") else 2)
 
 
 def test_an_exception_through_nested_loops_leaves_them_all(home: Path) -> None:
     with relive.run():
+        error = None
         try:
             for a in relive.loop("a", range(2)):
                 for b in relive.loop("b", range(2)):
                     for c in relive.loop("c", range(2)):
                         relive.log("v", a + b + c)
                         raise ValueError
-        except ValueError as error:
-            relive.log("caught", 1)  # while the traceback still holds the frames
-            assert error.__traceback__ is not None
+        except ValueError as caught:
+            error = caught  # its traceback holds the frames
+            relive.log("caught", 1)
         relive.log("after", 1)
+        del error
 
-    assert rows(home, "v") == [(0, 0, 0, 0)]
-    assert rows(home, "caught") == [(1,)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "v") == [(0, 0, 0, 0)]
+    assert told(home, "caught") == [(1,)]
+    assert told(home, "after") == [(1,)]
 
 
 def test_a_generator_with_a_loop_inside_can_be_closed_early(home: Path) -> None:
@@ -320,10 +327,10 @@ def test_a_generator_with_a_loop_inside_can_be_closed_early(home: Path) -> None:
             break
         relive.log("after", 1)
 
-    assert rows(home, "first") == [(0, 0)]
-    assert rows(home, "closed") == [(1,)]
-    assert rows(home, "v") == [(0, 0)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "first") == [(0, 0)]
+    assert told(home, "closed") == [(1,)]
+    assert told(home, "v") == [(0, 0)]
+    assert told(home, "after") == [(1,)]
 
 
 def test_a_loop_left_long_ago_and_collected_now_does_not_disturb_the_present(home: Path) -> None:
@@ -336,8 +343,8 @@ def test_a_loop_left_long_ago_and_collected_now_does_not_disturb_the_present(hom
         gc.collect()
         relive.log("after", 1)
 
-    assert rows(home, "step_value") == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "step_value") == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert told(home, "after") == [(1,)]
 
 
 def test_an_iterator_that_outlives_an_epoch_follows_the_epochs(home: Path) -> None:
@@ -347,7 +354,7 @@ def test_an_iterator_that_outlives_an_epoch_follows_the_epochs(home: Path) -> No
             for _ in range(2):
                 relive.log("loss", next(steps))
 
-    assert rows(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 2, 2), (1, 3, 3), (2, 4, 4), (2, 5, 5)]
+    assert told(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 2, 2), (1, 3, 3), (2, 4, 4), (2, 5, 5)]
 
 
 def test_zipped_loops_go_on_together(home: Path) -> None:
@@ -356,8 +363,8 @@ def test_zipped_loops_go_on_together(home: Path) -> None:
             relive.log("v", a + b)
         relive.log("after", 1)
 
-    assert rows(home, "v") == [(0, 10, 10), (1, 20, 21), (2, 30, 32)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "v") == [(0, 10, 10), (1, 20, 21), (2, 30, 32)]
+    assert told(home, "after") == [(1,)]
 
 
 def test_while_loops_and_enumerate_are_loops_too(home: Path) -> None:
@@ -369,9 +376,9 @@ def test_while_loops_and_enumerate_are_loops_too(home: Path) -> None:
             relive.log("w", item + place)
         relive.log("after", 1)
 
-    assert rows(home, "v") == [(5, 5), (6, 6), (7, 7)]
-    assert rows(home, "w") == [(5, 5), (6, 7)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "v") == [(5, 5), (6, 6), (7, 7)]
+    assert told(home, "w") == [(5, 5), (6, 7)]
+    assert told(home, "after") == [(1,)]
 
 
 def test_a_loop_inside_one_of_its_own_name_has_a_column_of_its_own(home: Path) -> None:
@@ -391,45 +398,30 @@ def test_one_name_for_two_loops_in_a_row_is_one_column(home: Path) -> None:
         for n in relive.loop("epoch", range(2, 4)):
             relive.log("loss", n)
 
-    assert rows(home, "loss") == [(2, 2), (3, 3)]
-    assert rows(home, "warmup") == [(0, 0), (1, 1)]
+    assert told(home, "loss") == [(2, 2), (3, 3)]
+    assert told(home, "warmup") == [(0, 0), (1, 1)]
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        range(3), range(2, 9, 3), range(5, 0, -2), range(-3, 3, 2), range(10**12, 10**12 + 2), range(0, 10**11, 6 * 10**10),
-        [3, 1, 2], (0, 10, 20), [2**63 - 1, -(2**63)], iter([4, 5]), np.arange(3).tolist(),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_the_loop_column_shows_the_items_if_they_are_numbers(home: Path, items: Any) -> None:
-    expected = list(items) if not hasattr(items, "__next__") else [4, 5]
+ITEMS = [
+    range(3), range(2, 9, 3), range(5, 0, -2), range(-3, 3, 2), range(10**12, 10**12 + 2), range(0, 10**11, 6 * 10**10),
+    [3, 1, 2], (0, 10, 20), [2**63 - 1, -(2**63)], np.arange(3).tolist(), ["a", "b"], [0.1, 0.01], ["a", 1, 0.5],
+    ["é" * 900, "\ud800"],
+]  # fmt: skip
+
+
+def test_the_loop_column_shows_the_items_if_they_are_numbers_or_text(home: Path) -> None:
     with relive.run():
-        for item in relive.loop("item", items):
-            relive.log("v", item)
-
-    assert rows(home, "v") == [(item, item) for item in expected]
-
-
-@pytest.mark.parametrize("items", [["a", "b"], [0.1, 0.01], ["a", 1, 0.5], ["é" * 2_000, "\ud800"]], ids=str)
-def test_the_loop_column_shows_text_and_floats_too(home: Path, items: list[Any]) -> None:
-    with relive.run():
-        for n, item in enumerate(relive.loop("item", items)):
-            relive.log("v", n)
-
-    shown = [item[:1_000] if isinstance(item, str) else item for item in items]
-    assert rows(home, "v") == [(item, n) for n, item in enumerate(shown)]
-
-
-@pytest.mark.xfail(reason=OPEN_BUG, strict=True)
-def test_text_items_and_values_outside_of_the_loop_fit_in_one_table(home: Path) -> None:
-    with relive.run():
-        for fold in relive.loop("fold", ["a", "b"]):
-            relive.log("v", fold)
+        for place, items in enumerate(ITEMS):
+            for turn, _item in enumerate(relive.loop("item", items)):
+                relive.log(f"v{place}", turn)
+        for item in relive.loop("item", iter([4, 5])):
+            relive.log("iterator", item)
         relive.log("after", 1)
 
-    assert rows(home, "v", "after") == [("a", "a", 1), ("b", "b", 1)]
+    for place, items in enumerate(ITEMS):
+        assert told(home, f"v{place}") == [(item, turn) for turn, item in enumerate(items)]
+    assert rows(home, "iterator", "after") == [(4, 4, 1), (5, 5, 1)]
+    assert rows(home, "v10", "after") == [("a", 0, 1), ("b", 1, 1)]
 
 
 def test_other_items_are_shown_by_their_number(home: Path) -> None:
@@ -437,7 +429,7 @@ def test_other_items_are_shown_by_their_number(home: Path) -> None:
         for n, _batch in enumerate(relive.loop("batch", [np.zeros(2), object(), None, True, (1, 2)])):
             relive.log("v", n)
 
-    assert rows(home, "v") == [(n, n) for n in range(5)]
+    assert told(home, "v") == [(n, n) for n in range(5)]
 
 
 def test_a_loop_answers_for_its_items() -> None:
@@ -463,7 +455,7 @@ def test_a_loop_answers_for_its_items() -> None:
         with pytest.raises(TypeError, match="not iterable"):
             list(relive.loop("x", 5))
         with pytest.raises(AttributeError):
-            loop.no_such_thing
+            _ = loop.no_such_thing
 
 
 def test_a_progress_bar_around_a_loop_changes_nothing(home: Path) -> None:
@@ -485,9 +477,9 @@ def test_a_progress_bar_around_a_loop_changes_nothing(home: Path) -> None:
             relive.log("acc", epoch)
         relive.log("after", 1)
 
-    assert rows(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)]
-    assert rows(home, "acc") == [(0, 0), (1, 1)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)]
+    assert told(home, "acc") == [(0, 0), (1, 1)]
+    assert told(home, "after") == [(1,)]
 
 
 def test_a_batch_that_the_script_lets_go_of_is_gone() -> None:
@@ -509,11 +501,10 @@ def test_an_error_in_the_items_is_the_users(home: Path) -> None:
 
     with relive.run():
         with pytest.raises(OSError, match="disk of the user"):
-            for item in relive.loop("step", broken()):
-                relive.log("v", item)
+            _ = [relive.log("v", item) for item in relive.loop("step", broken())]
         relive.log("after", 1)
 
-    assert rows(home, "v", "after") == [(0, 1, 1)]
+    assert rows(home, "v", "after") == [(1, 1, 1)]
 
 
 def test_two_values_of_one_name_in_one_context_are_both_kept_in_order(home: Path) -> None:
@@ -541,9 +532,9 @@ def test_threads_log_to_the_run_of_their_process(home: Path) -> None:
                 assert list(pool.map(lambda n: relive.log("p", n), range(4))) == [0, 1, 2, 3]
             relive.log("main", epoch)
 
-    assert sorted(rows(home, "t")) == [(0,), (1,), (2,), (10,), (11,), (12,)]
-    assert sorted(rows(home, "p")) == sorted([(n,) for n in range(4)] * 2)
-    assert rows(home, "main") == [(0, 0), (1, 1)]
+    assert sorted(told(home, "t")) == [(0,), (1,), (2,), (10,), (11,), (12,)]
+    assert sorted(told(home, "p")) == sorted([(n,) for n in range(4)] * 2)
+    assert told(home, "main") == [(0, 0), (1, 1)]
 
 
 def test_loops_in_threads_do_not_meet(home: Path) -> None:
@@ -563,8 +554,8 @@ def test_loops_in_threads_do_not_meet(home: Path) -> None:
             thread.join()
 
     for who in range(4):
-        assert rows(home, f"v{who}") == [(n, n) for n in range(50)]
-        assert rows(home, f"after{who}") == [(who,)]
+        assert told(home, f"v{who}") == [(n, n) for n in range(50)]
+        assert told(home, f"after{who}") == [(who,)]
 
 
 def test_tasks_each_have_their_own_place(home: Path) -> None:
@@ -584,9 +575,9 @@ def test_tasks_each_have_their_own_place(home: Path) -> None:
         asyncio.run(main())
 
     for who in range(3):
-        assert rows(home, f"v{who}") == [(7, n, n) for n in range(3)]
-    assert sorted(rows(home, "after")) == [(7, 0), (7, 1), (7, 2)]
-    assert rows(home, "end") == [(1,)]
+        assert told(home, f"v{who}") == [(7, n, n) for n in range(3)]
+    assert sorted(told(home, "after")) == [(7, 0), (7, 1), (7, 2)]
+    assert told(home, "end") == [(1,)]
 
 
 @pytest.mark.parametrize("leave", ["end", "break", "raise", "cancel"])
@@ -616,10 +607,10 @@ def test_async_loops_are_left_as_loops_are(home: Path, leave: str) -> None:
     with relive.run():
         asyncio.run(main())
 
-    assert rows(home, "v") == [(n, n) for n in range(3 if leave == "end" else 2)]
-    assert rows(home, "after") == [(1,)]
+    assert told(home, "v") == [(n, n) for n in range(3 if leave == "end" else 2)]
+    assert told(home, "after") == [(1,)]
     if leave in ("raise", "cancel"):
-        assert rows(home, "caught") == [(1,)]
+        assert told(home, "caught") == [(1,)]
 
 
 # Runs
@@ -637,7 +628,7 @@ def test_each_with_is_a_run_and_what_is_outside_belongs_to_none_of_them(home: Pa
         (two, "two", "finished", None),
     ]
     assert found[0].tags == {"n": 1}
-    assert rows(home, "v") == [(1,), (2,)]
+    assert told(home, "v") == [(1,), (2,)]
 
 
 def test_a_run_inside_a_run_is_its_child_and_the_outer_goes_on_where_it_was(home: Path) -> None:
@@ -652,7 +643,7 @@ def test_a_run_inside_a_run_is_its_child_and_the_outer_goes_on_where_it_was(home
     assert found["outer"].parent is None
     assert found["inner 0"].parent == found["inner 1"].parent == outer
     assert rows(home, "before", "after") == [(0, 0, 0), (1, 1, 1)]
-    assert rows(home, "inside") == [(0,), (1,)]
+    assert told(home, "inside") == [(0,), (1,)]
 
 
 def test_runs_of_two_threads_at_once_do_not_mix(home: Path) -> None:
@@ -691,9 +682,12 @@ def test_runs_of_two_threads_at_once_do_not_mix(home: Path) -> None:
 
 
 def test_a_run_left_by_an_exception_failed_and_the_exception_goes_on(home: Path) -> None:
-    with pytest.raises(ZeroDivisionError), relive.run():
-        relive.log("v", 1)
-        1 / 0  # noqa: B018
+    def train() -> None:
+        with relive.run():
+            relive.log("v", 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        train()
 
     (record,) = records(home)
     assert record.outcome == "failed"
@@ -708,9 +702,9 @@ def test_a_value_logged_to_a_run_that_has_ended_is_told_of(home: Path) -> None:
         loop = iter(relive.loop("step", range(3)))
         next(loop)
     forget()
+    next(loop)
 
     with pytest.warns(UserWarning, match=r"\[log-lost\] 'late' was logged to a run that has ended"):
-        next(loop)
         relive.log("late", 1)
     loop.close()
 
@@ -722,7 +716,7 @@ def test_tags_and_names_of_any_kind_do_not_stop_a_run(home: Path) -> None:
         relive.log("v", 1)
 
     assert run is not None
-    assert rows(home, "v") == [(1,)]
+    assert told(home, "v") == [(1,)]
 
 
 # In scripts
@@ -779,7 +773,7 @@ def test_it_works_however_the_code_is_started(script, how: str) -> None:
 
     assert done.returncode == 0
     assert done.stdout.replace("0\n1\n", "") == ""
-    assert rows(script.home, "v") == [(0, 0), (1, 1)]
+    assert told(script.home, "v") == [(0, 0), (1, 1)]
     assert [r.outcome for r in records(script.home)] == ["finished"]
 
 
@@ -796,7 +790,7 @@ def test_threads_that_come_first_together_share_one_run(script) -> None:
         """
     )
 
-    assert sorted(rows(script.home, "v")) == [(n,) for n in range(8)]
+    assert sorted(told(script.home, "v")) == [(n,) for n in range(8)]
     assert len(records(script.home)) == 1
 
 
@@ -825,8 +819,7 @@ def test_a_signal_handler_may_log_at_any_moment(script) -> None:
     assert len(records(script.home)) == 1
     assert frame["v"] == 20_000
     assert int(done.stdout) > 10
-    assert frame["signal"] >= int(done.stdout) - 2  # but for the first moment, when there is no journal yet
-    assert rows(script.home, "signal")[-1][-1] == int(done.stdout)
+    assert frame["signal"] == int(done.stdout)
 
 
 def test_what_a_signal_handler_raises_reaches_the_script(script) -> None:
@@ -870,7 +863,8 @@ def test_data_is_bound_whatever_it_is(script) -> None:
         import numpy as np
         from pathlib import Path
         import relive
-        print(relive.data("file", "train.csv"), relive.data("folder", Path("folder")), relive.data("array", np.arange(3)).sum())
+        print(relive.data("file", "train.csv"), relive.data("folder", Path("folder")))
+        print(relive.data("array", np.arange(3)).sum())
         print(relive.data("missing", "nope.csv"), relive.data("none", None), relive.data("url", "s3://b/k", etag="e"))
         relive.data("né\\ud800", "train.csv")
         relive.log("v", 1)
@@ -878,13 +872,13 @@ def test_data_is_bound_whatever_it_is(script) -> None:
     )
 
     declared = records(script.home)[0].data["declared"]
-    assert done.stdout == "train.csv folder 3\nnope.csv None s3://b/k\n"
+    assert done.stdout == "train.csv folder\n3\nnope.csv None s3://b/k\n"
     assert done.stderr.count("ReliveWarning") == 1
     assert "[data-missing]" in done.stderr
     assert {"file", "folder", "array", "url"} <= declared.keys()
     assert "missing" not in declared
     assert declared["file"]["size_bytes"] == 3
-    assert rows(script.home, "v") == [(1,)]
+    assert told(script.home, "v") == [(1,)]
 
 
 def test_artifacts_are_kept_whatever_they_are(home: Path, tmp_path: Path) -> None:
@@ -910,7 +904,7 @@ def test_artifacts_are_kept_whatever_they_are(home: Path, tmp_path: Path) -> Non
     assert b"".join(chunks.get(name) for name in found["mødel.pt"]["chunks"]) == b"weights" * 10
     assert [file["path"] for file in found["alle modelle ☃"]["files"]] == ["dæp/☃.bin"]
     assert found["empty"]["size_bytes"] == 0
-    assert rows(home, "v") == [(1,)]
+    assert told(home, "v") == [(1,)]
 
 
 def test_an_artifact_that_cannot_be_read_costs_only_itself(home: Path) -> None:
@@ -927,7 +921,7 @@ def test_an_artifact_that_cannot_be_read_costs_only_itself(home: Path) -> None:
         relive.artifact(Unpicklable())
         relive.log("v", 1)
 
-    assert rows(home, "v") == [(1,)]
+    assert told(home, "v") == [(1,)]
     (record,) = records(home)
     assert record.outcome == "finished"
     assert record.artifacts == ()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from relive.checkpoint.leaves import LeafType, made, put_back
+from relive.checkpoint.leaves import LeafType, flat_bytes, made, put_back
 from relive.checkpoint.randomness import restore_global_states
 from relive.checkpoint.subjects import subject_of
 from relive.checkpoint.tree import Json, harvest
 from relive.errors import NotFound
-from relive.store import Chunks, Packs, Piece
+from relive.store import Chunks, Packs, Piece, read_all
 
-READERS = 4
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
 NEAR = "near"  # what was found near the loop without being named
@@ -31,7 +29,7 @@ class Checkpoint:
         self._blobs = content["blobs"]
         self._pieces = [Piece(*row) for row in content["pieces"]]
         self._packs = packs
-        self._later: list[Callable[[], None]] = []
+        self._later: list[tuple[Piece, memoryview]] = []
         self._made: dict[int, Any] = {}
 
     def names(self) -> list[str]:
@@ -86,10 +84,12 @@ class Checkpoint:
         """Fill a live tensor; the reading is done later, by several threads."""
         kind, pieces = LeafType.of_form(self._leaves[leaf][0]), self._leaves[leaf][1]
 
-        def read(buffer: Any) -> None:
-            self._later.append(lambda: self._read(pieces, buffer))
+        def later(buffer: Any) -> None:
+            self._later.extend(self._parts(pieces, buffer))
 
-        return put_back(target, read if _can_wait(target) else lambda buffer: self._read(pieces, buffer), kind)
+        # Only memory that is filled directly may be filled later: a copy through a temporary is made at once.
+        direct = flat_bytes(target) is not None
+        return put_back(target, later if direct else lambda buffer: self._read(pieces, buffer), kind)
 
     def made(self, leaf: int) -> Any:
         if leaf not in self._made:
@@ -101,21 +101,15 @@ class Checkpoint:
         return b"".join(self._packs.read(self._pieces[at]) for at in self._blobs[number])
 
     def _read(self, pieces: list[int], buffer: Any) -> None:
+        for piece, part in self._parts(pieces, buffer):
+            self._packs.read_into(piece, part)
+
+    def _parts(self, pieces: list[int], buffer: Any) -> Iterator[tuple[Piece, memoryview]]:
         view, at = memoryview(buffer), 0
-        for number in pieces:
-            piece = self._pieces[number]
-            self._packs.read_into(piece, view[at : at + piece.size_bytes])
+        for piece in (self._pieces[number] for number in pieces):
+            yield piece, view[at : at + piece.size_bytes]
             at += piece.size_bytes
 
     def _finish(self) -> None:
-        jobs, self._later = self._later, []
-        with ThreadPoolExecutor(READERS) as pool:
-            for done in [pool.submit(job) for job in jobs]:
-                done.result()
-
-
-def _can_wait(target: Any) -> bool:
-    """Only memory that is filled directly may be filled later: a copy through a temporary is made at once."""
-    from relive.checkpoint.leaves import flat_bytes
-
-    return flat_bytes(target) is not None
+        wanted, self._later = self._later, []
+        read_all(self._packs, wanted)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from relive.cli import care, queries, runs
+from relive.cli import care, checkpoints, queries, runs
 from relive.errors import ReliveError
 
 
@@ -32,5 +32,8 @@ def main() -> None:
     """Train now, ask later: the record of every run, and what you forgot to log."""
 
 
-for command in (runs.runs, runs.show, queries.dataframe, queries.sql, care.export, care.doctor, runs.rm):
+for command in (
+    runs.runs, runs.show, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export, care.doctor, runs.rm,
+    checkpoints.gc,
+):  # fmt: skip
     main.add_command(command)

@@ -28,8 +28,9 @@ LOOPS = {
     "iterations": "int",
 }  # fmt: skip
 CHECKPOINTS = {
-    "run": "text", "rank": "int", "path": "text", "iterations": "text", "tstamp": "time", "bytes": "int",
-    "new_bytes": "int",
+    "run": "text", "rank": "int", "process": "int", "place": "text", "name": "text", "path": "text",
+    "context": "text", "iterations": "int", "tstamp": "time", "bytes": "int", "new_bytes": "int",
+    "stall_s": "float", "write_s": "float", "manifest": "text",
 }  # fmt: skip
 _DTYPES = {"text": object, "float": np.float64, "int": np.int64, "bool": bool, "time": "datetime64[us]"}
 _EMPTY = {"text": "", "float": np.nan, "int": 0, "bool": False, "time": "NaT"}
@@ -41,7 +42,7 @@ def relations(index: Index, entries: Sequence[RunEntry]) -> dict[str, Callable[[
         "runs": lambda con: feed(con, "runs", _table(RUNS, (_run_row(entry) for entry in entries))),
         "args": lambda con: feed(con, "args", _table(ARGS, _arg_rows(entries))),
         "loops": lambda con: feed(con, "loops", _table(LOOPS, (_loop_row(row) for row in index.loops(entries)))),
-        "checkpoints": lambda con: feed(con, "checkpoints", _table(CHECKPOINTS, ())),
+        "checkpoints": lambda con: feed(con, "checkpoints", _table(CHECKPOINTS, _checkpoint_rows(index, entries))),
         "logs": lambda con: _logs(con, index, entries),
     }
 
@@ -95,6 +96,15 @@ def _no_chunk(name: str) -> bytes:
 def _loop_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     run, rank, process, loop, name, parent, turn, path, around, begun, ended, iterations = row
     return run, rank, process, loop, name, parent, turn, "/".join(from_text(path)), around, begun, ended, iterations
+
+
+def _checkpoint_rows(index: Index, entries: Sequence[RunEntry]) -> Iterable[tuple[Any, ...]]:
+    for run, rows in index.checkpoints(entries).items():
+        for row in rows:
+            yield (
+                run, row.rank, row.process, row.place, row.name, row.path, to_text(row.at), row.iterations,
+                row.time_us, row.size_bytes, row.new_bytes, row.stall_s, row.write_s, row.manifest,
+            )  # fmt: skip
 
 
 def _logs(con: Connection, index: Index, entries: Sequence[RunEntry]) -> None:

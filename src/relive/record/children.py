@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relive.record.off import NullJournal
 from relive.record.recorder import Recorder
 from relive.record.session import session
 from relive.record.surroundings import Surroundings
@@ -27,21 +30,29 @@ class ChildJournal:
         self._folder = folder
         self._rank = rank
         self._loops_begun = loops_begun
+        self._making = threading.RLock()
+        self._made: Journal | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real(), name)
+
+    def loops_begun(self) -> int:
+        return self._loops_begun if self._made is None else self._made.loops_begun()
 
     def opened_file(self, path: str) -> None:
         with contextlib.suppress(OSError):  # a worker that can't note an input goes on reading it
             self._recorder.journal.line("opened", path=path)
 
     def _real(self) -> Journal:
-        journal = self._create()
-        header = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "pid": os.getpid()}
-        journal.line("child", parent=os.getppid(), **header)
-        self._recorder.journal = journal
-        Syncer(journal, every_s=1.0).start()
-        return journal
+        with self._making:
+            if self._made is None:
+                self._made = journal = self._create()
+                header = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "pid": os.getpid()}
+                journal.line("child", parent=os.getppid(), **header)
+                self._recorder.journal = journal
+                with contextlib.suppress(RuntimeError):  # no thread can be started: only a power cut can take values
+                    Syncer(journal, every_s=1.0).start()
+            return self._made
 
     def _create(self) -> Journal:
         process = os.getpid()
@@ -52,7 +63,29 @@ class ChildJournal:
                 process += PID_SPACE
 
 
-def join_parent(variable: str | None, around: Surroundings) -> Recorder | None:
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process of a run, and what becomes of it in a forked child."""
+
+    recorder: Recorder
+    folder: Path
+    rank: int
+
+    def become_child(self) -> ChildJournal | None:
+        """The journal belongs to the parent, so log to one of our own, made when needed."""
+        inherited = self.recorder.journal
+        if isinstance(inherited, NullJournal):
+            return None
+        child = ChildJournal(self.recorder, self.folder, self.rank, inherited.loops_begun())
+        if isinstance(inherited, Journal):
+            inherited.abandon()
+        self.recorder.journal = child  # type: ignore[assignment]
+        self.recorder.checks_kwargs = False
+        self.recorder.provenance = None
+        return child
+
+
+def join_parent(variable: str | None, around: Surroundings) -> Member | None:
     """In a worker: record into the run of the process that started it, if it has one."""
     told = _read(variable) or _run_of_parent(around.home)
     if told is None:
@@ -63,7 +96,7 @@ def join_parent(variable: str | None, around: Surroundings) -> Recorder | None:
     rank = around.launched.rank if around.launched.world_size > 1 else rank
     recorder = Recorder(run, None, Chunks(home.chunks))  # type: ignore[arg-type]
     recorder.journal = ChildJournal(recorder, home.run_folder(run), rank, 0)  # type: ignore[assignment]
-    return recorder
+    return Member(recorder, home.run_folder(run), rank)
 
 
 def _read(variable: str | None) -> dict[str, Any] | None:

@@ -91,9 +91,7 @@ class RecordedLoop(Generic[T]):
         finally:
             if watch is not None:
                 recorder.end_watch(watch, iteration, sys._getframe(1))
-            # Only if nobody moved on: a loop that was left long ago and collected now must not disturb the present.
-            if here.get() is place:
-                here.set(outside)
+            _step_out(place, outside)
             recorder.leave_loop(loop, iteration + 1)
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -142,14 +140,19 @@ class _AsyncTurns(Generic[T]):
     def _leave(self) -> None:
         if not self._is_left:
             self._is_left = True
-            if here.get() is self._place:
-                here.set(self._outside)
+            _step_out(self._place, self._outside)
             self._recorder.leave_loop(self._loop, self._iteration + 1)
 
 
 def _nearest(recorder: LoopKeeper, place: Place | None) -> Place:
     """Where a loop of this recorder stands that is entered here."""
     return place if place is not None and place.driver is recorder else recorder.root
+
+
+def _step_out(place: Place | None, outside: Place | None) -> None:
+    """Only if nobody moved on: a loop that was left long ago and collected now must not disturb the present."""
+    if place is not None and _is_within(here.get(), place):
+        here.set(outside)
 
 
 def _is_within(place: Place | None, outer: Place | None) -> bool:

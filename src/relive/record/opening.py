@@ -17,7 +17,7 @@ from relive.errors import ReliveError, VersionError
 from relive.model import FINISHED
 from relive.record import environment, launch
 from relive.record.args import unknown_message
-from relive.record.children import ChildJournal, join_parent
+from relive.record.children import Member, join_parent
 from relive.record.fingerprint import FingerprintCache
 from relive.record.inputs import InputWatch
 from relive.record.interrupts import is_users
@@ -35,16 +35,17 @@ from relive.store import Chunks, Journal, JournalName, encode, process_start, ve
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
 
 
-def open_driver(*, first: bool = True) -> Driver:
+def open_driver() -> Driver:
     """What the first verb of a process opens. Never fails: at worst there is a warning and nothing is recorded."""
-    if not first:  # asked again from inside, by a signal handler
-        return _HOOKS.runs[-1].recorder if _HOOKS.runs else Off()
     try:
         around = look_around()
         if around.settings.off:
             return Off()
         joined = join_parent(os.environ.get(PARENT_VARIABLE), around) if launch.is_pool_worker() else None
-        return joined or OpenRun(around).recorder
+        if joined is None:
+            return OpenRun(around).recorder
+        _HOOKS.watch_forks(joined)
+        return joined.recorder
     except Exception as error:  # the user's training must go on
         if is_users(error):
             raise
@@ -101,6 +102,7 @@ class OpenRun:
         with _training_goes_on("end-incomplete"):
             self._exit.written = journal.written
             self._exit.install()
+        _HOOKS.watch_forks()
 
     def belongs(self) -> str:
         """What child processes are told, as the value of a variable."""
@@ -157,16 +159,8 @@ class OpenRun:
         journal.close()
 
     def become_child(self) -> None:
-        """We are a forked copy: the journal belongs to the parent, so log to one of our own, made when needed."""
-        inherited = self.recorder.journal
-        if not isinstance(inherited, Journal):
-            return
-        child = ChildJournal(self.recorder, self.folder, self._around.launched.rank, inherited.loops_begun())
-        inherited.abandon()
-        self.recorder.journal = child  # type: ignore[assignment]
-        self.recorder.checks_kwargs = False
-        self.recorder.provenance = None
-        if self._watch is not None:
+        child = Member(self.recorder, self.folder, self._around.launched.rank).become_child()
+        if self._watch is not None and child is not None:
             self._watch.on_new = child.opened_file
 
 
@@ -176,7 +170,8 @@ class _Hooks:
     def __init__(self) -> None:
         self.runs: list[OpenRun] = []
         self._opened = 0
-        self._set = False
+        self._set = self._watches_forks = False
+        self._joined: Member | None = None  # of a worker that belongs to a run of its parent
         self._pid = 0  # the process that opened a run; forked ones have these hooks too
         self._told: str | None = None  # what our parent told us
 
@@ -192,13 +187,19 @@ class _Hooks:
         if not self._set:
             self._set = True
             session.at_exit.append(self.close_all)
-            os.register_at_fork(after_in_child=self.after_fork)
         if self._pid != os.getpid():
             self._pid = os.getpid()
             if launch.is_pool_worker():  # those end without asking atexit
                 from multiprocessing.util import Finalize
 
                 Finalize(None, self.close_in_worker, exitpriority=0)
+
+    def watch_forks(self, joined: Member | None = None) -> None:
+        """Once the watch over inputs does: in a child it must be renewed first, and then told where to report to."""
+        self._joined = joined or self._joined
+        if not self._watches_forks:
+            self._watches_forks = True
+            os.register_at_fork(after_in_child=self.after_fork)
 
     def remove(self, run: OpenRun) -> None:
         self.runs.remove(run)
@@ -230,9 +231,9 @@ class _Hooks:
         session.end(Ended())
 
     def after_fork(self) -> None:
-        for run in self.runs:
+        for member in (*self.runs, *([self._joined] if self._joined is not None else [])):
             with _training_goes_on("end-incomplete"):
-                run.become_child()
+                member.become_child()
 
 
 _HOOKS = _Hooks()

@@ -7,7 +7,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 
@@ -42,6 +42,35 @@ class Place:
 here: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here", default=None)
 
 
+class Early:
+    """The driver while there is none yet: keeps what is logged, and does nothing else."""
+
+    def __init__(self) -> None:
+        self.root = Place(self, 0, 0, None)
+        self.logged: list[tuple[str, Any]] = []
+
+    def log(self, name: str, value: Any, place: Place) -> Any:
+        self.logged.append((name, value))
+        return value
+
+    def arg(self, name: str, default: Any) -> Any:
+        return default
+
+    def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
+        return items
+
+    def data(self, name: str, source: Any, *, etag: str | None) -> Any:
+        return source
+
+    def artifact(self, source: Any, *, name: str | None) -> Any:
+        return source
+
+    def checkpointing(
+        self, objects: dict[str, Any], *, overhead: float | None, every: int | None
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 class Session:
     """The driver of this process: that of the innermost `with relive.run()`, else the one the first verb opened."""
 
@@ -56,10 +85,10 @@ class Session:
 
     def renew(self) -> None:
         """Also in a forked child: the thread that held the lock is not there to let it go."""
-        self.opening = threading.RLock()
-        self._is_opening = False
+        self._lock = threading.RLock()
+        self._early: Driver | None = None  # what answers a signal handler that logs while a run is being opened
 
-    def place(self, open_driver: Callable[[bool], Driver]) -> Place:
+    def place(self, open_driver: Callable[[], Driver]) -> Place:
         """Where the caller is; opens a run if there is none."""
         place = here.get()
         if place is not None:
@@ -67,27 +96,30 @@ class Session:
         driver = self.driver
         return (driver if driver is not None else self._open(open_driver)).root
 
-    def _open(self, open_driver: Callable[[bool], Driver]) -> Driver:
-        with self.opening:  # threads that come at once share one run
-            if self.driver is not None:
-                return self.driver
-            if self._is_opening:  # by this very thread: a signal handler logs while the run is being opened
-                return open_driver(False)
-            self._is_opening = True
-            try:
-                self.first = self.driver = open_driver(True)
-            finally:
-                self._is_opening = False
-            return self.driver
+    def _open(self, open_driver: Callable[[], Driver]) -> Driver:
+        with self._lock:  # threads that come at once share one run
+            return self.driver or self._early or self.open(open_driver, explicitly=False)
 
-    def enter(self, driver: Driver) -> None:
-        with self.opening:
-            self._explicit.append(driver)
-            self.driver = driver
+    def open(self, open_driver: Callable[[], Driver], *, explicitly: bool) -> Driver:
+        """One at a time. What signal handlers log meanwhile comes to the run that is being opened."""
+        with self._lock:
+            before, early = self._early, Early()
+            self._early = early
+            try:
+                self.driver = driver = open_driver()
+                if explicitly:
+                    self._explicit.append(driver)
+                else:
+                    self.first = driver
+            finally:
+                self._early = before
+        for name, value in early.logged:
+            driver.log(name, value, driver.root)
+        return driver
 
     def leave(self, driver: Driver) -> None:
         """Runs of several threads end in any order: what is left is the innermost that is still open."""
-        with self.opening:
+        with self._lock:
             self._explicit.remove(driver)
             self.driver = self._explicit[-1] if self._explicit else self.first
 

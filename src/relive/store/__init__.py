@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from relive.store import kinds, versions
     from relive.store.checkpoints import CheckpointRow, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
+    from relive.store.collecting import Claims, Report, collect, preview
     from relive.store.examining import examine
     from relive.store.home import Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.points import Points
     from relive.store.reading import read_lines
+    from relive.store.retention import Policy
+    from relive.store.scattering import read_all
     from relive.store.summaries import Summary
+    from relive.store.tombstones import kept_checkpoints
     from relive.store.values import decode, encode, from_text, to_text
 
 __all__ = [
@@ -24,6 +28,7 @@ __all__ = [
     "ROOT",
     "CheckpointRow",
     "Chunks",
+    "Claims",
     "Home",
     "Index",
     "Journal",
@@ -33,10 +38,13 @@ __all__ = [
     "Packs",
     "Piece",
     "Points",
+    "Policy",
+    "Report",
     "RunEntry",
     "Summary",
     "checkpoint_rows",
     "choose",
+    "collect",
     "decode",
     "digest_of",
     "encode",
@@ -45,9 +53,12 @@ __all__ = [
     "from_text",
     "is_alive",
     "journals_in",
+    "kept_checkpoints",
     "kinds",
     "parse_run",
+    "preview",
     "process_start",
+    "read_all",
     "read_lines",
     "read_run",
     "to_text",
@@ -60,6 +71,7 @@ __getattr__ = lazily(
     {
         "checkpoints": "CheckpointRow checkpoint_rows choose",
         "chunks": "PIECE_BYTES Chunks",
+        "collecting": "Claims Report collect preview",
         "examining": "examine",
         "home": "Home JournalName journals_in",
         "index": "Index RunEntry find_run parse_run read_run",
@@ -68,7 +80,10 @@ __getattr__ = lazily(
         "packs": "PackWriter Packs Piece digest_of",
         "points": "Points",
         "reading": "read_lines",
+        "retention": "Policy",
+        "scattering": "read_all",
         "summaries": "Summary",
+        "tombstones": "kept_checkpoints",
         "values": "decode encode from_text to_text",
     },
 )

@@ -1,4 +1,4 @@
-"""What is wrong in a home: torn tails, damaged lines, chunks that are missing or not what their name says."""
+"""What is wrong in a home: torn tails, damaged lines, chunks and pieces that are missing or not what they should be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Any
 
 from relive.errors import Damaged, NotFound
 from relive.store.chunks import Chunks
+from relive.store.collecting import preview
 from relive.store.home import Home, journals_in
+from relive.store.index import parse_run
+from relive.store.naming import Names
+from relive.store.packs import Packs, Piece
 from relive.store.reading import read_lines, read_slots
+from relive.store.repacking import pack_sizes
+from relive.store.retention import Policy
+from relive.store.tombstones import kept_checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +29,8 @@ class Finding:
 
 
 def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
-    """Look at every journal of a home, and at the chunks they name."""
-    chunks = Chunks(home.chunks)
+    """Look at every journal of a home, and at the chunks and checkpoints they name."""
+    chunks, checkpoints = Chunks(home.chunks), _Checkpoints(home, deep)
     for run in sorted(home.run_ids()):
         journals = list(journals_in(home.run_folder(run)))
         if not journals:
@@ -32,6 +39,9 @@ def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield from (Finding(run, f"{name.stem}: {text}", bad) for text, bad in _journal(path))
             for chunk in sorted(_named_chunks([line for line in read_lines(path).lines if _may_name(line)])):
                 yield from _chunk(run, chunks, chunk, deep)
+        yield from checkpoints.examine(run)
+    if orphans := preview(home, Policy()).total_bytes:
+        yield Finding("home", f"orphans: {orphans} bytes; `relive gc` removes them")
 
 
 def _journal(path: Any) -> Iterator[tuple[str, bool]]:
@@ -70,3 +80,44 @@ def _chunk(run: str, chunks: Chunks, name: str, deep: bool) -> Iterator[Finding]
             raise NotFound(f"chunk {name[:12]} is missing; copy it back from another home")
     except (NotFound, Damaged) as error:
         yield Finding(run, str(error), damage=True)
+
+
+class _Checkpoints:
+    """Looks after the pieces of checkpoints, each once however many checkpoints need it."""
+
+    def __init__(self, home: Home, deep: bool) -> None:
+        self._home = home
+        self._deep = deep
+        self._names = Names(home)
+        self._packs = Packs(home.packs)
+        self._sizes = pack_sizes(self._packs)
+        self._seen: dict[Piece, str | None] = {}  # what is wrong with it
+
+    def examine(self, run: str) -> Iterator[Finding]:
+        for row in kept_checkpoints(self._home.run_folder(run), parse_run(self._home, run)):
+            problem = self._problem(row.manifest)
+            if problem:
+                yield Finding(run, f"checkpoint at {row.where}: {problem}", damage=True)
+
+    def _problem(self, manifest: str) -> str | None:
+        try:
+            pieces = self._names.manifest_pieces(manifest)
+        except (OSError, NotFound, Damaged) as error:
+            return str(error)
+        return next((problem for piece in pieces if (problem := self._wrong_with(piece))), None)
+
+    def _wrong_with(self, piece: Piece) -> str | None:
+        if piece not in self._seen:
+            try:
+                self._check(piece)
+                self._seen[piece] = None
+            except (OSError, NotFound, Damaged) as error:
+                self._seen[piece] = str(error)
+        return self._seen[piece]
+
+    def _check(self, piece: Piece) -> None:
+        found = piece if piece.pack in self._sizes else self._packs.find(piece)
+        if found.offset + found.stored_bytes > self._sizes.get(found.pack, 0):
+            raise Damaged(f"pack {found.pack} ends early; restore an earlier checkpoint")
+        if self._deep:
+            self._packs.read(found)

@@ -189,14 +189,15 @@ class Index:
         """For each run that has some: the checkpoints that are kept, in the order of journals and of time."""
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         found: dict[str, list[CheckpointRow]] = {}
-        for number, *columns in self.catalog.db.execute("select * from checkpoints order by run_id, rank, process, seq"):
+        rows = self.catalog.db.execute("select * from checkpoints order by run_id, rank, process, seq")
+        for number, *columns in rows:
             if number in by_number:
                 found.setdefault(by_number[number], []).append(from_stored(columns))
         for entry in entries:
-            if rows := [row for journal in entry.live for row in checkpoint_rows(journal)]:
-                found[entry.record.run] = rows
+            if taken := [row for journal in entry.live for row in checkpoint_rows(journal)]:
+                found[entry.record.run] = taken
         # Tombstones are asked each time: they are younger than what the catalog knows.
-        return {run: without_dropped(self.home.run_folder(run), rows) for run, rows in found.items()}
+        return {run: without_dropped(self.home.run_folder(run), taken) for run, taken in found.items()}
 
     def _write_segments(self) -> list[str]:
         """See to it that every finished run's points are in a segment; gives the files of all segments."""

@@ -1,11 +1,12 @@
-"""What the journals of a home name: chunks, and the pieces of its checkpoints; and where that can't be told for sure."""
+"""What the journals of a home name: chunks, and pieces of checkpoints; and where that can't be told for sure."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from relive.store.packs import Piece
 from relive.store.tombstones import Told, dropped
 
 MANIFEST_FORMAT = 1
-# Whatever is written like the name of a chunk counts as one, wherever it stands: too many names cost some space.
+# Whatever is written like the name of a chunk counts as one, wherever it stands: too many names cost a little space.
 _NAME = re.compile(rb'"([0-9a-f]{64})"')
+Where = tuple[str, str, int]  # of a checkpoint: run, stem of the journal, sequence number of its line
+_REMEDY = "restore it, or remove the run with `relive rm`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,111 @@ class Doubt:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Named:
     """What is still needed. While there are doubts, anything else might be, too."""
 
+    chunks: set[str] = field(default_factory=set)
+    pieces: dict[str, tuple[Piece, ...]] = field(default_factory=dict)  # by manifest, of the kept checkpoints
+    doubts: list[Doubt] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def doubting(self, run: str) -> Iterator[None]:
+        """What can't be read in here becomes a doubt."""
+        try:
+            yield
+        except (OSError, NotFound, Damaged) as error:
+            self.doubts.append(Doubt(run, str(error)))
+
+
+class Names:
+    """Reads what a home names. Looking again is quick: journals only grow, and chunks never change."""
+
+    def __init__(self, home: Home, also: Callable[[], Iterable[str]] = tuple) -> None:
+        self._home = home
+        self._chunks = Chunks(home.chunks)
+        self._also = also
+        self._journals: dict[Path, tuple[int, _Journal]] = {}
+        self._contents: dict[tuple[str, ...], frozenset[str]] = {}
+        self._manifests: dict[str, tuple[Piece, ...]] = {}
+
+    def look(self, without: Collection[Where] = ()) -> Named:
+        """What is named now: by all runs, and by who else keeps chunks; `without` are checkpoints to leave out."""
+        named = Named(set(self._also()))
+        for run in sorted(self._home.run_ids()):
+            with named.doubting(run):
+                for stem in _stems(self._home.run_folder(run)):
+                    self._add_journal(named, run, stem, without)
+        return named
+
+    def _add_journal(self, named: Named, run: str, stem: str, without: Collection[Where]) -> None:
+        folder = self._home.run_folder(run)
+        found = self._journal(folder / f"{stem}.lines")
+        if found is None:
+            return
+        if found.unreadable:
+            named.doubts.append(Doubt(run, f"{stem}.lines: {found.unreadable} lines can't be read; {_REMEDY}"))
+        named.chunks |= found.chunks
+        for parts in found.nested:
+            with named.doubting(run):
+                named.chunks |= self._content(parts)
+        journal = JournalName.parse(stem)
+        gone = dropped(folder, journal) if journal else frozenset()
+        for seq, manifest in found.checkpoints:
+            if (seq, manifest) not in gone and (run, stem, seq) not in without:
+                named.chunks.add(manifest)
+                with named.doubting(run):
+                    named.pieces[manifest] = self.manifest_pieces(manifest)
+
+    def _journal(self, path: Path) -> _Journal | None:
+        """What a file of lines names; None when its run is being removed just now."""
+        try:
+            size = path.stat().st_size
+            known = self._journals.get(path)
+            if known is None or known[0] != size:
+                self._journals[path] = known = size, _read_journal(path.read_bytes())
+        except FileNotFoundError:
+            if path.parent.exists():
+                raise Damaged(f"{path.name} is missing; {_REMEDY}") from None
+            return None
+        return known[1]
+
+    def _content(self, parts: tuple[str, ...]) -> frozenset[str]:
+        if parts not in self._contents:
+            content = b"".join(self._chunks.get(name) for name in parts)
+            self._contents[parts] = _names_in(content)
+        return self._contents[parts]
+
+    def manifest_pieces(self, name: str) -> tuple[Piece, ...]:
+        """The pieces that a checkpoint needs."""
+        if name not in self._manifests:
+            self._manifests[name] = _read_manifest(name, self._chunks.get(name))
+        return self._manifests[name]
+
+
+def _stems(folder: Path) -> list[str]:
+    try:
+        names = [name.rpartition(".") for name in os.listdir(folder)]
+    except (FileNotFoundError, NotADirectoryError):  # removed just now, or no run at all
+        return []
+    return sorted({stem for stem, _, suffix in names if suffix in ("lines", "slots")})
+
+
+def _names_in(raw: bytes) -> frozenset[str]:
+    return frozenset(name.decode() for name in _NAME.findall(raw))
+
+
+# --- journals ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    """What one file of lines names."""
+
     chunks: frozenset[str]
-    pieces: dict[str, tuple[Piece, ...]]  # by manifest, of the checkpoints that are kept
-    doubts: tuple[Doubt, ...]
+    checkpoints: tuple[Told, ...]
+    nested: tuple[tuple[str, ...], ...]  # the chunks of artifacts whose content names further chunks
+    unreadable: int
 
 
 class _Line(msgspec.Struct):
@@ -51,77 +152,52 @@ class _Line(msgspec.Struct):
     chunks: Any = None
 
 
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def _read_journal(raw: bytes) -> _Journal:
+    """Every whole line counts; the torn tail never did."""
+    checkpoints: list[Told] = []
+    nested: list[tuple[str, ...]] = []
+    others: list[bytes] = []
+    unreadable = 0
+    for row in raw.split(b"\n")[:-1]:
+        line = _read_line(row) if row else _Line()
+        if line is None:
+            unreadable += 1
+        elif line.k == "checkpoint":
+            checkpoints.append((line.seq, str(line.manifest)))
+            continue
+        elif line.k == "artifact" and line.kind == "json":
+            nested.append(tuple(line.chunks or ()))
+        others.append(row)
+    return _Journal(_names_in(b"\n".join(others)), tuple(checkpoints), tuple(nested), unreadable)
+
+
+def _read_line(row: bytes) -> _Line | None:
+    try:
+        line = _decode_line(row)
+    except msgspec.DecodeError:
+        return None
+    return line if line.v <= FORMAT else None
+
+
+# --- manifests --------------------------------------------------------------------------------------------------------
+
+
 class _Manifest(msgspec.Struct):
     v: int
     pieces: list[tuple[str, int, int, int, int, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Journal:
-    """What one file of lines names."""
-
-    chunks: frozenset[str]
-    checkpoints: tuple[Told, ...]
-    nested: tuple[tuple[str, ...], ...]  # the chunks of artifacts whose content names further chunks
-    unreadable: int
-
-
-_decode_line = msgspec.json.Decoder(_Line).decode
 _decode_manifest = msgspec.json.Decoder(_Manifest).decode
 
 
-class Names:
-    """Reads what a home names. Looking again is quick: journals only grow, and chunks never change."""
-
-    def __init__(self, home: Home, *, also: Callable[[], Iterable[str]] = tuple) -> None:
-        self._home = home
-        self._chunks = Chunks(home.chunks)
-        self._also = also
-        self._journals: dict[Path, tuple[int, _Journal]] = {}
-        self._contents: dict[tuple[str, ...], frozenset[str]] = {}
-        self._manifests: dict[str, tuple[Piece, ...]] = {}
-
-    def look(self) -> Named:
-        """What is named now, by all runs and by who else was given."""
-        chunks, pieces = set(self._also()), dict[str, tuple[Piece, ...]]()
-        doubts: list[Doubt] = []
-        for run in sorted(self._home.run_ids()):
-            try:
-                for found, gone in self._of_run(self._home.run_folder(run)):
-                    self._take(run, found, gone, chunks, pieces, doubts)
-            except (OSError, Damaged) as error:
-                doubts.append(Doubt(run, f"{error}; restore it, or remove the run with `relive rm`"))
-        return Named(frozenset(chunks), pieces, tuple(doubts))
-
-    def _of_run(self, folder: Path) -> Iterator[tuple[_Journal, frozenset[Told]]]:
-        try:
-            stems = {name.rpartition(".")[0] for name in os.listdir(folder) if name.endswith((".lines", ".slots"))}
-        except (FileNotFoundError, NotADirectoryError):  # removed just now, or no run at all
-            return
-        for stem in sorted(stems):
-            gone = dropped(folder, journal) if (journal := JournalName.parse(stem)) else frozenset()
-            try:
-                yield self._of_journal(folder / f"{stem}.lines"), gone
-            except FileNotFoundError:
-                if folder.exists():
-                    raise
-
-    def _of_journal(self, path: Path) -> _Journal:
-        size = path.stat().st_size
-        known = self._journals.get(path)
-        if known is None or known[0] != size:
-            self._journals[path] = known = size, _read_journal(path.read_bytes())
-        return known[1]
-
-    def _take(
-        self, run: str, found: _Journal, gone: frozenset[Told], chunks: set[str],
-        pieces: dict[str, tuple[Piece, ...]], doubts: list[Doubt],
-    ) -> None:  # fmt: skip
-        if found.unreadable:
-            text = f"{found.unreadable} lines can't be read; restore the run, or remove it with `relive rm`"
-            doubts.append(Doubt(run, text))
-        chunks |= found.chunks
-        manifests = {manifest for seq, manifest in found.checkpoints if (seq, manifest) not in gone}
-        chunks |= manifests
-        for read, name in [*((self._nested, names) for names in found.nested), *((self._pieces, m) for m in manifests)]:
-            ...
+def _read_manifest(name: str, content: bytes) -> tuple[Piece, ...]:
+    try:
+        manifest = _decode_manifest(content)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"manifest {name[:12]} can't be read ({error}); {_REMEDY}") from error
+    if manifest.v > MANIFEST_FORMAT:
+        raise Damaged(f"manifest {name[:12]} was written by a newer relive; upgrade to read it")
+    return tuple(Piece(*row) for row in manifest.pieces)

@@ -1,0 +1,301 @@
+"""How space is freed: checkpoints beyond the policy are given up, then what nothing names any more is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.errors import Damaged, NotFound, ReliveError
+from relive.store.checkpoints import CheckpointRow
+from relive.store.chunks import Chunks
+from relive.store.home import Home, JournalName
+from relive.store.index import Index, RunEntry
+from relive.store.naming import Doubt, Named, Names, Where
+from relive.store.packs import Packs, Piece
+from relive.store.repacking import Locator, PackPlan, copied, needed_pieces, pack_sizes, plan_packs
+from relive.store.retention import BEYOND_BUDGET, BEYOND_KEEP, Drop, Held, Policy, Span, Stock, plan_drops
+from relive.store.tombstones import drop
+from relive.store.values import to_text
+
+GRACE_S = 3600.0  # a chunk may be stored this long before a line names it
+PATIENCE_S = 30.0  # for a moment in which nobody writes a checkpoint
+PIN = "pinned"  # a file of this name in a run's folder keeps all of its checkpoints
+CHECKPOINTS = {BEYOND_KEEP: "checkpoints beyond keep", BEYOND_BUDGET: "checkpoints beyond budget_bytes"}
+UNNEEDED_PACKS = "packs that no checkpoint needs"
+SPARSE_PACKS = "packs copied without what nobody needs"
+CHUNKS = "chunks that nothing names"
+LEFTOVERS = "leftovers of what was cut short"
+
+_CHUNK = re.compile(r"[0-9a-f]{64}")
+_LEFTOVERS = (
+    ("runs", r"\.[0-9a-f]{12}"),  # of a `relive rm` that didn't finish
+    ("chunks/[0-9a-f][0-9a-f]", r"\.[0-9a-f]{8}\.\d+\.\d+"),
+    ("chunks/packs", r"\..+\.pack(\.partial)?"),
+    ("index/segments", r".+\.partial"),
+)
+_NO_PACKS = PackPlan({}, {}, 0)
+Rows = tuple[CheckpointRow, ...]  # one checkpoint, on all the ranks that took it
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What others than journals hold on to: runs whose checkpoints must stay, and chunks by name."""
+
+    pinned: Callable[[str], bool] = lambda _run: False
+    chunks: Callable[[], Iterable[str]] = tuple
+
+
+_NO_CLAIMS = Claims()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How much goes for one reason."""
+
+    reason: str
+    count: int
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What went, or would go; and what can't be read, so that everything it may name was kept."""
+
+    tallies: tuple[Tally, ...]
+    doubts: tuple[Doubt, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(tally.size_bytes for tally in self.tallies)
+
+
+def preview(home: Home, policy: Policy, *, grace_s: float = GRACE_S, claims: Claims = _NO_CLAIMS) -> Report:
+    """What `collect` would do now. Changes nothing."""
+    return _Collection(home, grace_s, claims).preview(policy)
+
+
+def collect(home: Home, policy: Policy, *, grace_s: float = GRACE_S, claims: Claims = _NO_CLAIMS) -> Report:
+    """Apply the policy, and remove what nothing names. May run while runs are recorded, and be killed at any moment."""
+    with _only_one(home):
+        return _Collection(home, grace_s, claims).collect(policy)
+
+
+class _Collection:
+    """One round through a home."""
+
+    def __init__(self, home: Home, grace_s: float, claims: Claims) -> None:
+        self._home = home
+        self._claims = claims
+        self._before = time.time() - grace_s
+        self._chunks = Chunks(home.chunks)
+        self._packs = Packs(home.packs)
+        self._names = Names(home, claims.chunks)
+        self._listless: set[str] = set()  # packs whose list of pieces can't be read
+
+    def preview(self, policy: Policy) -> Report:
+        named = self._names.look()
+        drops = self._drops(policy, named)
+        after = self._names.look({_where(one.run, row) for one in drops for row in one.key})
+        plan = self._pack_plan(after)
+        return Report(
+            (
+                *_tally_drops(drops),
+                Tally(UNNEEDED_PACKS, len(plan.unneeded), sum(plan.unneeded.values())),
+                Tally(SPARSE_PACKS, len(plan.sparse), plan.freed_bytes),
+                _tally(CHUNKS, self._unnamed_chunks(after).values()),
+                _tally(LEFTOVERS, self._leftovers().values()),
+            ),
+            self._doubts(named),
+        )
+
+    def collect(self, policy: Policy) -> Report:
+        """Tombstones come first and are on disk before anything goes: whatever is still shown can be read."""
+        drops = self._drops(policy, self._names.look())
+        self._give_up(drops)
+        named = self._names.look()
+        chunks = [_remove_chunk(path, self._before) for path in self._unnamed_chunks(named)]
+        leftovers = [_remove(path, size) for path, size in self._leftovers().items()]
+        removed, copies = self._sweep_packs()
+        return Report(
+            (
+                *_tally_drops(drops), _tally(UNNEEDED_PACKS, removed), _tally(SPARSE_PACKS, copies),
+                _tally(CHUNKS, filter(None, chunks)), _tally(LEFTOVERS, leftovers),
+            ),
+            self._doubts(named),
+        )  # fmt: skip
+
+    # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def _drops(self, policy: Policy, named: Named) -> list[Drop[Rows]]:
+        """In doubt nothing is given up: it wouldn't free any space either."""
+        if policy.is_idle or named.doubts:
+            return []
+        with contextlib.closing(Index(self._home)) as index:
+            entries = index.runs()
+            rows = index.checkpoints(entries)
+        sizes = pack_sizes(self._packs)
+        locator = Locator(self._packs, sizes)
+        counted = named.pieces if policy.budget_bytes else dict.fromkeys(named.pieces, ())
+        spans = {manifest: locator.spans(pieces) for manifest, pieces in counted.items()}
+        stocks = [self._stock(entry, rows.get(entry.record.run, []), spans) for entry in entries]
+        return plan_drops(stocks, policy, sizes)
+
+    def _stock(self, entry: RunEntry, rows: list[CheckpointRow], spans: Mapping[str, frozenset[Span]]) -> Stock[Rows]:
+        run, is_live = entry.record.run, bool(entry.live)
+        held = [
+            Held(ranks, ranks[0].time_us, frozenset().union(*(spans[row.manifest] for row in ranks)))
+            for ranks in by_moment([row for row in rows if row.manifest in spans])
+        ]
+        is_pinned = (self._home.run_folder(run) / PIN).exists() or self._claims.pinned(run)
+        used_us = entry.record.ended_us or time.time_ns() // 1000
+        ordered = tuple(sorted(held, key=lambda one: one.time_us))
+        return Stock(run, entry.record.started_us, used_us, ordered, is_pinned, is_live)
+
+    def _give_up(self, drops: Iterable[Drop[Rows]]) -> None:
+        by_run: dict[str, list[CheckpointRow]] = {}
+        for one in drops:
+            by_run.setdefault(one.run, []).extend(one.key)
+        for run, rows in by_run.items():
+            with contextlib.suppress(FileNotFoundError):  # the run was removed meanwhile
+                drop(self._home.run_folder(run), rows)
+
+    # --- packs --------------------------------------------------------------------------------------------------
+
+    def _pack_plan(self, named: Named) -> PackPlan:
+        """Nothing goes in doubt; nor does a pack without its list: what was copied to it is found by that alone."""
+        if named.doubts:
+            return _NO_PACKS
+        sizes = pack_sizes(self._packs)
+        plan = plan_packs(needed_pieces(named, Locator(self._packs, sizes)), sizes)
+        self._listless = {name for name in plan.unneeded if not self._packs.pieces(name)}
+        unneeded = {name: size for name, size in plan.unneeded.items() if name not in self._listless}
+        return dataclasses.replace(plan, unneeded=unneeded)
+
+    def _doubts(self, named: Named) -> tuple[Doubt, ...]:
+        text = "{} has no readable list of its pieces; remove it if `relive doctor` misses nothing"
+        return (*named.doubts, *(Doubt("home", text.format(name)) for name in sorted(self._listless)))
+
+    def _sweep_packs(self) -> tuple[list[int], list[int]]:
+        """Remove and copy packs; gives the bytes freed by each. Writers wait only while it looks a second time."""
+        plan = self._pack_plan(self._names.look())
+        if not plan.unneeded and not plan.sparse:
+            return [], []
+        with self._packs.alone(patience_s=PATIENCE_S):
+            plan = self._pack_plan(self._names.look())
+            removed = [_remove(self._packs.folder / name, size) for name, size in plan.unneeded.items()]
+        copies = [self._copy(name, pieces) for name, pieces in plan.sparse.items()]
+        return removed, [won for won in copies if won is not None]
+
+    def _copy(self, old: str, pieces: Sequence[Piece]) -> int | None:
+        """Put a copy of the needed pieces in the place of a pack, unless more of it is needed by now."""
+        try:
+            new = copied(self._packs, pieces)
+        except (OSError, NotFound, Damaged):  # a full disk, or a damaged pack: the old one is the best there is
+            return None
+        have = {(piece.digest, piece.size_bytes) for piece in pieces}
+        with self._packs.alone(patience_s=PATIENCE_S):
+            named, sizes = self._names.look(), pack_sizes(self._packs)
+            needed = needed_pieces(named, Locator(self._packs, sizes))
+            if named.doubts or not have.issuperset((p.digest, p.size_bytes) for p in needed.get(old, {}).values()):
+                return None
+            return _remove(self._packs.folder / old, sizes[old] - sizes[new])
+
+    # --- chunks and leftovers -----------------------------------------------------------------------------------
+
+    def _unnamed_chunks(self, named: Named) -> dict[Path, int]:
+        if named.doubts:
+            return {}
+        unnamed = (name for name in self._chunks.names() if _CHUNK.fullmatch(name) and name not in named.chunks)
+        return _old(map(self._chunks.path, unnamed), self._before)
+
+    def _leftovers(self) -> dict[Path, int]:
+        found = (
+            path
+            for folders, pattern in _LEFTOVERS
+            for folder in self._home.path.glob(folders)
+            for path in folder.iterdir()
+            if re.fullmatch(pattern, path.name)
+        )
+        return _old(found, self._before)
+
+
+@contextlib.contextmanager
+def _only_one(home: Home) -> Iterator[None]:
+    home.chunks.mkdir(parents=True, exist_ok=True)
+    with (home.chunks / "gc.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ReliveError(f"another `relive gc` is at work in {home.path}; let it finish") from None
+        yield
+
+
+def by_moment(rows: Iterable[CheckpointRow]) -> list[Rows]:
+    """Checkpoints of one moment together: ranks take theirs at the same place, and need each other's."""
+    seen: Counter[tuple[JournalName, str]] = Counter()
+    found: dict[tuple[str, int], list[CheckpointRow]] = {}
+    for row in rows:
+        place = to_text([row.place, row.name, row.at, row.iterations])
+        nth = seen[row.journal, place] = seen[row.journal, place] + 1  # a loop may be entered twice
+        found.setdefault((place, nth), []).append(row)
+    return [tuple(ranks) for ranks in found.values()]
+
+
+def _where(run: str, row: CheckpointRow) -> Where:
+    return run, row.journal.stem, row.seq
+
+
+def _tally_drops(drops: Iterable[Drop[Rows]]) -> list[Tally]:
+    counts = Counter(dict.fromkeys(CHECKPOINTS, 0))
+    for one in drops:
+        counts[one.reason] += len(one.key)
+    return [Tally(CHECKPOINTS[reason], count) for reason, count in counts.items()]
+
+
+def _tally(reason: str, sizes: Iterable[int]) -> Tally:
+    listed = list(sizes)
+    return Tally(reason, len(listed), sum(listed))
+
+
+def _old(paths: Iterable[Path], before: float) -> dict[Path, int]:
+    """Those that were last written before a time, with their sizes."""
+    found: dict[Path, int] = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            facts = path.lstat()
+            if facts.st_mtime < before:
+                inside = path.rglob("*") if path.is_dir() else ()
+                found[path] = facts.st_size + sum(inner.lstat().st_size for inner in inside)
+    return found
+
+
+def _remove(path: Path, size_bytes: int) -> int:
+    """Remove a file or folder; gives how many bytes that freed."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    return size_bytes
+
+
+def _remove_chunk(path: Path, before: float) -> int | None:
+    """Remove a chunk, unless somebody stores the same bytes just now."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            facts = os.fstat(file.fileno())
+            if facts.st_mtime >= before or facts.st_ino != path.stat().st_ino:
+                return None
+            path.unlink()
+            return facts.st_size
+    except (FileNotFoundError, BlockingIOError):
+        return None

@@ -1,0 +1,78 @@
+"""Which packs are needed, and how much of each: one that holds little of use is copied without the rest."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from relive.store.naming import Named
+from relive.store.packs import Packs, PackWriter, Piece
+from relive.store.retention import WORTH_REWRITING, Span
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlan:
+    """What to do with packs."""
+
+    unneeded: dict[str, int]  # name → bytes
+    sparse: dict[str, tuple[Piece, ...]]  # name → the pieces that are needed of it
+    freed_bytes: int  # by copying the sparse ones
+
+
+def pack_sizes(packs: Packs) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for name in packs.names():
+        with contextlib.suppress(FileNotFoundError):  # collected just now
+            sizes[name] = (packs.folder / name).stat().st_size
+    return sizes
+
+
+class Locator:
+    """Finds pieces in the packs as they are now: a pack that was rewritten left its pieces in another one."""
+
+    def __init__(self, packs: Packs, sizes: Mapping[str, int]) -> None:
+        self._packs = packs
+        self._sizes = sizes
+        self._moved: dict[tuple[str, int], Piece] | None = None
+
+    def located(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Where they are; those that are lost don't appear."""
+        for piece in pieces:
+            found = piece if piece.pack in self._sizes else self._elsewhere(piece)
+            if found is not None:
+                yield found
+
+    def spans(self, pieces: Iterable[Piece]) -> frozenset[Span]:
+        return frozenset((piece.pack, piece.offset, piece.stored_bytes) for piece in self.located(pieces))
+
+    def _elsewhere(self, piece: Piece) -> Piece | None:
+        if self._moved is None:
+            self._moved = self._packs.known()
+        return self._moved.get((piece.digest, piece.size_bytes))
+
+
+def needed_pieces(named: Named, locator: Locator) -> dict[str, dict[int, Piece]]:
+    """For each pack that is needed: its needed pieces by offset."""
+    needed: dict[str, dict[int, Piece]] = {}
+    for pieces in named.pieces.values():
+        for piece in locator.located(pieces):
+            needed.setdefault(piece.pack, {})[piece.offset] = piece
+    return needed
+
+
+def plan_packs(needed: Mapping[str, Mapping[int, Piece]], sizes: Mapping[str, int]) -> PackPlan:
+    """Packs without a needed piece go; those of which less than half is needed are copied."""
+    unneeded = {name: size for name, size in sizes.items() if name not in needed}
+    live_bytes = {name: sum(piece.stored_bytes for piece in pieces.values()) for name, pieces in needed.items()}
+    sparse = [name for name, live in live_bytes.items() if live < WORTH_REWRITING * sizes[name]]
+    freed = sum(sizes[name] - live_bytes[name] for name in sparse)
+    return PackPlan(unneeded, {name: tuple(needed[name].values()) for name in sparse}, freed)
+
+
+def copied(packs: Packs, pieces: Iterable[Piece]) -> str:
+    """Copy pieces to a new pack, checking each; gives its name. When the old one is gone, hashes lead to this one."""
+    with PackWriter(packs) as pack:
+        for piece in pieces:
+            pack.add(packs.read(piece), piece.digest)
+    return pack.name
