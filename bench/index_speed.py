@@ -11,7 +11,7 @@ from bench.measuring import median_s, once_s, project, report, run_script
 
 FLORDB_WRITE = """
 import flordb
-for epoch in flordb.loop("epoch", range(10)):
+for epoch in flordb.loop("epoch", range(100)):
     for step in flordb.loop("step", range(500)):
         flordb.log("loss", 0.1 * step)
         flordb.log("acc", 0.2 * step)
@@ -92,7 +92,7 @@ def _against_flordb() -> tuple[float, float]:
             (folder / "train.py").write_text(read)
             time.sleep(0.1)
             result = run_script(folder)
-            assert result["rows"] == 5_000, result
+            assert result["rows"] == 50_000, result
             taken.append(result["took_s"])
     return taken[0], taken[1]
 

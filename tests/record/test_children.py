@@ -133,7 +133,8 @@ def test_grandchildren_log_to_the_same_run(script) -> None:
     script(
         """
         import os, relive
-        for epoch in relive.loop("epoch", [5]):
+        for epoch in relive.loop("epoch", range(5, 6)):
+            relive.log("parent", 0)
             if (child := os.fork()) == 0:
                 relive.log("child", 1)
                 if (grandchild := os.fork()) == 0:
@@ -149,6 +150,41 @@ def test_grandchildren_log_to_the_same_run(script) -> None:
     assert rows(script.home, "child") == [(5, 1), (5, 3)]
     assert rows(script.home, "grandchild") == [(5, 2)]
     assert journals(script.home) == ["0", "0-child", "0-child"]
+
+
+@pytest.mark.xfail(reason="open bug: store.parsing.parse takes a journal without values for none", strict=True)
+def test_a_child_logs_where_its_parent_stood_even_if_that_logs_nothing(script) -> None:
+    script(
+        """
+        import os, relive
+        for epoch in relive.loop("epoch", range(5, 6)):
+            if (child := os.fork()) == 0:
+                relive.log("child", 1)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """
+    )
+
+    assert rows(script.home, "child") == [(5, 1)]
+
+
+@pytest.mark.xfail(
+    reason="open bug: store.parsing gives a child the loops of its parent, but not their items", strict=True
+)
+def test_a_child_logs_in_the_very_item_that_its_parent_was_at(script) -> None:
+    script(
+        """
+        import os, relive
+        for fold in relive.loop("fold", [5, "b"]):
+            relive.log("parent", 1)
+            if (child := os.fork()) == 0:
+                relive.log("child", 1)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """
+    )
+
+    assert relive.dataframe("child", home=script.home).fold.tolist() == [5, "b"]
 
 
 @pytest.mark.xfail(reason="open bug: store.index.parse_run knows the loops of the first process only", strict=True)
@@ -204,6 +240,34 @@ def test_processes_and_pools_log_to_the_run_of_their_parent(script, method: str)
     assert values(script.home, "worker") == [1, 2, 3]
     assert values(script.home, "part_value") == [10, 11, 20, 21, 30, 31]
     assert rows(script.home, "main") == [(0, 0)]
+
+
+def test_what_a_spawned_worker_forks_has_a_journal_of_its_own(script) -> None:
+    script(
+        """
+        import multiprocessing, os, relive
+        def work():
+            relive.log("worker", 0)
+            children = []
+            for n in range(1, 4):
+                if (pid := os.fork()) == 0:
+                    for m in range(100):
+                        relive.log("worker", 100 * n + m)
+                    os._exit(0)
+                children.append(pid)
+            for m in range(100):
+                relive.log("worker", 1000 + m)
+            [os.waitpid(pid, 0) for pid in children]
+        if __name__ == "__main__":
+            relive.log("main", 1)
+            process = multiprocessing.get_context("spawn").Process(target=work)
+            process.start()
+            process.join()
+        """
+    )
+
+    assert values(script.home, "worker") == [0, *range(100, 400), *range(1000, 1100)]
+    assert journals(script.home) == ["0", *["0-child"] * 4]
 
 
 def test_values_of_workers_are_in_the_table_by_default_and_told_apart_on_demand(script) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relive.record.launch import detect
 from relive.record.off import NullJournal
 from relive.record.recorder import Recorder
 from relive.record.session import session
@@ -56,9 +57,12 @@ class ChildJournal:
 
     def _create(self) -> Journal:
         process = os.getpid()
+        # A worker may have got a rank that its parent has not: torch.multiprocessing.spawn.
+        launched = detect()
+        rank = launched.rank if launched.world_size > 1 else self._rank
         while True:
             try:
-                return Journal(self._folder / JournalName(self._rank, process).stem, loops_begun=self._loops_begun)
+                return Journal(self._folder / JournalName(rank, process).stem, loops_begun=self._loops_begun)
             except FileExistsError:
                 process += PID_SPACE
 
@@ -92,8 +96,6 @@ def join_parent(variable: str | None, around: Surroundings) -> Member | None:
         return None
     home, run, rank = Home(Path(told["home"])), told["run"], told["rank"]
     session.kwargs.update(told["kwargs"])
-    # The worker may have a rank that its parent has not: torch.multiprocessing.spawn.
-    rank = around.launched.rank if around.launched.world_size > 1 else rank
     recorder = Recorder(run, None, Chunks(home.chunks))  # type: ignore[arg-type]
     recorder.journal = ChildJournal(recorder, home.run_folder(run), rank, 0)  # type: ignore[assignment]
     return Member(recorder, home.run_folder(run), rank)

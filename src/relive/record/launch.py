@@ -193,11 +193,12 @@ def _module_name(main: ModuleType | None) -> str | None:
 
 
 def _is_installed(path: str) -> bool:
-    """Not the user's: a console script, or a module of Python or of a library."""
+    """Not the user's: a console script, or a module of Python, of a library, or of relive wherever that lies."""
     folder = os.path.dirname(path)
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     programs = {os.path.join(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in ("bin", "Scripts")}
     libraries = ("/site-packages/", "/dist-packages/", f"{os.path.dirname(os.path.realpath(os.__file__))}/")
-    return folder in programs or any(part in path.replace(os.sep, "/") for part in libraries)
+    return folder in programs or path.startswith(ours) or any(part in path.replace(os.sep, "/") for part in libraries)
 
 
 def project_root(start: Path) -> Path:

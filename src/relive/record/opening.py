@@ -141,8 +141,9 @@ class OpenRun:
             return
         _HOOKS.remove(self)
         with _training_goes_on("end-incomplete"):
+            ending = find_ending()
             self._exit.remove()
-            self._finish(*find_ending())
+            self._finish(*ending)
 
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
         journal, provenance = self.recorder.journal, self.recorder.provenance
@@ -231,9 +232,11 @@ class _Hooks:
         session.end(Ended())
 
     def after_fork(self) -> None:
-        for member in (*self.runs, *([self._joined] if self._joined is not None else [])):
+        for run in self.runs:
             with _training_goes_on("end-incomplete"):
-                member.become_child()
+                run.become_child()
+        if self._joined is not None:
+            self._joined.become_child()
 
 
 _HOOKS = _Hooks()

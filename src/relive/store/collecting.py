@@ -193,7 +193,7 @@ class _Collection:
             plan = self._pack_plan(self._names.look())
             removed = [_remove(self._packs.folder / name, size) for name, size in plan.unneeded.items()]
         copies = [self._copy(name, pieces) for name, pieces in plan.sparse.items()]
-        return removed, [won for won in copies if won is not None]
+        return removed, [freed for freed in copies if freed is not None]
 
     def _copy(self, old: str, pieces: Sequence[Piece]) -> int | None:
         """Put a copy of the needed pieces in the place of a pack, unless more of it is needed by now."""

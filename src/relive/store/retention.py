@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,8 +120,8 @@ def evenly(times: Sequence[int], start: int, count: int) -> list[int]:
 
 def _nearest(times: Sequence[int], wanted: float, low: int, high: int) -> int:
     """The place in [low, high) whose time is nearest; of two that are equally near, the later one."""
-    above = min(bisect_left(times, wanted, low, high), high - 1)
-    below = max(above - 1, low)
+    after = bisect_right(times, wanted, low, high)
+    below, above = max(after - 1, low), min(after, high - 1)
     return below if wanted - times[below] < times[above] - wanted else above
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,18 @@ GRACE_S = 600  # a reader that listed the old files just now may still open them
 
 
 def connect() -> duckdb.DuckDBPyConnection:
+    """A connection of its own to this process's engine; making an engine takes longer than most questions."""
+    connection = _engine(os.getpid()).cursor()
+    connection.execute("set enable_progress_bar = false")
+    return connection
+
+
+@cache
+def _engine(_pid: int) -> duckdb.DuckDBPyConnection:
+    """A forked child must not use its parent's engine, whose threads it does not have."""
     import duckdb
 
-    connection = duckdb.connect(":memory:")
-    connection.execute("set enable_progress_bar = false; set preserve_insertion_order = true")
-    return connection
+    return duckdb.connect(":memory:")
 
 
 def write(folder: Path, columns: Columns) -> str:
@@ -64,19 +72,29 @@ def read(
     folder: Path, files: Sequence[str], *, runs: Sequence[int], names: Sequence[int] | None, rank: int | None
 ) -> Columns:
     """The rows of some runs and names, as numpy columns."""
-    import numpy as np
-
     if not files or not runs:
         return {}
     with contextlib.closing(connect()) as connection:
-        connection.register("wanted", {"run": np.asarray(runs, np.int64)})
-        where = ["run in (select run from wanted)"]
+        # A range keeps the order of the rows and lets whole groups be passed over; a join would do neither.
+        where = [f"run between {min(runs)} and {max(runs)}"]
         if names is not None:
             where.append(f"name in ({', '.join(map(str, names)) or 'null'})")
         if rank is not None:
             where.append(f"rank = {rank}")
         rows = connection.execute(f"select * from {_scan(folder, files)} where {' and '.join(where)}")
-        return {key: _plain(column) for key, column in rows.fetchnumpy().items()}
+        columns = {key: _plain(column) for key, column in rows.fetchnumpy().items()}
+    return _of_runs(columns, runs)
+
+
+def _of_runs(columns: Columns, runs: Sequence[int]) -> Columns:
+    """Without the rows of runs that lie in the range but were not asked for, or are gone."""
+    import numpy as np
+
+    low = min(runs)
+    wanted = np.zeros(max(runs) - low + 1, bool)
+    wanted[np.asarray(runs) - low] = True
+    keep = wanted[columns["run"] - low]
+    return columns if keep.all() else {key: column[keep] for key, column in columns.items()}
 
 
 def sweep(folder: Path, used: Sequence[str]) -> None:

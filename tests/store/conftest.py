@@ -1,0 +1,145 @@
+"""Runs with values, artifacts and checkpoints, recorded without a process of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relive.checkpoint import Checkpoint, Writer
+from relive.checkpoint.capture import Capture
+from relive.checkpoint.subjects import subject_of
+from relive.checkpoint.writer import Written
+from relive.record.artifacts import describe_artifact
+from relive.store import (
+    ROOT,
+    Chunks,
+    Home,
+    Journal,
+    Packs,
+    encode,
+    journals_in,
+    kept_checkpoints,
+    parse_run,
+    process_start,
+    read_lines,
+)  # fmt: skip
+
+HOT, FROZEN = 20_000, 5_000  # numbers that change with each checkpoint, and numbers that never do
+
+
+def hot(seed: int, turn: int) -> Any:
+    return np.random.default_rng([seed, turn]).random(HOT)
+
+
+class Recording:
+    """One run. Its state after each turn can be told from its seed, so that what is restored can be checked."""
+
+    def __init__(self, home: Home, seed: int = 0, *, rank: int = 0, run: str | None = None) -> None:
+        home.create()
+        self.home, self.seed, self.turn = home, seed, -1
+        self.run = run or home.new_run()
+        self.folder = home.run_folder(self.run)
+        self.journal = Journal(self.folder / str(rank))
+        self.journal.line(
+            "run", run=self.run, rank=rank, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), pid=os.getpid(),
+            start=process_start(os.getpid()), host=socket.gethostname(),
+        )  # fmt: skip
+        self.loop = self.journal.begin_loop("epoch", ROOT, 0)
+        self.chunks = Chunks(home.chunks)
+        self._hot = hot(seed, 0)
+        frozen = np.random.default_rng(99).random(FROZEN)
+        self.frozen_bytes = frozen.nbytes
+        subjects = {"hot": self._hot, "frozen": frozen}
+        self._capture = Capture({name: subject_of(name, thing) for name, thing in subjects.items()})
+        self._writer = Writer(Packs(home.packs), self.chunks)
+
+    def checkpoint(self, *, again: bool = False) -> str:
+        """One more turn, and a checkpoint after it; `again` leaves the state as it was. Gives the manifest."""
+        self.turn += 1
+        state = self.turn - again
+        self._hot[:] = hot(self.seed, state)
+        written: list[Written] = []
+
+        def done(one: Written) -> None:
+            written.append(one)
+            self.journal.line(
+                "checkpoint", self.loop, self.turn, place="iteration", name="epoch", manifest=one.manifest,
+                bytes=one.size_bytes, new_bytes=one.new_bytes, stall_s=0.001, write_s=one.took_s,
+            )  # fmt: skip
+
+        self._writer.write(self._capture.take({"seed": self.seed, "state": state}), done)
+        return written[0].manifest
+
+    def log(self, name: str, value: Any) -> None:
+        self.journal.line("log", name=self.journal.name_id(name), value=encode(value, self.chunks.put))
+
+    def artifact(self, value: Any) -> None:
+        self.journal.line("artifact", **(describe_artifact(value, None, self.chunks) or {}))
+
+    def finish(self) -> Recording:
+        self.journal.end_loop(self.loop, self.turn + 1)
+        self.journal.line("end", outcome="finished", error=None, wall_ns=time.time_ns())
+        self.journal.close()
+        return self
+
+
+def shown(home: Home) -> dict[str, list[int]]:
+    """The epochs of the checkpoints that readers are shown, by run; each of them is read, and must be what it was."""
+    found: dict[str, list[int]] = {}
+    for run in home.run_ids():
+        rows = kept_checkpoints(home.run_folder(run), parse_run(home, run))
+        for row in rows:
+            checkpoint = Checkpoint(row.manifest, Chunks(home.chunks), Packs(home.packs))
+            (array,) = checkpoint.state("hot").values()
+            assert np.array_equal(array, hot(checkpoint.extra("seed"), checkpoint.extra("state")))
+            checkpoint.state("frozen")
+        found[run] = [row.at["epoch"] for row in rows]
+    return found
+
+
+def named_chunks(home: Home) -> set[str]:
+    """Every chunk that a line names, read from the lines themselves."""
+
+    def inside(form: Any) -> set[str]:
+        if isinstance(form, dict):
+            own = {form["chunk"]} if "chunk" in form else set(form.get("chunks", []))
+            return own.union(*map(inside, form.values()))
+        return set().union(*map(inside, form)) if isinstance(form, list) else set()
+
+    paths = [path for run in home.run_ids() for _, path in journals_in(home.run_folder(run))]
+    return inside([read_lines(path).lines for path in paths])
+
+
+@pytest.fixture(name="shown")
+def shown_fixture() -> Callable[[Home], dict[str, list[int]]]:
+    return shown
+
+
+@pytest.fixture(name="named_chunks")
+def named_chunks_fixture() -> Callable[[Home], set[str]]:
+    return named_chunks
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def record(store: Home) -> Callable[..., Recording]:
+    """Begin a run: `record(seed=1)`; with `checkpoints=5` it has taken so many, and is finished."""
+
+    def begin(seed: int = 0, *, checkpoints: int = 0, **how: Any) -> Recording:
+        recording = Recording(store, seed, **how)
+        for _ in range(checkpoints):
+            recording.checkpoint()
+        return recording.finish() if checkpoints else recording
+
+    return begin
