@@ -5,7 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("log_cost", "script_overhead", "start_up", "index_speed", "disk", "killed", "checkpoint_cost")
+NAMES = (
+    "log_cost",
+    "script_overhead",
+    "start_up",
+    "index_speed",
+    "disk",
+    "killed",
+    "checkpoint_cost",
+    "checkpoint_overhead",
+)
 
 
 def main() -> None:
@@ -14,7 +23,8 @@ def main() -> None:
     unknown = [name for name in chosen if name not in NAMES]
     if unknown:
         raise SystemExit(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
-    failed = [name for name in chosen if subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode]
+    ended = {name: subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode for name in chosen}
+    failed = [name for name, code in ended.items() if code]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 

@@ -20,7 +20,7 @@ FLORDB_READ = """
 import json, os, statistics, time
 import flordb
 times = []
-for _ in range(3):
+for _ in range(7):
     begun = time.perf_counter()
     frame = flordb.dataframe("loss", "acc")
     times.append(time.perf_counter() - begun)

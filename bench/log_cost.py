@@ -17,7 +17,9 @@ def per_call(epochs):
     return statistics.median(epochs) / STEPS * 1e6
 """
 
-RELIVE = _HEAD + """
+RELIVE = (
+    _HEAD
+    + """
 import relive
 
 plain, logged, packed, appended = [], [], [], []
@@ -52,8 +54,11 @@ for epoch in relive.loop("epoch", range(9)):
 tell(log=per_call(logged) - per_call(plain), loop=per_call(looped) - per_call(plain),
      append=per_call(appended) - per_call(plain), pack=per_call(packed) - per_call(plain))
 """
+)
 
-TENSORBOARD = _HEAD + """
+TENSORBOARD = (
+    _HEAD
+    + """
 from torch.utils.tensorboard import SummaryWriter
 
 writer, logged = SummaryWriter(tempfile.mkdtemp()), []
@@ -65,8 +70,11 @@ for epoch in range(5):
 writer.close()
 tell(log=per_call(logged))
 """
+)
 
-FLORDB = _HEAD + """
+FLORDB = (
+    _HEAD
+    + """
 import flordb
 
 logged = []
@@ -78,6 +86,7 @@ for epoch in flordb.loop("epoch", range(5)):
         logged.append(time.perf_counter() - begun)
 tell(log=per_call(logged))
 """
+)
 
 
 def main() -> None:

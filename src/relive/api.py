@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
     from relive.checkpoint import Checkpoint
-    from relive.record import Driver, OpenRun
+    from relive.record import Driver, OpenRun, PlainBlock, RecordedBlock
 
 T = TypeVar("T")
 _here = here.get
@@ -82,6 +82,17 @@ def checkpointing(
     ...     for epoch in relive.loop("epoch", range(10)): ...
     """
     return session.place(_open).driver.checkpointing(objects, overhead=overhead, every=every)
+
+
+def skipblock(name: str) -> RecordedBlock | PlainBlock:
+    """Mark code that isn't a loop as one that can be skipped later: its end state is kept, when that is worth it.
+
+    >>> block = relive.skipblock("train")
+    >>> if block.step_into():
+    ...     long_running(net, opt)
+    >>> block.end(net, opt)
+    """
+    return session.place(_open).driver.skipblock(name)  # type: ignore[no-any-return]
 
 
 def restore(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +49,7 @@ def load(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 
 def _from_file(path: Path, table: tuple[str, ...]) -> dict[str, Any]:
     try:
-        content: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
+        content = _content(path)
     except (OSError, ValueError) as error:
         if table:  # a broken pyproject.toml is somebody else's to report
             return {}
@@ -64,6 +61,16 @@ def _from_file(path: Path, table: tuple[str, ...]) -> dict[str, Any]:
     if unknown:
         raise ReliveError(f"{path}: unknown setting {unknown[0]!r}; known are {', '.join(fields)}")
     return {name: _checked(fields[name], value, str(path)) for name, value in content.items()}
+
+
+def _content(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    import tomllib  # only where there is a file: a run waits for its settings
+
+    return tomllib.loads(text)
 
 
 def _checked(field: dataclasses.Field[Any], value: Any, place: str) -> Any:

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,22 +33,21 @@ def again_and_again(home: Home, grace_s: float) -> None:
 
 
 def killed_at_every_point(template: Path, place: Path) -> None:
-    """Kill a collection before each of its changes in turn, then at random moments; says how often it was killed."""
+    """Kill a collection before each of its changes in turn, then at random moments; says how many changes there are."""
+    place.mkdir()
     complete = _copy(template, place)
     collect(complete, POLICY, grace_s=60)
     expected, before = shown(complete), shown(Home(template))
     point = 0
     while not _survives(template, place, lambda point=point: _die_at(point), before, expected):
         point += 1
-    for _ in range(15):
-        _survives(template, place, lambda: None, before, expected, after_s=random.random() * 0.1)
+    for _ in range(10):
+        _survives(template, place, lambda: None, before, expected, after_s=random.random() * 0.06)
     print(point)
 
 
 def _copy(template: Path, place: Path) -> Home:
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(template, place)
-    return Home(place)
+    return Home(Path(shutil.copytree(template, tempfile.mkdtemp(dir=place), dirs_exist_ok=True)))
 
 
 def _survives(

@@ -69,6 +69,17 @@ class Checkpointer:
             if not watch.is_main:
                 self._nested_taken_at = watch.parent_iteration
 
+    def is_of(self, objects: dict[str, Any]) -> bool:
+        """Are these the very objects whose state is kept here?"""
+        return {id(thing) for thing in objects.values()} == self._named
+
+    def end_block(self, name: str, loop: int, took_s: float, line: int, frame: FrameType) -> None:
+        """A stretch of code that is no loop ended."""
+        watch = LoopWatch(self, name, loop, is_main=False)
+        watch.line = line
+        self.main_iteration += 1
+        self.consider(watch, 0, took_s, frame)
+
     def close(self) -> None:
         """Wait for what is being written."""
         self._writer.wait()

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
 
-Loop = ast.For | ast.AsyncFor | ast.While
+Loop = ast.For | ast.AsyncFor | ast.While | ast.If  # `if block.step_into():` is skipped like a loop
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.If)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 

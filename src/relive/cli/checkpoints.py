@@ -14,6 +14,8 @@ from relive.record import look_around
 from relive.settings import load
 from relive.store import CheckpointRow, Policy, Report, collect, find_run, preview, to_text
 
+_SHOWN_DOUBTS = 20
+
 
 @click.command()
 @click.argument("run")
@@ -87,10 +89,11 @@ def _print(report: Report) -> None:
         for tally in going:
             table.add_row(tally.reason, str(tally.count), size(tally.size_bytes) if tally.size_bytes else "")
         make_console().print(table, markup=False)
-    for doubt in report.doubts:
+    for doubt in report.doubts[:_SHOWN_DOUBTS]:
         click.echo(f"{short(doubt.run)}  {doubt.text}", err=True)
     if report.doubts:
-        click.echo("what these may name was kept", err=True)
+        more = len(report.doubts) - _SHOWN_DOUBTS
+        click.echo(f"{f'and {more} more; ' if more > 0 else ''}all that these may name was kept", err=True)
 
 
 def _plain_table(*headings: str) -> Any:

@@ -7,6 +7,7 @@ from relive.record.session import Driver, Place, here, session
 
 if TYPE_CHECKING:
     from relive.record.args import take_out
+    from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.off import Off
     from relive.record.opening import OpenRun, open_driver, open_explicitly
     from relive.record.surroundings import Surroundings, look_around
@@ -16,6 +17,8 @@ __all__ = [
     "Off",
     "OpenRun",
     "Place",
+    "PlainBlock",
+    "RecordedBlock",
     "Surroundings",
     "here",
     "look_around",
@@ -30,6 +33,7 @@ __getattr__ = lazily(
     __name__,
     {
         "args": "take_out",
+        "blocks": "PlainBlock RecordedBlock",
         "off": "Off",
         "opening": "OpenRun open_driver open_explicitly",
         "surroundings": "Surroundings look_around",

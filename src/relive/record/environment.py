@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import platform
 import re
@@ -69,34 +70,34 @@ def quick(environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[st
     }
 
 
-def load_what_packages_need() -> None:
-    """Import now what `packages` imports with the first distribution that it reads."""
-    from importlib import metadata
-
-    with contextlib.suppress(Exception):  # a broken entry on the path is no reason to fail here
-        _name_and_version(next(iter(metadata.distributions()), None))
-
-
 def packages() -> dict[str, str]:
-    """Name → version of every installed distribution. Takes a while with many: call it beside the training."""
-    from importlib import metadata
+    """Name → version of every installed distribution, as their metadata says.
 
+    Without importlib.metadata: that loads and runs much, and would do so on a thread beside the training.
+    """
     found: dict[str, str] = {}
-    with contextlib.suppress(Exception):  # a broken entry on the path must not cost the others
-        for distribution in metadata.distributions():
-            named = _name_and_version(distribution)
+    for folder in sys.path:
+        for place in _distributions(folder or os.curdir):
+            named = _name_and_version(place)
             if named is not None:
                 found.setdefault(*named)  # the first on the path is the one that is imported
     return dict(sorted(found.items(), key=lambda pair: pair[0].lower()))
 
 
-def _name_and_version(distribution: object) -> tuple[str, str] | None:
+def _distributions(folder: str) -> list[str]:
     try:
-        facts = distribution.metadata  # type: ignore[attr-defined]
-        name, version = facts["Name"], facts["Version"]
-    except Exception:  # noqa: BLE001 - a half-removed package raises whatever it likes
-        return None
-    return (str(name), str(version)) if name and version else None
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.name.endswith((".dist-info", ".egg-info"))]
+    except OSError:  # a zip, or nothing at all
+        return []
+
+
+def _name_and_version(place: str) -> tuple[str, str] | None:
+    for file in (f"{place}/METADATA", f"{place}/PKG-INFO", place):
+        with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+            head = dict(line.rstrip("\n").partition(": ")[::2] for line in itertools.takewhile(str.strip, lines))
+            return (head["Name"], head["Version"]) if head.get("Name") and head.get("Version") else None
+    return None
 
 
 def is_secret(name: str) -> bool:

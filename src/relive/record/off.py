@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from relive.record.args import convert
+from relive.record.blocks import PlainBlock
 from relive.record.session import Place, session
 from relive.record.warnings import warn_once
 
@@ -31,6 +32,9 @@ class Off:
 
     def artifact(self, source: Any, *, name: str | None) -> Any:
         return source
+
+    def skipblock(self, name: str) -> PlainBlock:
+        return PlainBlock()
 
     def checkpointing(
         self, objects: dict[str, Any], *, overhead: float | None, every: int | None

@@ -150,6 +150,7 @@ class OpenRun:
         if self.recorder.too_deep:
             warn_once("log-lost", "something was logged too deep in a recursion; raise sys.setrecursionlimit")
         try:
+            self.recorder.finish_blocks()
             with _training_goes_on("provenance-incomplete"):
                 if provenance is not None:
                     provenance.finish(self.folder)
@@ -160,6 +161,7 @@ class OpenRun:
         journal.close()
 
     def become_child(self) -> None:
+        self.recorder.forget_checkpoints()
         child = Member(self.recorder, self.folder, self._around.launched.rank).become_child()
         if self._watch is not None and child is not None:
             self._watch.on_new = child.opened_file

@@ -14,7 +14,7 @@ from relive.errors import ReliveError
 from relive.hashing import digest
 from relive.record import environment
 from relive.record.fingerprint import Fingerprint, FingerprintCache, data_version, fingerprint, fingerprint_file
-from relive.record.inputs import InputWatch, role
+from relive.record.inputs import InputWatch, role, unheard
 from relive.record.warnings import say, warn_once
 from relive.store import Journal, journals_in, read_lines
 
@@ -39,7 +39,7 @@ class Provenance:
         self._thread = threading.Thread(target=self._work, name="relive-provenance", daemon=True)
 
     def start(self) -> None:
-        _LOADING.delay_forks()
+        digest(b"")  # loads its library here: a child forked while our thread imports would wait for that for ever
         self._jobs.put(self._packages)
         self._thread.start()
         if self._watch is not None:
@@ -81,12 +81,10 @@ class Provenance:
         self._cache.close()
 
     def _work(self) -> None:
-        with _LOADING:
-            environment.load_what_packages_need()
-            digest(b"")
         while (job := self._jobs.get()) is not None:
             try:
-                job()
+                with unheard():  # what we read is not what the script reads
+                    job()
             except Exception as error:  # noqa: BLE001 - the user's training must go on
                 warn_once("provenance-incomplete", f"{type(error).__name__}: {error}; the record lacks this part")
             if self._jobs.empty():
@@ -130,36 +128,6 @@ class Provenance:
         if version is not None and version != self._stated:
             self._stated = version
             self._journal.line("data_version", id=version)
-
-
-class _Loading:
-    """Held while our thread imports: a child forked just then would wait for ever for the module half imported."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_delaying = self._is_held = False
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def delay_forks(self) -> None:
-        if not self._is_delaying:
-            self._is_delaying = True
-            os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._let_go)
-
-    def _hold(self) -> None:
-        self._is_held = self._lock.acquire(timeout=PATIENCE_S)
-
-    def _let_go(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._lock.release()
-
-
-_LOADING = _Loading()
 
 
 def _form(found: Fingerprint) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relive.errors import ArgError, ReliveError
 from relive.model import MAX_NAME_CHARS, clean_name
 from relive.record.args import convert, unknown_message
 from relive.record.artifacts import describe_artifact
+from relive.record.blocks import RecordedBlock
 from relive.record.environment import is_secret
 from relive.record.inputs import unheard
 from relive.record.interrupts import is_users
@@ -19,7 +21,7 @@ from relive.record.loops import RecordedLoop, has_short_range
 from relive.record.off import NullJournal
 from relive.record.provenance import Provenance
 from relive.record.scalars import scalar_of
-from relive.record.session import Place, session
+from relive.record.session import Place, here, session
 from relive.record.warnings import warn_once
 from relive.store import ROOT, Chunks, Journal, JournalClosed, Packs, encode, kinds
 
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
     from relive.checkpoint import Checkpointer, LoopWatch
 
 _INT64 = range(-(1 << 63), 1 << 63)
+
+
+class BlockBegun(NamedTuple):
+    """A skipblock that was stepped into: its number, when, and at which line."""
+
+    loop: int
+    at_s: float
+    line: int
 
 
 class Recorder:
@@ -41,6 +51,7 @@ class Recorder:
         self.checks_kwargs = False  # workers leave that to their parent
         self.too_deep = False
         self._checkpointer: Checkpointer | None = None
+        self._blocks: dict[str, Checkpointer] = {}
         self.overhead: float | None = None
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
 
@@ -112,6 +123,36 @@ class Recorder:
         allowed = self.overhead if overhead is None else overhead
         return Checkpointer(objects, writer, self.journal.line, overhead=allowed, every=every)
 
+    def skipblock(self, name: str) -> RecordedBlock:
+        return RecordedBlock(self, clean_name(name))
+
+    def begin_block(self, name: str, frame: FrameType) -> BlockBegun | None:
+        with self._guarded("checkpoint-lost"):
+            place = here.get()
+            parent = place if place is not None and place.driver is self else self.root
+            return BlockBegun(self.enter_loop(name, parent, ()), time.perf_counter(), frame.f_lineno)
+        return None
+
+    def end_block(self, name: str, begun: BlockBegun | None, objects: dict[str, Any], frame: FrameType) -> None:
+        if begun is None:
+            return
+        self.leave_loop(begun.loop, 1)
+        with self._guarded("checkpoint-lost"):
+            keeper = self._blocks.get(name)
+            if keeper is None or not keeper.is_of(objects):
+                keeper = self._blocks[name] = self._make_checkpointer(objects, None, None)
+            keeper.end_block(name, begun.loop, time.perf_counter() - begun.at_s, begun.line, frame)
+
+    def finish_blocks(self) -> None:
+        """Wait for the checkpoints of blocks that are still being written."""
+        with self._guarded("checkpoint-lost"):
+            for keeper in self._blocks.values():
+                keeper.close()
+
+    def forget_checkpoints(self) -> None:
+        """In a forked child: checkpoints are the parent's business, and its writer's thread is not here."""
+        self._checkpointer, self._blocks = None, {}
+
     def watch_loop(self, name: str, loop: int) -> LoopWatch | None:
         return self._checkpointer.enter(name, loop) if self._checkpointer is not None else None
 
@@ -131,7 +172,8 @@ class Recorder:
 
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
         with self._guarded("loop-lost"):
-            loop = self.journal.begin_loop(name, parent.loop, parent.iteration)
+            known = name if type(name) is str else clean_name(name)
+            loop = self.journal.begin_loop(known, parent.loop, parent.iteration)
             if isinstance(items, range) and has_short_range(items) and (items.start, items.step) != (0, 1):
                 self.journal.loop_range(loop, items.start, items.step)
             return loop

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from relive.record.blocks import PlainBlock
+
 
 class Driver(Protocol):
     """What a user's call means. Recording, replaying and doing nothing are objects with these calls."""
@@ -21,6 +23,7 @@ class Driver(Protocol):
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]: ...
     def data(self, name: str, source: Any, *, etag: str | None) -> Any: ...
     def artifact(self, source: Any, *, name: str | None) -> Any: ...
+    def skipblock(self, name: str) -> Any: ...
     def checkpointing(
         self, objects: dict[str, Any], *, overhead: float | None, every: int | None
     ) -> AbstractContextManager[None]: ...
@@ -64,6 +67,9 @@ class Early:
 
     def artifact(self, source: Any, *, name: str | None) -> Any:
         return source
+
+    def skipblock(self, name: str) -> PlainBlock:
+        return PlainBlock()
 
     def checkpointing(
         self, objects: dict[str, Any], *, overhead: float | None, every: int | None

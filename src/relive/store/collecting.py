@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import re
@@ -21,7 +20,7 @@ from relive.store.home import Home, JournalName
 from relive.store.index import Index, RunEntry
 from relive.store.naming import Doubt, Named, Names, Where
 from relive.store.packs import Packs, Piece
-from relive.store.repacking import Locator, PackPlan, copied, needed_pieces, pack_sizes, plan_packs
+from relive.store.repacking import PackPlan, copied, needed_by_pack, pack_sizes, plan_packs
 from relive.store.retention import BEYOND_BUDGET, BEYOND_KEEP, Drop, Held, Policy, Span, Stock, plan_drops
 from relive.store.tombstones import drop
 from relive.store.values import to_text
@@ -99,7 +98,6 @@ class _Collection:
         self._chunks = Chunks(home.chunks)
         self._packs = Packs(home.packs)
         self._names = Names(home, claims.chunks)
-        self._listless: set[str] = set()  # packs whose list of pieces can't be read
 
     def preview(self, policy: Policy) -> Report:
         named = self._names.look()
@@ -114,7 +112,7 @@ class _Collection:
                 _tally(CHUNKS, self._unnamed_chunks(after).values()),
                 _tally(LEFTOVERS, self._leftovers().values()),
             ),
-            self._doubts(named),
+            tuple(named.doubts),
         )
 
     def collect(self, policy: Policy) -> Report:
@@ -130,7 +128,7 @@ class _Collection:
                 *_tally_drops(drops), _tally(UNNEEDED_PACKS, removed), _tally(SPARSE_PACKS, copies),
                 _tally(CHUNKS, filter(None, chunks)), _tally(LEFTOVERS, leftovers),
             ),
-            self._doubts(named),
+            tuple(named.doubts),
         )  # fmt: skip
 
     # --- checkpoints --------------------------------------------------------------------------------------------
@@ -142,12 +140,9 @@ class _Collection:
         with contextlib.closing(Index(self._home)) as index:
             entries = index.runs()
             rows = index.checkpoints(entries)
-        sizes = pack_sizes(self._packs)
-        locator = Locator(self._packs, sizes)
-        counted = named.pieces if policy.budget_bytes else dict.fromkeys(named.pieces, ())
-        spans = {manifest: locator.spans(pieces) for manifest, pieces in counted.items()}
+        spans = {manifest: _spans(pieces) for manifest, pieces in named.pieces.items()}
         stocks = [self._stock(entry, rows.get(entry.record.run, []), spans) for entry in entries]
-        return plan_drops(stocks, policy, sizes)
+        return plan_drops(stocks, policy, pack_sizes(self._packs))
 
     def _stock(self, entry: RunEntry, rows: list[CheckpointRow], spans: Mapping[str, frozenset[Span]]) -> Stock[Rows]:
         run, is_live = entry.record.run, bool(entry.live)
@@ -171,18 +166,7 @@ class _Collection:
     # --- packs --------------------------------------------------------------------------------------------------
 
     def _pack_plan(self, named: Named) -> PackPlan:
-        """Nothing goes in doubt; nor does a pack without its list: what was copied to it is found by that alone."""
-        if named.doubts:
-            return _NO_PACKS
-        sizes = pack_sizes(self._packs)
-        plan = plan_packs(needed_pieces(named, Locator(self._packs, sizes)), sizes)
-        self._listless = {name for name in plan.unneeded if not self._packs.pieces(name)}
-        unneeded = {name: size for name, size in plan.unneeded.items() if name not in self._listless}
-        return dataclasses.replace(plan, unneeded=unneeded)
-
-    def _doubts(self, named: Named) -> tuple[Doubt, ...]:
-        text = "{} has no readable list of its pieces; remove it if `relive doctor` misses nothing"
-        return (*named.doubts, *(Doubt("home", text.format(name)) for name in sorted(self._listless)))
+        return _NO_PACKS if named.doubts else plan_packs(_needed(named), pack_sizes(self._packs))
 
     def _sweep_packs(self) -> tuple[list[int], list[int]]:
         """Remove and copy packs; gives the bytes freed by each. Writers wait only while it looks a second time."""
@@ -204,8 +188,8 @@ class _Collection:
         have = {(piece.digest, piece.size_bytes) for piece in pieces}
         with self._packs.alone(patience_s=PATIENCE_S):
             named, sizes = self._names.look(), pack_sizes(self._packs)
-            needed = needed_pieces(named, Locator(self._packs, sizes))
-            if named.doubts or not have.issuperset((p.digest, p.size_bytes) for p in needed.get(old, {}).values()):
+            still = _needed(named).get(old, {}).values()
+            if named.doubts or not have.issuperset((piece.digest, piece.size_bytes) for piece in still):
                 return None
             return _remove(self._packs.folder / old, sizes[old] - sizes[new])
 
@@ -248,6 +232,14 @@ def by_moment(rows: Iterable[CheckpointRow]) -> list[Rows]:
         nth = seen[row.journal, place] = seen[row.journal, place] + 1  # a loop may be entered twice
         found.setdefault((place, nth), []).append(row)
     return [tuple(ranks) for ranks in found.values()]
+
+
+def _needed(named: Named) -> dict[str, dict[int, Piece]]:
+    return needed_by_pack(piece for pieces in named.pieces.values() for piece in pieces)
+
+
+def _spans(pieces: Iterable[Piece]) -> frozenset[Span]:
+    return frozenset((piece.pack, piece.offset, piece.stored_bytes) for piece in pieces)
 
 
 def _where(run: str, row: CheckpointRow) -> Where:

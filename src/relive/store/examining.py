@@ -11,7 +11,7 @@ from relive.store.chunks import Chunks
 from relive.store.collecting import preview
 from relive.store.home import Home, journals_in
 from relive.store.index import parse_run
-from relive.store.naming import Names
+from relive.store.naming import Names, named_chunks
 from relive.store.packs import Packs, Piece
 from relive.store.reading import read_lines, read_slots
 from relive.store.repacking import pack_sizes
@@ -37,7 +37,8 @@ def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield Finding(run, "has no journal: it died while it was beginning; remove it with `relive rm`")
         for name, path in journals:
             yield from (Finding(run, f"{name.stem}: {text}", bad) for text, bad in _journal(path))
-            for chunk in sorted(_named_chunks([line for line in read_lines(path).lines if _may_name(line)])):
+            named = set().union(*(named_chunks(line) for line in read_lines(path).lines if _may_name(line)))
+            for chunk in sorted(named):
                 yield from _chunk(run, chunks, chunk, deep)
         yield from checkpoints.examine(run)
     if orphans := preview(home, Policy()).total_bytes:
@@ -61,15 +62,6 @@ def _journal(path: Any) -> Iterator[tuple[str, bool]]:
 
 def _may_name(line: dict[str, Any]) -> bool:
     return line.get("k") in ("log", "artifact", "arg", "item")
-
-
-def _named_chunks(form: Any) -> set[str]:
-    """Every chunk name in a line: the values of `chunk` and `chunks`, wherever they are."""
-    if isinstance(form, dict):
-        own = {form["chunk"]} if isinstance(form.get("chunk"), str) else set()
-        own |= set(form["chunks"]) if isinstance(form.get("chunks"), list) else set()
-        return own.union(*(_named_chunks(item) for item in form.values()))
-    return set().union(*(_named_chunks(item) for item in form)) if isinstance(form, list) else set()
 
 
 def _chunk(run: str, chunks: Chunks, name: str, deep: bool) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +68,7 @@ class Home:
     def new_run(self) -> str:
         """Reserve the folder of a new run and give its id."""
         while True:
-            run = secrets.token_hex(RUN_ID_BYTES)
+            run = os.urandom(RUN_ID_BYTES).hex()
             try:
                 self.run_folder(run).mkdir()
             except FileExistsError:

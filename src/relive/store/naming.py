@@ -16,13 +16,15 @@ from relive.errors import Damaged, NotFound
 from relive.store.chunks import Chunks
 from relive.store.home import Home, JournalName
 from relive.store.journal import FORMAT
-from relive.store.packs import Piece
+from relive.store.packs import Packs, Piece
+from relive.store.reading import Line
 from relive.store.tombstones import Told, dropped
 
 MANIFEST_FORMAT = 1
 # Whatever is written like the name of a chunk counts as one, wherever it stands: too many names cost a little space.
 _NAME = re.compile(rb'"([0-9a-f]{64})"')
 Where = tuple[str, str, int]  # of a checkpoint: run, stem of the journal, sequence number of its line
+_TAGS = ("$text", "$blob", "$array", "$image")  # of values that may lie in a chunk
 _REMEDY = "restore it, or remove the run with `relive rm`"
 
 
@@ -39,7 +41,7 @@ class Named:
     """What is still needed. While there are doubts, anything else might be, too."""
 
     chunks: set[str] = field(default_factory=set)
-    pieces: dict[str, tuple[Piece, ...]] = field(default_factory=dict)  # by manifest, of the kept checkpoints
+    pieces: dict[str, tuple[Piece, ...]] = field(default_factory=dict)  # of kept checkpoints, where they are now
     doubts: list[Doubt] = field(default_factory=list)
 
     @contextlib.contextmanager
@@ -57,6 +59,8 @@ class Names:
     def __init__(self, home: Home, also: Callable[[], Iterable[str]] = tuple) -> None:
         self._home = home
         self._chunks = Chunks(home.chunks)
+        self._packs = Packs(home.packs)
+        self._present: set[str] = set()  # chunks that were seen to be there
         self._also = also
         self._journals: dict[Path, tuple[int, _Journal]] = {}
         self._contents: dict[tuple[str, ...], frozenset[str]] = {}
@@ -64,31 +68,42 @@ class Names:
 
     def look(self, without: Collection[Where] = ()) -> Named:
         """What is named now: by all runs, and by who else keeps chunks; `without` are checkpoints to leave out."""
-        named = Named(set(self._also()))
+        named, packs = Named(set(self._also())), set(self._packs.names())
         for run in sorted(self._home.run_ids()):
             with named.doubting(run):
                 for stem in _stems(self._home.run_folder(run)):
-                    self._add_journal(named, run, stem, without)
+                    found = self._journal(self._home.run_folder(run) / f"{stem}.lines")
+                    if found is not None:
+                        self._add_chunks(named, run, stem, found)
+                        kept = self._kept(found, run, stem, without)
+                        self._add_checkpoints(named, run, kept, packs)
         return named
 
-    def _add_journal(self, named: Named, run: str, stem: str, without: Collection[Where]) -> None:
-        folder = self._home.run_folder(run)
-        found = self._journal(folder / f"{stem}.lines")
-        if found is None:
-            return
+    def _add_chunks(self, named: Named, run: str, stem: str, found: _Journal) -> None:
         if found.unreadable:
             named.doubts.append(Doubt(run, f"{stem}.lines: {found.unreadable} lines can't be read; {_REMEDY}"))
         named.chunks |= found.chunks
+        # A name that leads nowhere may be a damaged one: then who knows which chunk was meant.
+        for name in found.certain - self._present:
+            with named.doubting(run):
+                if name not in self._chunks:
+                    raise NotFound(f"{stem}.lines names chunk {name[:12]}, which is not there; {_REMEDY}")
+                self._present.add(name)
         for parts in found.nested:
             with named.doubting(run):
                 named.chunks |= self._content(parts)
+
+    def _kept(self, found: _Journal, run: str, stem: str, without: Collection[Where]) -> set[str]:
         journal = JournalName.parse(stem)
-        gone = dropped(folder, journal) if journal else frozenset()
-        for seq, manifest in found.checkpoints:
-            if (seq, manifest) not in gone and (run, stem, seq) not in without:
-                named.chunks.add(manifest)
-                with named.doubting(run):
-                    named.pieces[manifest] = self.manifest_pieces(manifest)
+        gone = dropped(self._home.run_folder(run), journal) if journal else frozenset()
+        return {told[1] for told in found.checkpoints if told not in gone and (run, stem, told[0]) not in without}
+
+    def _add_checkpoints(self, named: Named, run: str, manifests: Iterable[str], packs: set[str]) -> None:
+        for name in manifests:
+            named.chunks.add(name)
+            with named.doubting(run):
+                pieces = self.manifest_pieces(name)
+                named.pieces[name] = tuple(p if p.pack in packs else self._packs.find(p) for p in pieces)
 
     def _journal(self, path: Path) -> _Journal | None:
         """What a file of lines names; None when its run is being removed just now."""
@@ -110,7 +125,7 @@ class Names:
         return self._contents[parts]
 
     def manifest_pieces(self, name: str) -> tuple[Piece, ...]:
-        """The pieces that a checkpoint needs."""
+        """The pieces that a checkpoint needs, where they were when it was taken."""
         if name not in self._manifests:
             self._manifests[name] = _read_manifest(name, self._chunks.get(name))
         return self._manifests[name]
@@ -135,7 +150,8 @@ def _names_in(raw: bytes) -> frozenset[str]:
 class _Journal:
     """What one file of lines names."""
 
-    chunks: frozenset[str]
+    chunks: frozenset[str]  # whatever looks like the name of one
+    certain: frozenset[str]  # what is the name of one, whatever it looks like
     checkpoints: tuple[Told, ...]
     nested: tuple[tuple[str, ...], ...]  # the chunks of artifacts whose content names further chunks
     unreadable: int
@@ -146,10 +162,10 @@ class _Line(msgspec.Struct):
 
     v: int = 0
     k: Any = None
-    seq: Any = None
-    manifest: Any = None
+    seq: int = 0
+    manifest: str | None = None
     kind: Any = None
-    chunks: Any = None
+    chunks: list[str] = []
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -160,26 +176,51 @@ def _read_journal(raw: bytes) -> _Journal:
     checkpoints: list[Told] = []
     nested: list[tuple[str, ...]] = []
     others: list[bytes] = []
+    certain: set[str] = set()
     unreadable = 0
     for row in raw.split(b"\n")[:-1]:
         line = _read_line(row) if row else _Line()
         if line is None:
             unreadable += 1
-        elif line.k == "checkpoint":
-            checkpoints.append((line.seq, str(line.manifest)))
+        elif line.manifest is not None:
+            checkpoints.append((line.seq, line.manifest))
             continue
-        elif line.k == "artifact" and line.kind == "json":
-            nested.append(tuple(line.chunks or ()))
+        elif _is_nested(line):
+            nested.append(tuple(line.chunks))
+        if line is not None and b'"chunk' in row:
+            certain |= named_chunks(msgspec.json.decode(row))
         others.append(row)
-    return _Journal(_names_in(b"\n".join(others)), tuple(checkpoints), tuple(nested), unreadable)
+    return _Journal(_names_in(b"\n".join(others)), frozenset(certain), tuple(checkpoints), tuple(nested), unreadable)
 
 
 def _read_line(row: bytes) -> _Line | None:
+    """A line, if it can be understood; one that lacks the names it should have can't."""
     try:
         line = _decode_line(row)
     except msgspec.DecodeError:
         return None
-    return line if line.v <= FORMAT else None
+    lacks_names = (line.k == "checkpoint" and line.manifest is None) or (_is_nested(line) and not line.chunks)
+    return None if lacks_names or line.v > FORMAT else line
+
+
+def _is_nested(line: _Line) -> bool:
+    return line.k == "artifact" and line.kind == "json"
+
+
+def named_chunks(line: Line) -> set[str]:
+    """The chunks that a line names: the pieces of an artifact, and big values."""
+    if line.get("k") == "artifact":
+        return {name for part in (line, *line.get("files", ())) for name in part.get("chunks", ())}
+    return _in_values(list(line.values()))
+
+
+def _in_values(form: Any) -> set[str]:
+    """Only tagged forms count: what the user calls `chunk` is the user's."""
+    if isinstance(form, dict):
+        inner = [form[tag] for tag in _TAGS if tag in form]
+        own = {found["chunk"] for found in inner if isinstance(found, dict) and isinstance(found.get("chunk"), str)}
+        return own.union(*map(_in_values, form.values()))
+    return set().union(*map(_in_values, form)) if isinstance(form, list) else set()
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class Packs:
 
     def names(self) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self.folder) if name.endswith(".pack"))
+            return sorted(name for name in os.listdir(self.folder) if name.endswith(".pack") and name[0] != ".")
         except FileNotFoundError:
             return []
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from relive.store.naming import Named
 from relive.store.packs import Packs, PackWriter, Piece
-from relive.store.retention import WORTH_REWRITING, Span
+from relive.store.retention import WORTH_REWRITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +27,11 @@ def pack_sizes(packs: Packs) -> dict[str, int]:
     return sizes
 
 
-class Locator:
-    """Finds pieces in the packs as they are now: a pack that was rewritten left its pieces in another one."""
-
-    def __init__(self, packs: Packs, sizes: Mapping[str, int]) -> None:
-        self._packs = packs
-        self._sizes = sizes
-        self._moved: dict[tuple[str, int], Piece] | None = None
-
-    def located(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Where they are; those that are lost don't appear."""
-        for piece in pieces:
-            found = piece if piece.pack in self._sizes else self._elsewhere(piece)
-            if found is not None:
-                yield found
-
-    def spans(self, pieces: Iterable[Piece]) -> frozenset[Span]:
-        return frozenset((piece.pack, piece.offset, piece.stored_bytes) for piece in self.located(pieces))
-
-    def _elsewhere(self, piece: Piece) -> Piece | None:
-        if self._moved is None:
-            self._moved = self._packs.known()
-        return self._moved.get((piece.digest, piece.size_bytes))
-
-
-def needed_pieces(named: Named, locator: Locator) -> dict[str, dict[int, Piece]]:
-    """For each pack that is needed: its needed pieces by offset."""
+def needed_by_pack(pieces: Iterable[Piece]) -> dict[str, dict[int, Piece]]:
+    """Pieces by pack and offset."""
     needed: dict[str, dict[int, Piece]] = {}
-    for pieces in named.pieces.values():
-        for piece in locator.located(pieces):
-            needed.setdefault(piece.pack, {})[piece.offset] = piece
+    for piece in pieces:
+        needed.setdefault(piece.pack, {})[piece.offset] = piece
     return needed
 
 
@@ -65,7 +39,7 @@ def plan_packs(needed: Mapping[str, Mapping[int, Piece]], sizes: Mapping[str, in
     """Packs without a needed piece go; those of which less than half is needed are copied."""
     unneeded = {name: size for name, size in sizes.items() if name not in needed}
     live_bytes = {name: sum(piece.stored_bytes for piece in pieces.values()) for name, pieces in needed.items()}
-    sparse = [name for name, live in live_bytes.items() if live < WORTH_REWRITING * sizes[name]]
+    sparse = [name for name, live in live_bytes.items() if live < WORTH_REWRITING * sizes.get(name, 0)]
     freed = sum(sizes[name] - live_bytes[name] for name in sparse)
     return PackPlan(unneeded, {name: tuple(needed[name].values()) for name in sparse}, freed)
 

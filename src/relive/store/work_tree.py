@@ -20,17 +20,17 @@ _SECRET = re.compile(
     rb"\.env(\..*)?|.*\.(pem|key|p12|pfx)|id_(rsa|ed25519).*|.*credentials.*|secrets\..*|\.(netrc|pypirc|npmrc|htpasswd)",
     re.IGNORECASE | re.DOTALL,
 )
-_CODE = re.compile(
-    rb"py[ix]?|pxd|ipynb|(ba)?sh|[ch]|cc|cpp|cxx|cuh?|hh|hpp|rs|go|java|[jt]s|jl|r|lua|scala|sql|proto|cmake|mk|mm?",
-    re.IGNORECASE,
+# Endings of names; sets, because a start waits for regular expressions to be compiled.
+_CODE = frozenset(
+    b"py pyi pyx pxd ipynb sh bash c h cc cpp cxx cu cuh hh hpp rs go java js ts jl r lua scala sql proto cmake mk m"
+    b" mm".split()
 )
-_PRODUCT = re.compile(
-    rb"pth?|ckpt|safetensors|bin|onnx|tflite|gguf|h5|hdf5|np[yz]|pkl|pickle|joblib|parquet|feather|arrow|[ct]sv"
-    rb"|jsonl|ndjson|tfrecords?|lmdb|mdb|db|sqlite3?|log|out|err|png|jpe?g|gif|webp|bmp|svg|pdf|mp[34]|wav|flac"
-    rb"|zip|gz|bz2|xz|zst|tar|tgz|7z",
-    re.IGNORECASE,
+_PRODUCT = frozenset(
+    b"pt pth ckpt safetensors bin onnx tflite gguf h5 hdf5 npy npz pkl pickle joblib parquet feather arrow csv tsv"
+    b" jsonl ndjson tfrecord tfrecords lmdb mdb db sqlite sqlite3 log out err png jpg jpeg gif webp bmp svg pdf mp3"
+    b" mp4 wav flac zip gz bz2 xz zst tar tgz 7z".split()
 )
-_TEXT = re.compile(rb"ya?ml|toml|json|cfg|ini|conf|txt|md|rst|gin|jsonnet|lock|j2|xml|html", re.IGNORECASE)
+_TEXT = frozenset(b"yaml yml toml json cfg ini conf txt md rst gin jsonnet lock j2 xml html".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +145,13 @@ def _is_product(path: bytes) -> bool:
     They are no code, and if they counted, each run that saves its model would be a new version of the program.
     """
     name = path.rpartition(b"/")[2]
-    return _PRODUCT.fullmatch(name.rpartition(b".")[2]) is not None or b".tfevents." in name
+    return name.rpartition(b".")[2].lower() in _PRODUCT or b".tfevents." in name
 
 
 def _rank(path: bytes) -> tuple[int, int, bytes]:
     """Code before text before data, then shallow before deep: ten thousand labels mustn't crowd out `train.py`."""
-    suffix = path.rpartition(b".")[2]
-    kind = 0 if _CODE.fullmatch(suffix) else 1 if _TEXT.fullmatch(suffix) else 2
+    suffix = path.rpartition(b".")[2].lower()
+    kind = 0 if suffix in _CODE else 1 if suffix in _TEXT else 2
     return kind, path.count(b"/"), path
 
 
