@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ def test_cheap_checkpoints_are_taken_every_time() -> None:
 def test_an_epoch_shorter_than_its_checkpoint_still_gets_some_evenly_spaced() -> None:
     kept, share = simulate([1.2] * 200, [1.0] * 200)
 
-    gaps = [b - a for a, b in zip(kept, kept[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(kept)]
     assert len(kept) >= 6
     assert share <= 1 / 15
     assert max(gaps) <= 2 * min(gaps)

@@ -261,7 +261,7 @@ def test_schedulers_scalers_generators_and_containers_come_back(tmp_path: Path) 
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     generator, numbers = torch.Generator().manual_seed(1), np.random.default_rng(1)
     history, counts = [1, 2.5], {"a": 1, (1, 2): torch.ones(2)}
-    things = dict(scheduler=scheduler, generator=generator, numbers=numbers, history=history, counts=counts)
+    things = {"scheduler": scheduler, "generator": generator, "numbers": numbers, "history": history, "counts": counts}
     keeper = Keeper(tmp_path, **things)
     written = keeper.take()
     expected = (torch.rand(3, generator=generator), numbers.random(3))

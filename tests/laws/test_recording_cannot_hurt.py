@@ -576,6 +576,35 @@ def test_what_is_logged_while_python_ends_is_kept_or_told_of_and_opens_no_run(sc
     assert record.outcome == "finished"
 
 
+def test_many_runs_in_one_process_leave_nothing_behind(script) -> None:
+    done = script(
+        """
+        import gc, os, sys, threading, relive
+        gc.disable()       # as trainings do that want no pauses
+        def state():
+            return len(os.listdir("/proc/self/fd")), threading.active_count(), sys.exit, dict(os.environ)
+        def sweep(barrier):
+            for n in range(5):
+                with relive.run(f"trial {n}"):
+                    for step in relive.loop("step", range(3)):
+                        relive.log("loss", step)
+                    barrier.wait()
+        with relive.run("warm up"):
+            relive.log("loss", 0)
+        before, barrier = state(), threading.Barrier(4)
+        threads = [threading.Thread(target=sweep, args=(barrier,)) for _ in range(4)]
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+        print(state() == before)
+        """
+    )
+
+    assert (done.stdout, done.stderr) == ("True\n", "")
+    found = assert_readable(script.home)
+    assert {record.outcome for record in found} == {"finished"}
+    assert len(found) == 21
+    assert [record.parent for record in found] == [None] * 21
+
+
 def test_a_clock_that_jumps_back_changes_nothing(script) -> None:
     done = script(
         """

@@ -152,7 +152,6 @@ def test_grandchildren_log_to_the_same_run(script) -> None:
     assert journals(script.home) == ["0", "0-child", "0-child"]
 
 
-@pytest.mark.xfail(reason="open bug: store.parsing.parse takes a journal without values for none", strict=True)
 def test_a_child_logs_where_its_parent_stood_even_if_that_logs_nothing(script) -> None:
     script(
         """
@@ -168,9 +167,6 @@ def test_a_child_logs_where_its_parent_stood_even_if_that_logs_nothing(script) -
     assert rows(script.home, "child") == [(5, 1)]
 
 
-@pytest.mark.xfail(
-    reason="open bug: store.parsing gives a child the loops of its parent, but not their items", strict=True
-)
 def test_a_child_logs_in_the_very_item_that_its_parent_was_at(script) -> None:
     script(
         """
@@ -187,7 +183,6 @@ def test_a_child_logs_in_the_very_item_that_its_parent_was_at(script) -> None:
     assert relive.dataframe("child", home=script.home).fold.tolist() == [5, "b"]
 
 
-@pytest.mark.xfail(reason="open bug: store.index.parse_run knows the loops of the first process only", strict=True)
 def test_grandchildren_log_in_the_loops_of_their_parent(script) -> None:
     script(
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +181,3 @@ def test_workers_that_join_a_process_group_by_themselves_are_ranks(script, paren
     assert record.outcome == "finished"
     assert rows(script.home, "epoch", "loss") == [(0, 0), (1, 1)]
     assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (0, 1), (1, 100), (1, 101)]
-
-
-def test_no_test_here_is_a_rank_itself() -> None:
-    assert "torch.distributed" not in sys.modules

@@ -197,7 +197,6 @@ def test_what_changes_after_it_was_logged_is_kept_as_it_was(home: Path) -> None:
     assert found["things"] == [1]
 
 
-@pytest.mark.xfail(reason="open bug: store.values writes these in forms that it can't read back", strict=True)
 @pytest.mark.parametrize(
     "value",
     [

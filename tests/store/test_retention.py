@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from relive.errors import ReliveError
 from relive.settings import load
-from relive.store import Policy
+from relive.store import Piece, Policy
+from relive.store.repacking import spans_of
 from relive.store.retention import BEYOND_BUDGET, BEYOND_KEEP, Held, Stock, Usage, evenly, plan_drops, selected
 
 times = st.lists(st.integers(1, 10_000), min_size=1, max_size=60).map(sorted)
@@ -179,6 +180,22 @@ def test_a_pack_of_which_little_is_needed_counts_as_what_is_needed_since_it_will
     assert usage.total_bytes == 499
     usage.add([Held("b", 1, frozenset({("first.pack", 507, 1)}))])
     assert usage.total_bytes == 1000
+
+
+@given(st.lists(st.sets(st.integers(0, 20), max_size=12), max_size=6), st.data())
+def test_parts_of_packs_add_up_to_the_pieces_whichever_checkpoints_are_kept(
+    needs: list[set[int]], data: st.DataObject
+) -> None:
+    pieces = [Piece(f"{n % 3}.pack", n * 10, n + 1, 100, 0, str(n)) for n in range(21)]
+    spans = spans_of({str(at): [pieces[n] for n in sorted(need)] for at, need in enumerate(needs)})
+    kept = data.draw(st.sets(st.sampled_from(range(len(needs))))) if needs else set()
+
+    needed = set().union(*(needs[at] for at in kept))
+    parts = set().union(*(spans[str(at)] for at in kept))
+    for pack in ("0.pack", "1.pack", "2.pack"):
+        assert sum(size for name, _, size in parts if name == pack) == sum(
+            pieces[n].stored_bytes for n in needed if pieces[n].pack == pack
+        )
 
 
 def test_a_selection_gives_the_checkpoints_themselves() -> None:

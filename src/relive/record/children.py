@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.record.launch import detect
-from relive.record.off import NullJournal
+from relive.record.off import EndedJournal, NullJournal
 from relive.record.recorder import Recorder
 from relive.record.session import session
 from relive.record.surroundings import Surroundings
@@ -78,7 +78,7 @@ class Member:
     def become_child(self) -> ChildJournal | None:
         """The journal belongs to the parent, so log to one of our own, made when needed."""
         inherited = self.recorder.journal
-        if isinstance(inherited, NullJournal):
+        if isinstance(inherited, EndedJournal | NullJournal):
             return None
         child = ChildJournal(self.recorder, self.folder, self.rank, inherited.loops_begun())
         if isinstance(inherited, Journal):

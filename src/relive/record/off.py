@@ -10,6 +10,7 @@ from relive.record.args import convert
 from relive.record.blocks import PlainBlock
 from relive.record.session import Place, session
 from relive.record.warnings import warn_once
+from relive.store import JournalClosed
 
 
 class Off:
@@ -55,6 +56,13 @@ class NullJournal:
 
     def __getattr__(self, name: str) -> Any:
         return _nothing
+
+
+class EndedJournal:
+    """The journal of a run that has ended. The real one is let go of, and with it its files."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise JournalClosed("the run has ended; open another to log more")
 
 
 def _nothing(*_args: Any, **_kwargs: Any) -> int:

@@ -21,7 +21,7 @@ from relive.record.children import Member, join_parent
 from relive.record.fingerprint import FingerprintCache
 from relive.record.inputs import InputWatch
 from relive.record.interrupts import is_users
-from relive.record.off import Ended, Off
+from relive.record.off import Ended, EndedJournal, Off
 from relive.record.outcome import Ending, ExitWatch, ended_by
 from relive.record.provenance import Provenance
 from relive.record.recorder import Recorder
@@ -159,6 +159,7 @@ class OpenRun:
             if self._syncer is not None:
                 self._syncer.stop()
         journal.close()
+        self.recorder.journal, self.recorder.provenance = EndedJournal(), None  # type: ignore[assignment]
 
     def become_child(self) -> None:
         self.recorder.forget_checkpoints()

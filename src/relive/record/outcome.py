@@ -20,23 +20,19 @@ class ExitWatch:
 
     def __init__(self) -> None:
         self._before = _last_exception()
-        self._original = sys.exit
         self._main = _outermost_frame()
         self.code: Any = None
         self.called_at: int | None = None  # how much was written when sys.exit was called
         self.written: Callable[[], int] = lambda: 0
 
     def install(self) -> None:
-        sys.exit = self._exit
+        _SYS_EXIT.tell(self)
 
     def remove(self) -> None:
-        self.written = lambda: 0
-        if sys.exit == self._exit:  # somebody may have wrapped it after us
-            sys.exit = self._original
+        _SYS_EXIT.forget(self)
 
-    def _exit(self, status: Any = None, /) -> NoReturn:
+    def note(self, status: Any) -> None:
         self.code, self.called_at = status, self.written()
-        self._original(status)
 
     def outcome(self) -> Ending:
         """What happened, for the line that ends the run."""
@@ -47,6 +43,35 @@ class ExitWatch:
         if self.called_at == self.written() and not _returned(self._main):
             return ended_by(SystemExit(self.code))
         return FINISHED, None
+
+
+class _SysExit:
+    """The one wrapper around `sys.exit`, there as long as a run is open; runs of threads end in any order."""
+
+    def __init__(self) -> None:
+        self._watches: list[ExitWatch] = []
+        self._original: Any = None  # what sys.exit was
+
+    def tell(self, watch: ExitWatch) -> None:
+        self._watches.append(watch)
+        if self._original is None:
+            self._original, sys.exit = sys.exit, self._exit
+
+    def forget(self, watch: ExitWatch) -> None:
+        if watch in self._watches:
+            self._watches.remove(watch)
+        if not self._watches and self._original is not None and sys.exit == self._exit:  # else it was wrapped after us
+            sys.exit, self._original = self._original, None
+
+    def _exit(self, status: Any = None, /) -> NoReturn:
+        for watch in self._watches.copy():
+            watch.note(status)
+        if self._original is not None:
+            self._original(status)
+        raise SystemExit(status)  # somebody kept this function from the time when a run was open
+
+
+_SYS_EXIT = _SysExit()
 
 
 def ended_by(error: BaseException) -> Ending:

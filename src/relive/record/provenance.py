@@ -67,6 +67,7 @@ class Provenance:
         """Wait for the fingerprints, add what child processes read, and state the data version."""
         if self._watch is not None:
             self._watch.stop()
+            self._watch.on_new = None
         for path in _read_by_children(folder):
             self.saw(path)
         self._jobs.put(None)

@@ -20,7 +20,7 @@ from relive.store.home import Home, JournalName
 from relive.store.index import Index, RunEntry
 from relive.store.naming import Doubt, Named, Names, Where
 from relive.store.packs import Packs, Piece
-from relive.store.repacking import PackPlan, copied, needed_by_pack, pack_sizes, plan_packs
+from relive.store.repacking import PackPlan, copied, needed_by_pack, pack_sizes, plan_packs, spans_of
 from relive.store.retention import BEYOND_BUDGET, BEYOND_KEEP, Drop, Held, Policy, Span, Stock, plan_drops
 from relive.store.tombstones import drop
 from relive.store.values import to_text
@@ -140,7 +140,7 @@ class _Collection:
         with contextlib.closing(Index(self._home)) as index:
             entries = index.runs()
             rows = index.checkpoints(entries)
-        spans = {manifest: _spans(pieces) for manifest, pieces in named.pieces.items()}
+        spans = spans_of(named.pieces) if policy.budget_bytes else dict.fromkeys(named.pieces, frozenset[Span]())
         stocks = [self._stock(entry, rows.get(entry.record.run, []), spans) for entry in entries]
         return plan_drops(stocks, policy, pack_sizes(self._packs))
 
@@ -236,10 +236,6 @@ def by_moment(rows: Iterable[CheckpointRow]) -> list[Rows]:
 
 def _needed(named: Named) -> dict[str, dict[int, Piece]]:
     return needed_by_pack(piece for pieces in named.pieces.values() for piece in pieces)
-
-
-def _spans(pieces: Iterable[Piece]) -> frozenset[Span]:
-    return frozenset((piece.pack, piece.offset, piece.stored_bytes) for piece in pieces)
 
 
 def _where(run: str, row: CheckpointRow) -> Where:

@@ -20,7 +20,7 @@ from relive.store.columns import combine, to_points
 from relive.store.home import Home, JournalName, journals_in
 from relive.store.parsing import Parsed, parse
 from relive.store.points import Points
-from relive.store.reading import read_lines
+from relive.store.reading import first_line, read_lines
 from relive.store.records import build_record, is_live
 from relive.store.summaries import Summary, summarise
 from relive.store.tombstones import without_dropped
@@ -277,14 +277,32 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
 
 def parse_run(home: Home, run: str) -> list[Parsed]:
     """All journals of a run, canonical rank first."""
-    found: list[Parsed] = []
-    mains: dict[int, Parsed] = {}
-    for name, path in journals_in(home.run_folder(run)):
-        parsed = parse(path, name, mains.get(name.rank) if name.process else None)
+    family = _Family(dict(journals_in(home.run_folder(run))))
+    return [family.parsed(name) for name in family.paths]
+
+
+class _Family:
+    """The journals of a run: a forked child is read after its parent, in whose loops it may have logged."""
+
+    def __init__(self, paths: dict[JournalName, Path]) -> None:
+        self.paths = paths
+        self._parsed: dict[JournalName, Parsed | None] = {}
+
+    def parsed(self, name: JournalName) -> Parsed:
+        found = self._parsed.get(name)
+        if found is None:
+            self._parsed[name] = None  # while it is being read; a pid that was reused could lead back to it
+            parent = self._parent(name)
+            found = self._parsed[name] = parse(self.paths[name], name, self.parsed(parent) if parent else None)
+        return found
+
+    def _parent(self, name: JournalName) -> JournalName | None:
         if not name.process:
-            mains[name.rank] = parsed
-        found.append(parsed)
-    return found
+            return None
+        header = first_line(self.paths[name]) or {}
+        candidates = (JournalName(name.rank, int(header.get("parent") or 0)), JournalName(name.rank))
+        readable = (c for c in candidates if c in self.paths and self._parsed.get(c, c) is not None)
+        return next((c for c in readable if c != name), None)
 
 
 def read_run(home: Home, run: str) -> RunEntry | None:

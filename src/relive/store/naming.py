@@ -204,7 +204,7 @@ def _read_line(row: bytes) -> _Line | None:
 
 
 def _is_nested(line: _Line) -> bool:
-    return line.k == "artifact" and line.kind == "json"
+    return bool(line.k == "artifact" and line.kind == "json")
 
 
 def named_chunks(line: Line) -> set[str]:

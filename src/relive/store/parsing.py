@@ -61,6 +61,7 @@ class Parsed:
     exact: NDArray[Any]
     text: NDArray[Any] | None
     items: NDArray[Any] | None
+    known_items: _Items
     marks: list[tuple[int, int, int]] = field(default_factory=list)  # loop, iteration, time in microseconds
     problems: list[str] = field(default_factory=list)
 
@@ -75,14 +76,14 @@ def parse(path: Path, journal: JournalName, forked_from: Parsed | None = None) -
     wall_ns, clock_ns = int(header.get("wall_ns", 0)), int(header.get("clock_ns", 0))
     times = place_times(slots, wall_ns, clock_ns)
     name_of = {line["id"]: line["name"] for line in read.lines if line.get("k") == "name"}
-    items = _Items(slots, read.lines)
-    loops = _loops(slots, times, name_of, items, forked_from.loops if forked_from else {})
+    items = _Items(slots, read.lines, forked_from)
+    loops = _loops(slots, times, name_of, items, forked_from.loops if forked_from is not None else {})
     rows = _rows(slots, times, read.lines, wall_ns, clock_ns)
     context = _Contexts(loops, rows["loop"], rows["iteration"], items)
     names, name = _number_names(rows.pop("name"), name_of)
     return Parsed(
         journal=journal, header=header, lines=read.lines, loops=loops, names=names, paths=context.paths,
-        name=name, path=context.path, dims=context.dims, items=context.items,
+        name=name, path=context.path, dims=context.dims, items=context.items, known_items=items,
         marks=_marks(slots, times), problems=_problems(read, slots), **rows,
     )  # fmt: skip
 
@@ -90,13 +91,20 @@ def parse(path: Path, journal: JournalName, forked_from: Parsed | None = None) -
 class _Items:
     """What each iteration's item was, where it is not the iteration's number."""
 
-    def __init__(self, slots: Slots, lines: list[Line]) -> None:
+    def __init__(self, slots: Slots, lines: list[Line], forked_from: Parsed | None) -> None:
         found = slots.of(kinds.ITEM)
         keys = (found.loop.astype("int64") << 32) | found.iteration
         self.integers: dict[int, int] = dict(zip(keys.tolist(), found.bits.tolist(), strict=True))
         self.others: dict[int, Any] = {
             line["loop"] << 32 | line["i"]: line["item"] for line in lines if line.get("k") == "item"
         }
+        if forked_from is not None:
+            self._inherit(forked_from.known_items, set(slots.of(kinds.LOOP).loop.tolist()))
+
+    def _inherit(self, parent: _Items, own: set[int]) -> None:
+        """The parent's items, but for loops that the child began itself: after the fork both count on alike."""
+        self.integers = {k: v for k, v in parent.integers.items() if k >> 32 not in own} | self.integers
+        self.others = {k: v for k, v in parent.others.items() if k >> 32 not in own} | self.others
 
 
 def _loops(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from relive.store.packs import Packs, PackWriter, Piece
-from relive.store.retention import WORTH_REWRITING
+from relive.store.retention import WORTH_REWRITING, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,22 @@ def plan_packs(needed: Mapping[str, Mapping[int, Piece]], sizes: Mapping[str, in
     sparse = [name for name, live in live_bytes.items() if live < WORTH_REWRITING * sizes.get(name, 0)]
     freed = sum(sizes[name] - live_bytes[name] for name in sparse)
     return PackPlan(unneeded, {name: tuple(needed[name].values()) for name in sparse}, freed)
+
+
+def spans_of(pieces: Mapping[str, Iterable[Piece]]) -> dict[str, frozenset[Span]]:
+    """The parts of packs that each checkpoint needs. Pieces that the same ones need are one part: millions are few."""
+    users: dict[tuple[str, int, int], list[str]] = {}
+    for manifest, its in pieces.items():
+        for piece in its:
+            users.setdefault((piece.pack, piece.offset, piece.stored_bytes), []).append(manifest)
+    part_bytes: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for (pack, _, stored_bytes), its_users in users.items():
+        part_bytes[pack, tuple(its_users)] += stored_bytes
+    spans: dict[str, set[Span]] = {manifest: set() for manifest in pieces}
+    for number, ((pack, manifests), size_bytes) in enumerate(part_bytes.items()):
+        for manifest in manifests:
+            spans[manifest].add((pack, number, size_bytes))
+    return {manifest: frozenset(its) for manifest, its in spans.items()}
 
 
 def copied(packs: Packs, pieces: Iterable[Piece]) -> str:

@@ -15,7 +15,7 @@ BEYOND_KEEP, BEYOND_BUDGET = "keep", "budget"
 FLOORS = (2, 1, 0)  # a run keeps its middle and its end; only if that is still too much the end, or nothing
 WORTH_REWRITING = 0.5  # a pack of which less than this is needed takes up only what is needed: it gets rewritten
 Key = TypeVar("Key")
-Span = tuple[str, int, int]  # pack, offset, stored bytes
+Span = tuple[str, int, int]  # a pack, which part of it, and how many bytes that is
 
 
 @dataclass(frozen=True, slots=True)

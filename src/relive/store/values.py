@@ -104,8 +104,10 @@ class _Encoder:
     def _known_library(self, value: Any, depth: int) -> Json:
         if isinstance(value, PurePath):
             return {"$path": str(value)}
-        if isinstance(value, datetime.datetime):
+        if type(value) is datetime.datetime:
             return {"$datetime": value.isoformat()}
+        if isinstance(value, datetime.datetime):  # pandas has its own, with nanoseconds, and one that is no time at all
+            return {"$timestamp": str(value)}
         root = type(value).__module__.partition(".")[0]
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
@@ -124,9 +126,9 @@ class _Encoder:
         return {"$repr": {"type": type_name(value), "text": safe_repr(value)}}
 
     def _numpy_scalar(self, value: Any, np: Any) -> Json:
-        if isinstance(value, np.bool_ | np.integer | np.floating) and value.dtype.itemsize <= 8:
+        if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             return {"$np": [value.dtype.name, self.encode(value.item(), 0)]}
-        return {"$array": self._array(np.asarray(value), np)}
+        return {"$scalar": self._array(np.asarray(value), np)}
 
     def _tensor(self, value: Any, torch: Any) -> Json:
         tensor = value.detach()
@@ -159,7 +161,7 @@ class _Encoder:
         frame = value.to_frame() if isinstance(value, pandas.Series) else value
         if not isinstance(frame, pandas.DataFrame):
             raise TypeError("only frames and series are kept as tables")
-        columns = [[str(name), self._column(frame[name], depth)] for name in frame.columns]
+        columns = [[str(name), self._column(frame.iloc[:, at], depth)] for at, name in enumerate(frame.columns)]
         return {"$frame": {"columns": columns, "index": self._column(frame.index.to_series(), depth)}}
 
     def _column(self, column: Any, depth: int) -> Json:
@@ -213,12 +215,23 @@ def _read_array(form: dict[str, Json], get_chunk: GetChunk) -> Any:
     import numpy as np
 
     raw = base64.b64decode(form["data"]) if "data" in form else get_chunk(form["chunk"])
-    descr: Any = form["dtype"]
-    dtype = np.dtype(descr if isinstance(descr, str) else [tuple(f) for f in descr])
-    array = np.frombuffer(raw, dtype=dtype).reshape(form["shape"])
+    array = np.frombuffer(raw, dtype=np.dtype(_fields(form["dtype"]))).reshape(form["shape"])
     if form.get("torch") == "bfloat16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.copy()
+
+
+def _fields(descr: Any) -> Any:
+    """numpy's description of a structured type wants tuples, which JSON turned into lists."""
+    if isinstance(descr, str):
+        return descr
+    return [(field[0], _fields(field[1]), *(tuple(shape) for shape in field[2:])) for field in descr]
+
+
+def _read_timestamp(form: str, get_chunk: GetChunk) -> Any:
+    import pandas
+
+    return pandas.Timestamp(form)
 
 
 def _read_scalar(form: list[Json], get_chunk: GetChunk) -> Any:
@@ -230,8 +243,10 @@ def _read_scalar(form: list[Json], get_chunk: GetChunk) -> Any:
 def _read_frame(form: dict[str, Json], get_chunk: GetChunk) -> Any:
     import pandas
 
-    columns = {name: decode(column, get_chunk) for name, column in form["columns"]}
-    return pandas.DataFrame(columns, index=decode(form["index"], get_chunk))
+    columns = {at: decode(column, get_chunk) for at, (_, column) in enumerate(form["columns"])}
+    frame = pandas.DataFrame(columns, index=decode(form["index"], get_chunk))
+    frame.columns = pandas.Index([name for name, _ in form["columns"]])  # of which two may be called the same
+    return frame
 
 
 _DECODERS: dict[str, Callable[[Any, GetChunk], Any]] = {
@@ -248,7 +263,9 @@ _DECODERS: dict[str, Callable[[Any, GetChunk], Any]] = {
     "$map": lambda form, get: {decode(key, get): decode(item, get) for key, item in form},
     "$path": lambda form, _: PurePath(form),
     "$datetime": lambda form, _: datetime.datetime.fromisoformat(form),
+    "$timestamp": _read_timestamp,
     "$np": _read_scalar,
+    "$scalar": lambda form, get: _read_array(form, get)[()],
     "$array": _read_array,
     "$image": _read_array,
     "$frame": _read_frame,
