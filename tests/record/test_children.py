@@ -383,27 +383,44 @@ def test_a_script_started_by_a_run_is_a_run_of_its_own_with_a_parent(script) -> 
     assert {r.outcome for r in (inner, inside, last)} == {"finished"}
 
 
-def test_children_never_hang_on_what_the_parent_was_loading(script) -> None:
-    done = script(
-        """
-        import os, signal, time, relive
-        relive.log("v", 1)
-        children = []
-        for n in range(20):     # while the packages are listed beside
+FORK_WHILE_LOADING = """
+import os, signal, time
+import numpy as np
+import relive
+relive.log("v", 1)
+net, children = {"weights": np.zeros(100_000)}, []
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(3)):    # while the packages are listed and checkpoints written beside
+        net["weights"] += 1
+        for n in range(8):
             if (pid := os.fork()) == 0:
-                import csv, email.message, email.parser, importlib.metadata, zipfile
+                import MODULES
                 os._exit(0)
             children.append(pid)
-            time.sleep(0.003)
-        deadline, hung = time.monotonic() + 20, children
-        while hung and time.monotonic() < deadline:
-            hung = [pid for pid in hung if os.waitpid(pid, os.WNOHANG)[0] == 0]
-            time.sleep(0.01)
-        for pid in hung:
-            os.kill(pid, signal.SIGKILL)
-        print("hung:", len(hung))
-        """
-    )
+            time.sleep(0.001)
+deadline, hung = time.monotonic() + 5, children
+while hung and time.monotonic() < deadline:
+    hung = [pid for pid in hung if os.waitpid(pid, os.WNOHANG)[0] == 0]
+    time.sleep(0.01)
+for pid in hung:
+    os.kill(pid, signal.SIGKILL)
+print("hung:", len(hung))
+"""
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "csv, email.message, email.parser, importlib.metadata, zipfile, blake3",
+        pytest.param(
+            "xxhash, zstandard",
+            marks=pytest.mark.xfail(reason="open bug: the writer of checkpoints imports on its thread", strict=False),
+        ),
+    ],
+    ids=["packages", "checkpoints"],
+)
+def test_children_never_hang_on_what_their_parent_was_loading(script, modules: str) -> None:
+    done = script(FORK_WHILE_LOADING.replace("MODULES", modules))
 
     assert done.stdout == "hung: 0\n"
 
