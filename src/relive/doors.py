@@ -16,8 +16,7 @@ def lazily(room: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         if module is None:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
         full = f"{room}.{module}"
-        if full not in sys.modules:
-            __import__(full)
+        __import__(full)  # also when it is there: another thread may still be loading it
         value = getattr(sys.modules[full], name)
         setattr(sys.modules[room], name, value)  # the next time it is found without coming here
         return value

@@ -277,9 +277,6 @@ def test_an_array_too_big_for_the_disk_costs_only_itself(script, tiny_disk: Path
     assert record.artifacts == ()
 
 
-@pytest.mark.xfail(
-    reason="open bug: store.values takes a full disk for a strange value, and keeps its repr", strict=True
-)
 def test_an_array_that_could_not_be_kept_is_told_of(script, tiny_disk: Path) -> None:
     done = script(
         """
@@ -437,7 +434,6 @@ def test_values_that_misbehave_cost_at_most_themselves(script) -> None:
     assert record.outcome == "finished"
 
 
-@pytest.mark.xfail(reason="open bug: store.values goes through a tree with links to parents 20**10 times", strict=True)
 def test_a_tree_that_knows_its_parents_is_no_endless_work(script) -> None:
     done = script(
         """
@@ -576,7 +572,7 @@ def test_logging_goes_on_to_the_very_edge_of_a_recursion(script) -> None:
     )
 
     assert done.stdout == "caught\n996\n"
-    assert done.stderr.count("[log-lost] something was logged too deep in a recursion") == 1
+    assert done.stderr.count("[log-lost]") == 1
     assert values(script.home, "loss") == [1, 2]
     assert len(values(script.home, "deep")) > 900
     assert_readable(script.home)
@@ -688,7 +684,6 @@ def test_arguments_and_files_whose_names_are_no_text_are_no_trouble(script) -> N
     assert assert_readable(script.home)[0].outcome == "finished"
 
 
-@pytest.mark.xfail(reason="open bug: store.journal.line refuses text that UTF-8 can't say", strict=True)
 def test_files_whose_names_are_no_text_are_recorded(script) -> None:
     (script.project / os.fsdecode(b"data\xff.csv")).write_text("1")
 

@@ -414,7 +414,6 @@ print("hung:", len(hung))
         "csv, email.message, email.parser, importlib.metadata, zipfile, blake3",
         pytest.param(
             "xxhash, zstandard",
-            marks=pytest.mark.xfail(reason="open bug: the writer of checkpoints imports on its thread", strict=False),
         ),
     ],
     ids=["packages", "checkpoints"],

@@ -108,7 +108,13 @@ class Capture:
 
     def _look(self) -> None:
         """Find the tensors, unless they are where they were."""
-        if self._leaves and all(s.is_same() for s in self.subjects.values()) and all(x.is_same() for x in self._leaves):
+        known = len(self._numbers) == len(self.subjects)  # subjects may join when they are found near the loop
+        if (
+            known
+            and self._leaves
+            and all(s.is_same() for s in self.subjects.values())
+            and all(x.is_same() for x in self._leaves)
+        ):
             return
         self._leaves, self._numbers, self._seen, self._laid = [], {}, {}, False
         for name, subject in self.subjects.items():

@@ -33,6 +33,10 @@ class Writer:
     """Writes one moment at a time. While it is at it others are refused: memory is bounded, training never waits."""
 
     def __init__(self, packs: Packs, chunks: Chunks) -> None:
+        # Loaded here, not by the writer's thread: a child that is forked during an import waits for it for ever.
+        import xxhash  # noqa: F401
+        import zstandard  # noqa: F401
+
         self._packs = packs
         self._chunks = chunks
         self._known: dict[tuple[str, int], Piece] | None = None

@@ -134,7 +134,10 @@ class Journal:
             raise self._closed()
         sequence = self._next()
         record = {"v": FORMAT, "seq": sequence, "t": _now(), "k": kind, "loop": loop, "i": iteration, **content}
-        data = _encode(record) + b"\n"
+        try:
+            data = _encode(record) + b"\n"
+        except UnicodeEncodeError:  # a path that is no text, say
+            data = _encode(_as_text(record)) + b"\n"
         if os.write(self._lines.fd, data) != len(data):
             raise OSError(f"{self.path}.lines: only part of a line could be written; free some space")
         self._slot_at(sequence, _pack_int, loop, iteration, 0, tag=kinds.LINE << 24)
@@ -227,6 +230,15 @@ class Journal:
                 _allocate(self._slots.fd, before, size - before)
                 self._buffer = mmap.mmap(self._slots.fd, size)
                 self._size = size
+
+
+def _as_text(form: Any) -> Any:
+    """The same with texts that can be written: what is no character is told by its number."""
+    if isinstance(form, str):
+        return form.encode("utf-8", "backslashreplace").decode()
+    if isinstance(form, dict):
+        return {_as_text(key): _as_text(value) for key, value in form.items()}
+    return [_as_text(item) for item in form] if isinstance(form, list | tuple) else form
 
 
 def _sync_folder(path: Path) -> None:

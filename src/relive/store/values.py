@@ -19,6 +19,7 @@ GetChunk = Callable[[str], bytes]
 INLINE_TEXT_CHARS = 4_096
 INLINE_ARRAY_BYTES = 512
 MAX_DEPTH = 32
+MAX_CONTAINERS = 200_000
 _SMALL_INT = 1 << 63
 
 
@@ -50,6 +51,8 @@ def from_text(text: str | bytes) -> Json:
 class _Encoder:
     def __init__(self, put_chunk: PutChunk) -> None:
         self._put = put_chunk
+        self._path: set[int] = set()  # the containers we are inside of: a link back to one of them is not followed
+        self._containers = 0
 
     def encode(self, value: Any, depth: int) -> Json:
         if value is None or value is True or value is False:
@@ -58,13 +61,23 @@ class _Encoder:
         simple = _SIMPLE.get(kind)
         if simple is not None:
             return simple(self, value)
-        if depth < MAX_DEPTH:
+        if isinstance(value, Mapping) or kind in (list, tuple, set, frozenset):
+            return self._container(value, depth)
+        return self._library(value, depth)
+
+    def _container(self, value: Any, depth: int) -> Json:
+        """Knots and very large nets of containers are cut off where they become one: told by their text."""
+        self._containers += 1
+        if depth >= MAX_DEPTH or id(value) in self._path or self._containers > MAX_CONTAINERS:
+            return {"$repr": {"type": type_name(value), "text": f"<{type_name(value)} cut off>"}}
+        self._path.add(id(value))
+        try:
             if isinstance(value, Mapping):
                 return self._mapping(value, depth)
-            if kind in (list, tuple, set, frozenset):
-                items = [self.encode(item, depth + 1) for item in value]
-                return items if kind is list else {f"${kind.__name__}": items}
-        return self._library(value, depth)
+            items = [self.encode(item, depth + 1) for item in value]
+            return items if type(value) is list else {f"${type(value).__name__}": items}
+        finally:
+            self._path.discard(id(value))
 
     def _int(self, value: int) -> Json:
         return value if -_SMALL_INT <= value < _SMALL_INT else {"$int": str_of_int(value)}
@@ -98,6 +111,8 @@ class _Encoder:
         """Values of libraries, recognised without importing any: the library is loaded if its value is here."""
         try:
             return self._known_library(value, depth)
+        except OSError:  # the disk, not the value: whoever logs has to know
+            raise
         except Exception:  # noqa: BLE001 - a value that can't be kept must not stop the training that logged it
             return {"$repr": {"type": type_name(value), "text": safe_repr(value)}}
 
