@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger
 from relive.checkpoint.randomness import global_states
-from relive.checkpoint.reach import subjects_near, users_frame, variables
-from relive.checkpoint.restoring import NEAR, RANDOM, VARIABLES
+from relive.checkpoint.reach import Outer, subjects_near, users_frame, variables, variables_around
+from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.writer import Writer, Written
 
@@ -43,6 +43,7 @@ class Checkpointer:
         self._reached: dict[int, dict[str, Subject]] = {}
         self._nested_taken_at = -1
         self.main_iteration = -1
+        self.main_loop: Outer | None = None
         self.left_out: set[str] = set()
 
     # --- what loops report --------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Checkpointer:
             self._line(
                 "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
                 bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
-                left_out=moment.left_out,
+                left_out=moment.left_out, exhausted=watch.is_exhausted,
             )  # fmt: skip
 
         self._writer.begin(moment, done)
@@ -132,6 +133,9 @@ class Checkpointer:
                 self._capture.subjects.setdefault(f"{NEAR}:{name}", subject)
             for name, value in variables(user, watch.line, self._named).items():
                 extra[f"{VARIABLES}:{name}"] = value
+            if not watch.is_main:
+                for level, values in enumerate(variables_around(user, self.main_loop, self._named)):
+                    extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
         return self._capture.take(extra)
 
     def _near(self, user: FrameType, watch: LoopWatch) -> dict[str, Subject]:
@@ -152,6 +156,7 @@ class LoopWatch:
         self.is_main = is_main
         self.block = f"{name}: iteration" if is_main else f"{name}: loop"
         self.line = 0
+        self.is_exhausted = False  # else it was left by a break, a return or an exception
         self.parent_iteration = owner.main_iteration
         self._turn_begun = self._begun = _now()
 
@@ -161,13 +166,16 @@ class LoopWatch:
             self._owner.main_iteration = iteration
         if not self.line and (user := users_frame(frame)) is not None:
             self.line = user.f_lineno
+            if self.is_main:
+                self._owner.main_loop = id(user), id(user.f_code), user.f_lineno
 
     def end_turn(self, iteration: int, frame: FrameType | None) -> None:
         if self.is_main:
             self._owner.consider(self, iteration, _now() - self._turn_begun, frame)
 
-    def end(self, iteration: int, frame: FrameType | None) -> None:
+    def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         """The loop is over, whether it ran out or was left."""
+        self.is_exhausted = exhausted
         self._owner.leave()
         if self.is_main:
             self._owner.finish(self, iteration, frame)

@@ -19,14 +19,29 @@ def live_outs(frame: FrameType, line: int) -> tuple[str, ...]:
     return _live_outs(frame.f_code.co_filename, line)
 
 
+def set_in(frame: FrameType, line: int) -> tuple[str, ...]:
+    """Every variable that the loop at a line of a running function sets or changes, whoever reads it."""
+    return _set_in(frame.f_code.co_filename, line)
+
+
 @lru_cache(maxsize=256)
 def _live_outs(filename: str, line: int) -> tuple[str, ...]:
-    source = "".join(linecache.getlines(filename))
+    tree = _tree(filename)
+    return of_loop(tree, line) if tree is not None else ()
+
+
+@lru_cache(maxsize=256)
+def _set_in(filename: str, line: int) -> tuple[str, ...]:
+    tree = _tree(filename)
+    found = _find(tree, line) if tree is not None else None
+    return tuple(dict.fromkeys([*_stored(found[1]), *_changed(found[1])])) if found is not None else ()
+
+
+def _tree(filename: str) -> ast.Module | None:
     try:
-        tree = ast.parse(source)
+        return ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError, RecursionError):
-        return ()
-    return of_loop(tree, line)
+        return None
 
 
 def of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:

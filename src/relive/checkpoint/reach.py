@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.liveouts import live_outs
+from relive.checkpoint.liveouts import live_outs, set_in
 from relive.checkpoint.randomness import is_generator
 from relive.checkpoint.subjects import GeneratorSubject, StatefulSubject, Subject, ValueSubject
 from relive.checkpoint.tree import is_leaf
 
 MAX_FRAMES = 20
+Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
 MAX_VARIABLE_BYTES = 64 << 20
 _NO_STATE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase)
 _FOREIGN = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
@@ -105,8 +106,37 @@ class _Attribute(ValueSubject):
 
 def variables(frame: FrameType, line: int, named: set[int]) -> dict[str, Any]:
     """The live-outs of the loop at a line that hold data, with their values."""
+    return _data_in(frame, live_outs(frame, line), named)
+
+
+def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
+    """The user's frames from that of a nested loop up to that of the loop around it; none if that isn't found."""
+    found: list[FrameType] = []
+    frame: FrameType | None = inner
+    while frame is not None and outer is not None and len(found) < MAX_FRAMES:
+        if not is_foreign(frame.f_code.co_filename):
+            found.append(frame)
+        if (id(frame), id(frame.f_code)) == outer[:2]:
+            return found
+        frame = frame.f_back
+    return []
+
+
+def variables_around(inner: FrameType, outer: Outer | None, named: set[int]) -> list[dict[str, Any]]:
+    """For each frame up to that of the main loop: what it has worked out so far in this iteration.
+
+    With them a resume may begin in the middle of an iteration, after its nested loop.
+    """
+    frames = frames_between(inner, outer)
+    names = [list(frame.f_locals) for frame in frames[:-1]]
+    if frames and outer is not None:
+        names.append(list(set_in(frames[-1], outer[2])))
+    return [_data_in(frame, chosen, named) for frame, chosen in zip(frames, names, strict=True)]
+
+
+def _data_in(frame: FrameType, names: Iterable[str], named: set[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in live_outs(frame, line):
+    for name in names:
         value = frame.f_locals.get(name, frame.f_globals.get(name))
         if value is not None and id(value) not in named and _is_data(value):
             found[name] = value.detach() if hasattr(value, "detach") and is_leaf(value) else value

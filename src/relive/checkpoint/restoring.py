@@ -16,6 +16,7 @@ from relive.store import Chunks, Packs, Piece, read_all
 
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
+AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
 NEAR = "near"  # what was found near the loop without being named
 
 

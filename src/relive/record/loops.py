@@ -35,7 +35,7 @@ class LoopKeeper(Driver, Protocol):
     def watch_loop(self, name: str, loop: int) -> LoopWatch | None: ...
     def begin_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
     def end_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
-    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
+    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType, *, exhausted: bool) -> None: ...
 
 
 class RecordedLoop(Generic[T]):
@@ -60,6 +60,7 @@ class RecordedLoop(Generic[T]):
         watch = recorder.watch_loop(self._name, loop)
         place, iteration, marked = None, -1, _now()
         held: list[T] = []
+        exhausted = False
         try:
             for item in items:
                 iteration += 1
@@ -88,9 +89,10 @@ class RecordedLoop(Generic[T]):
                         recorder.leave_loop(loop, iteration + 1)
                         parent = beside
                         loop = recorder.enter_loop(self._name, parent, items)
+            exhausted = True
         finally:
             if watch is not None:
-                recorder.end_watch(watch, iteration, sys._getframe(1))
+                recorder.end_watch(watch, iteration, sys._getframe(1), exhausted=exhausted)
             _step_out(place, outside)
             recorder.leave_loop(loop, iteration + 1)
 

@@ -164,9 +164,9 @@ class Recorder:
         with self._guarded("checkpoint-lost"):
             watch.end_turn(iteration, frame)
 
-    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
+    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType, *, exhausted: bool) -> None:
         with self._guarded("checkpoint-lost"):
-            watch.end(iteration, frame)
+            watch.end(iteration, frame, exhausted=exhausted)
 
     # --- loops --------------------------------------------------------------------------------------------------
 
