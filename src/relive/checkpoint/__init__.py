@@ -7,16 +7,28 @@ from relive.doors import lazily
 if TYPE_CHECKING:
     from relive.checkpoint.engine import Checkpointer, LoopWatch
     from relive.checkpoint.finding import find_checkpoint, packs_of
+    from relive.checkpoint.reach import Outer, put_back, users_frame
     from relive.checkpoint.restoring import Checkpoint
     from relive.checkpoint.writer import Writer
 
-__all__ = ["Checkpoint", "Checkpointer", "LoopWatch", "Writer", "find_checkpoint", "packs_of"]
+__all__ = [
+    "Checkpoint",
+    "Checkpointer",
+    "LoopWatch",
+    "Outer",
+    "Writer",
+    "find_checkpoint",
+    "packs_of",
+    "put_back",
+    "users_frame",
+]
 
 __getattr__ = lazily(
     __name__,
     {
         "engine": "Checkpointer LoopWatch",
         "finding": "find_checkpoint packs_of",
+        "reach": "Outer put_back users_frame",
         "restoring": "Checkpoint",
         "writer": "Writer",
     },

@@ -24,6 +24,18 @@ def set_in(frame: FrameType, line: int) -> tuple[str, ...]:
     return _set_in(frame.f_code.co_filename, line)
 
 
+def rebound_in(frame: FrameType, line: int) -> frozenset[str]:
+    """The variables that the loop at a line binds anew, rather than changing what they hold."""
+    return _rebound_in(frame.f_code.co_filename, line)
+
+
+@lru_cache(maxsize=256)
+def _rebound_in(filename: str, line: int) -> frozenset[str]:
+    tree = _tree(filename)
+    found = _find(tree, line) if tree is not None else None
+    return frozenset(_stored(found[1])) if found is not None else frozenset()
+
+
 @lru_cache(maxsize=256)
 def _live_outs(filename: str, line: int) -> tuple[str, ...]:
     tree = _tree(filename)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.liveouts import live_outs, set_in
+from relive.checkpoint.frames import set_variables
+from relive.checkpoint.liveouts import live_outs, rebound_in, set_in
 from relive.checkpoint.randomness import is_generator
+from relive.checkpoint.restoring import Checkpoint
 from relive.checkpoint.subjects import GeneratorSubject, StatefulSubject, Subject, ValueSubject
 from relive.checkpoint.tree import is_leaf
 
 MAX_FRAMES = 20
+
+
+class _Everything:
+    """Contains whatever it is asked for."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+
+_EVERYTHING: Container[str] = _Everything()
 Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
 MAX_VARIABLE_BYTES = 64 << 20
 _NO_STATE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase)
@@ -132,6 +144,25 @@ def variables_around(inner: FrameType, outer: Outer | None, named: set[int]) -> 
     if frames and outer is not None:
         names.append(list(set_in(frames[-1], outer[2])))
     return [_data_in(frame, chosen, named) for frame, chosen in zip(frames, names, strict=True)]
+
+
+def put_back(
+    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0
+) -> None:
+    """Bring a running script to the state of a checkpoint: objects, what is near, variables, and random generators.
+
+    `frame` is where the skipped loop stands. `outer` is given when the iteration around it did not run as it did then:
+    then the variables of that iteration are put back, too.
+    """
+    checkpoint.restore(objects, random=False)
+    user = users_frame(frame)
+    if user is not None:
+        named = {id(thing) for thing in objects.values()}
+        checkpoint.restore_near(subjects_near(user, named))
+        for level, around in enumerate(frames_between(user, outer)):
+            set_variables(around, checkpoint.around(level), rebound=_EVERYTHING)
+        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, line or user.f_lineno))
+    checkpoint.restore_random()
 
 
 def _data_in(frame: FrameType, names: Iterable[str], named: set[int]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from relive.checkpoint.leaves import LeafType, flat_bytes, made, put_back
 from relive.checkpoint.randomness import restore_global_states
-from relive.checkpoint.subjects import subject_of
+from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import Json, harvest
 from relive.errors import NotFound
 from relive.store import Chunks, Packs, Piece, read_all
@@ -33,6 +33,10 @@ class Checkpoint:
         self._later: list[tuple[Piece, memoryview]] = []
         self._made: dict[int, Any] = {}
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.size_bytes for piece in self._pieces)
+
     def names(self) -> list[str]:
         """The objects that the checkpoint holds."""
         return [name for name, subject in self._subjects.items() if subject["kind"] != "extra"]
@@ -47,8 +51,8 @@ class Checkpoint:
             stored = self._stored(name)
             subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
         self._finish()
-        if random and RANDOM in self._subjects:  # last: rebuilding objects may draw random numbers
-            restore_global_states(self.value(self._subjects[RANDOM]["rest"]))
+        if random:
+            self.restore_random()
 
     def state(self, name: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
         """The tensors of one object as new tensors: all of them, or only those asked for (one layer, say)."""
@@ -66,6 +70,29 @@ class Checkpoint:
             for name, subject in self._subjects.items()
             if name.startswith(VARIABLES + ":")
         }
+
+    def around(self, level: int) -> dict[str, Any]:
+        """The variables of the frames around a nested loop: level 0 is that of the loop itself."""
+        start = f"{AROUND}:{level}:"
+        return {
+            name.removeprefix(start): self.value(subject["rest"])
+            for name, subject in self._subjects.items()
+            if name.startswith(start)
+        }
+
+    def restore_near(self, subjects: Mapping[str, Subject]) -> list[str]:
+        """Put back what was found near the loop; gives the names of what was kept and is not there now."""
+        for name in self.near():
+            if name in subjects:
+                stored = self._subjects[f"{NEAR}:{name}"]
+                subjects[name].put_back(stored["leaves"], stored["rest"], self)
+        self._finish()
+        return [name for name in self.near() if name not in subjects]
+
+    def restore_random(self) -> None:
+        """Put the global random generators back: the last step, since rebuilding objects may draw numbers."""
+        if RANDOM in self._subjects:
+            restore_global_states(self.value(self._subjects[RANDOM]["rest"]))
 
     def extra(self, name: str) -> Any:
         return self.value(self._stored(name)["rest"])

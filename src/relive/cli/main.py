@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from relive.cli import care, checkpoints, queries, runs
+from relive.cli import care, checkpoints, queries, replay, runs
 from relive.errors import ReliveError
 
 
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 for command in (
-    runs.runs, runs.show, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export, care.doctor, runs.rm,
+    runs.runs, runs.show, replay.replay, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export, care.doctor, runs.rm,
     checkpoints.gc,
 ):  # fmt: skip
     main.add_command(command)

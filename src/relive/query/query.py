@@ -12,6 +12,7 @@ from relive.errors import QueryError
 from relive.query import views
 from relive.query.pivot import FIXED_DIMS, PROCESS_DIMS, RunFacts, pivot
 from relive.query.sandbox import Result, columns_of, filter_table, run
+from relive.query.selection import Context, select
 from relive.query.table import Table, to_pandas
 from relive.store import Chunks, Home, Index, RunEntry, decode
 
@@ -46,6 +47,13 @@ class Query:
         kept = filter_table(table, where)
         hidden = {name for name in filters if name not in names}
         return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
+
+    def select(self, contexts: Sequence[Context], where: str) -> list[int]:
+        """The positions of those iterations for which `where` holds."""
+        names = [name for column in columns_of(where) for name in self._names_like(column)]
+        points = self._index.points(self._entries, names)
+        facts = [self._facts(entry) for entry in self._entries]
+        return select(points, names, facts, contexts, where, get_chunk=self._chunks.get)
 
     def sql(self, text: str) -> Result:
         """The answer to one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""

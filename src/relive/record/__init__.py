@@ -8,19 +8,29 @@ from relive.record.session import Driver, Place, here, session
 if TYPE_CHECKING:
     from relive.record.args import take_out
     from relive.record.blocks import PlainBlock, RecordedBlock
-    from relive.record.off import Off
+    from relive.record.children import Member
+    from relive.record.differences import changes_since, is_same_machine
+    from relive.record.loops import RecordedLoop
+    from relive.record.off import NullJournal, Off
     from relive.record.opening import OpenRun, open_driver, open_explicitly
+    from relive.record.recorder import Recorder
     from relive.record.surroundings import Surroundings, look_around
 
 __all__ = [
     "Driver",
+    "Member",
+    "NullJournal",
     "Off",
     "OpenRun",
     "Place",
     "PlainBlock",
     "RecordedBlock",
+    "RecordedLoop",
+    "Recorder",
     "Surroundings",
+    "changes_since",
     "here",
+    "is_same_machine",
     "look_around",
     "open_driver",
     "open_explicitly",
@@ -34,8 +44,12 @@ __getattr__ = lazily(
     {
         "args": "take_out",
         "blocks": "PlainBlock RecordedBlock",
-        "off": "Off",
+        "children": "Member",
+        "differences": "changes_since is_same_machine",
+        "loops": "RecordedLoop",
+        "off": "NullJournal Off",
         "opening": "OpenRun open_driver open_explicitly",
+        "recorder": "Recorder",
         "surroundings": "Surroundings look_around",
     },
 )

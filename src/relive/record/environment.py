@@ -60,11 +60,11 @@ def quick(environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[st
         "user": _user(environ),
         "pid": os.getpid(),
         "cwd": _cwd(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cpus": os.cpu_count(),
         "cpus_usable": _usable_cpus(),
         "memory_bytes": _memory_bytes(),
-        "gpus": list(_gpus()),
+        "gpus": list(gpus()),
         "command": list[Json](redact_argv(argv)),
         "variables": _variables(environ, extra),
     }
@@ -169,7 +169,8 @@ def _cwd() -> str | None:
     return None
 
 
-def _cpu() -> str | None:
+def cpu() -> str | None:
+    """The processor's name."""
     for line in _start_of("/proc/cpuinfo").splitlines():
         if line.lower().startswith(("model name", "cpu model", "hardware")):
             return line.partition(":")[2].strip()
@@ -187,8 +188,8 @@ def _memory_bytes() -> int | None:
     return None
 
 
-def _gpus() -> Iterator[Json]:
-    """From the driver's files: asking CUDA would start it in this process, and break those who fork before they do."""
+def gpus() -> Iterator[Json]:
+    """The names of graphics cards. From the driver's files: asking CUDA would start it in this process, and break those who fork before they do."""
     folder = Path("/proc/driver/nvidia/gpus")
     with contextlib.suppress(OSError):
         for card in sorted(folder.iterdir()):

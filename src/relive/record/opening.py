@@ -30,7 +30,7 @@ from relive.record.session import Driver, here, session
 from relive.record.surroundings import Surroundings, look_around
 from relive.record.syncing import Syncer
 from relive.record.warnings import say, warn_once
-from relive.store import Chunks, Journal, JournalName, encode, process_start, versions
+from relive.store import Chunks, Journal, JournalName, age_s, encode, process_start, versions
 
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
 
@@ -261,7 +261,7 @@ def _header(run: str, around: Surroundings, name: str, tags: dict[str, Any] | No
         "run": run, "name": name, "tags": encode(tags or {}, _refuse_chunk), "project": around.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
         "pid": os.getpid(), "start": process_start(os.getpid()), "host": socket.gethostname(),
-        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "entry": dataclasses.asdict(entry),
+        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()), "entry": dataclasses.asdict(entry),
         "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
         "environment": environment.quick(os.environ, sys.argv, extra=around.settings.variables),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -106,7 +107,7 @@ class Recorder:
         outside = self._checkpointer
         with self._guarded("checkpoint-lost"):
             types = {name: f"{type(thing).__module__}.{type(thing).__qualname__}" for name, thing in objects.items()}
-            self.journal.line("checkpointing", objects=types)
+            self.journal.line("checkpointing", objects=types, threads=_threads())
             self._checkpointer = self._make_checkpointer(objects, overhead, every)
         try:
             yield
@@ -273,6 +274,12 @@ class Recorder:
         except OSError:
             return False
         return f'arg("{name}"' in text or f"arg('{name}'" in text
+
+
+def _threads() -> int | None:
+    """On how many threads torch computes: sums come out differently on another number of them."""
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch is not None else None
 
 
 @contextlib.contextmanager

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from relive.store.home import Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
     from relive.store.journal import ROOT, Journal, JournalClosed
-    from relive.store.liveness import is_alive, process_start
+    from relive.store.liveness import age_s, is_alive, process_start
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
+    from relive.store.parsing import LoopRow, Parsed, parse
     from relive.store.points import Points
-    from relive.store.reading import read_lines
+    from relive.store.reading import read_lines, slots_bytes
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
@@ -34,14 +35,17 @@ __all__ = [
     "Journal",
     "JournalClosed",
     "JournalName",
+    "LoopRow",
     "PackWriter",
     "Packs",
+    "Parsed",
     "Piece",
     "Points",
     "Policy",
     "Report",
     "RunEntry",
     "Summary",
+    "age_s",
     "checkpoint_rows",
     "choose",
     "collect",
@@ -55,12 +59,14 @@ __all__ = [
     "journals_in",
     "kept_checkpoints",
     "kinds",
+    "parse",
     "parse_run",
     "preview",
     "process_start",
     "read_all",
     "read_lines",
     "read_run",
+    "slots_bytes",
     "to_text",
     "versions",
 ]
@@ -76,10 +82,11 @@ __getattr__ = lazily(
         "home": "Home JournalName journals_in",
         "index": "Index RunEntry find_run parse_run read_run",
         "journal": "ROOT Journal JournalClosed",
-        "liveness": "is_alive process_start",
+        "liveness": "age_s is_alive process_start",
         "packs": "PackWriter Packs Piece digest_of",
+        "parsing": "LoopRow Parsed parse",
         "points": "Points",
-        "reading": "read_lines",
+        "reading": "read_lines slots_bytes",
         "retention": "Policy",
         "scattering": "read_all",
         "summaries": "Summary",

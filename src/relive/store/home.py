@@ -8,25 +8,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN_ID_BYTES = 6
+REPLAYS = 1 << 30  # added to the number of a replay, it stands where the pid of a child process would
 
 
 @dataclass(frozen=True, slots=True)
 class JournalName:
-    """The name of a journal inside its run's folder: `0`, `3` (rank), `0-4711` (a child process of rank 0)."""
+    """The name of a journal inside its run's folder: `0`, `3` (rank), `0-4711` (a child process), `0-r2` (a replay)."""
 
     rank: int = 0
     process: int = 0
 
     @property
+    def replay(self) -> int:
+        """The number of the replay that made it; 0 for what was recorded."""
+        return max(0, self.process - REPLAYS)
+
+    @property
     def stem(self) -> str:
+        if self.replay:
+            return f"{self.rank}-r{self.replay}"
         return f"{self.rank}-{self.process}" if self.process else str(self.rank)
 
     @classmethod
     def parse(cls, stem: str) -> JournalName | None:
         rank, _, process = stem.partition("-")
-        if not rank.isdecimal() or (process and not process.isdecimal()):
+        number = process.removeprefix("r")
+        if not rank.isdecimal() or (process and not number.isdecimal()):
             return None
-        return cls(int(rank), int(process or 0))
+        return cls(int(rank), int(number or 0) + (REPLAYS if process.startswith("r") else 0))
+
+    @classmethod
+    def of_replay(cls, number: int) -> JournalName:
+        return cls(0, REPLAYS + number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,11 @@ class Home:
     @property
     def index(self) -> Path:
         return self.path / "index"
+
+    @property
+    def replays(self) -> Path:
+        """Where replays work; nothing in it outlives them."""
+        return self.path / "replays"
 
     @property
     def launches(self) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from pathlib import Path
 
 
@@ -18,6 +20,15 @@ def process_start(pid: int) -> str | None:
     fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
     state, started = fields[0], fields[19]
     return None if state in "ZX" else f"{boot}:{started}"
+
+
+def age_s(pid: int) -> float | None:
+    """For how long a process has been there; None where that can't be told."""
+    start = process_start(pid)
+    if start is None or not hasattr(time, "CLOCK_BOOTTIME") or ":" not in start:
+        return None
+    ticks = int(start.rpartition(":")[2])
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def is_alive(pid: int | None, start: str | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,7 @@ class Parsed:
     items: NDArray[Any] | None
     known_items: _Items
     marks: list[tuple[int, int, int]] = field(default_factory=list)  # loop, iteration, time in microseconds
+    ended: list[tuple[int, int]] = field(default_factory=list)  # loops that this process left, and their iterations
     problems: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -84,7 +85,7 @@ def parse(path: Path, journal: JournalName, forked_from: Parsed | None = None) -
     return Parsed(
         journal=journal, header=header, lines=read.lines, loops=loops, names=names, paths=context.paths,
         name=name, path=context.path, dims=context.dims, items=context.items, known_items=items,
-        marks=_marks(slots, times), problems=_problems(read, slots), **rows,
+        marks=_marks(slots, times), ended=_ended(slots), problems=_problems(read, slots), **rows,
     )  # fmt: skip
 
 
@@ -121,6 +122,8 @@ def _loops(
             loops[loop] = _enter(loop, name_of.get(name, UNKNOWN_NAME), loops.get(parent), turn, items, time_us, parent)
         elif loop in loops:
             row = loops[loop]
+            if row is inherited.get(loop):  # a replay or a child ended it: the parent's row is the parent's
+                row = loops[loop] = replace(row)
             if kind == kinds.RANGE:
                 row.start, row.step = _signed(bits & 0xFFFFFFFF), _signed(bits >> 32 & 0xFFFFFFFF)
             else:
@@ -265,6 +268,11 @@ def _marks(slots: Slots, times: NDArray[Any]) -> list[tuple[int, int, int]]:
     chosen = (slots.kind == kinds.MARK).nonzero()[0]
     columns = (slots.loop, slots.iteration, times)
     return list(zip(*(column[chosen].tolist() for column in columns), strict=True))
+
+
+def _ended(slots: Slots) -> list[tuple[int, int]]:
+    found = slots.of(kinds.END)
+    return list(zip(found.loop.tolist(), found.bits.tolist(), strict=True))
 
 
 def _problems(read: Any, slots: Slots) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,11 +99,29 @@ def first_line(path: Path) -> Line | None:
     return line if isinstance(line, dict) else None
 
 
+def _layout() -> Any:
+    import numpy as np
+
+    return np.dtype([("loop", "<u4"), ("iteration", "<u4"), ("bits", "<i8"), ("time", "<u4"), ("tag", "<u4")])
+
+
+def slots_bytes(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) -> bytes:
+    """A whole slots file of these rows (loop, iteration, bits, kind, name), all of the same time."""
+    import numpy as np
+
+    table = np.zeros(len(rows), _layout())
+    loop, iteration, bits, kind, name = (np.asarray(column, np.int64) for column in zip(*rows, strict=True))
+    table["loop"], table["iteration"], table["bits"] = loop, iteration, bits
+    table["time"] = clock_ns >> 10 & 0xFFFFFFFF
+    table["tag"] = kind << 24 | name
+    return MAGIC + table.tobytes()
+
+
 def read_slots(path: Path) -> Slots:
     """All written slots of `<path>.slots`, in order."""
     import numpy as np
 
-    layout = np.dtype([("loop", "<u4"), ("iteration", "<u4"), ("bits", "<i8"), ("time", "<u4"), ("tag", "<u4")])
+    layout = _layout()
     problems: list[str] = []
     try:
         raw = np.fromfile(path.with_name(path.name + ".slots"), dtype=np.uint8)

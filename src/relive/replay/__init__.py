@@ -1,0 +1,17 @@
+"""Ask later: the least work that yields a value nobody logged, from checkpoints, checked against the record."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazily
+
+if TYPE_CHECKING:
+    from relive.replay.answering import Answer, RunAnswer, answer
+    from relive.replay.asking import Case, Plan, Question, planned
+    from relive.replay.executor import Task
+
+__all__ = ["Answer", "Case", "Plan", "Question", "RunAnswer", "Task", "answer", "planned"]
+
+__getattr__ = lazily(
+    __name__,
+    {"answering": "Answer RunAnswer answer", "asking": "Case Plan Question planned", "executor": "Task"},
+)

@@ -1,0 +1,238 @@
+"""Doing what was planned: segments on workers, values checked against the record, and joined to their runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from relive.model import FINISHED, RunRecord
+from relive.record import changes_since, is_same_machine
+from relive.replay.asking import Case, Plan
+from relive.replay.costing import learn
+from relive.replay.executor import Task, Watch, execute
+from relive.replay.job import Job
+from relive.replay.joining import join
+from relive.replay.planner import Segment, plan
+from relive.replay.verify import Comparison, Mismatch, compare
+from relive.replay.workplace import Workplace, environment, lay_out, materialise
+from relive.store import Home, JournalName, Parsed, journals_in, parse
+
+OTHER_HARDWARE = 1e-5  # how far values may be off when another machine computes them
+
+
+@dataclass(slots=True)
+class RunAnswer:
+    """What came out for one run."""
+
+    run: str
+    added: int = 0
+    reproduced: int = 0
+    replay: int = 0
+    mismatches: list[Mismatch] = field(default_factory=list)
+    volatile: int = 0
+    missing: list[str] = field(default_factory=list)  # what could not be replayed, and why
+    causes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    is_stricter: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.mismatches:
+            return "unverified"
+        return "exact" if self.reproduced else "nothing to compare"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came out of a replay."""
+
+    runs: list[RunAnswer] = field(default_factory=list)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    took_s: float = 0.0
+    is_stopped: bool = False
+
+    @property
+    def added(self) -> int:
+        return sum(run.added for run in self.runs)
+
+    @property
+    def reproduced(self) -> int:
+        return sum(run.reproduced for run in self.runs)
+
+    @property
+    def is_good(self) -> bool:
+        return not any(run.mismatches or run.missing for run in self.runs)
+
+
+def answer(home: Home, planned: Plan, *, watch: Watch, strict: bool = False, offline: bool = True) -> Answer:
+    """Replay all cases of a plan, keep what came out, and tell how far it can be trusted."""
+    doing = _Doing(home, planned, offline=offline)
+    finished = doing.execute(planned.cases, watch)
+    found = Answer(refusals=list(planned.refusals), is_stopped=not finished)
+    for case in planned.cases:
+        result = doing.check(case)
+        if strict and result.mismatches and finished and case.plan.resume != "from the start":
+            again = doing.stricter(case)
+            finished = doing.execute([again], watch)
+            case, result = again, doing.check(again)
+            result.is_stricter = True
+        doing.keep(case, result)
+        found.runs.append(result)
+    learn(home, planned.costs, doing.tasks_done(), 0.0)
+    return found
+
+
+class _Doing:
+    """One replay at work."""
+
+    def __init__(self, home: Home, planned: Plan, *, offline: bool) -> None:
+        self._home = home
+        self._planned = planned
+        self._offline = offline
+        self._tasks: dict[int, list[Task]] = {}
+        self._segments: dict[int, list[Parsed]] = {}
+
+    def execute(self, cases: Sequence[Case], watch: Watch) -> bool:
+        tasks: list[Task] = []
+        for case in cases:
+            own = [self._task(case, segment, at) for at, segment in enumerate(case.plan.segments)]
+            self._tasks[id(case)] = own
+            tasks += own
+        return execute(tasks, self._planned.workers, watch)
+
+    def tasks_done(self) -> Iterable[Task]:
+        return [task for tasks in self._tasks.values() for task in tasks]
+
+    def stricter(self, case: Case) -> Case:
+        """The same from the start: slower, and without trusting any checkpoint."""
+        safer = plan(
+            case.profile, case.reach, wanted=case.wanted, parts=1, costs=self._planned.costs, leaving=case.leaving,
+            from_start=True,
+        )  # fmt: skip
+        return replace(case, plan=safer)
+
+    def _task(self, case: Case, segment: Segment, number: int) -> Task:
+        def prepare() -> tuple[Job, dict[str, str]]:
+            record = case.entry.record
+            base = self._planned.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
+            place = lay_out(record, self._tree(case), base)
+            threads = self._planned.question.threads or _threads(case)
+            return _job(self._home, case, segment, place), environment(
+                record, base, offline=self._offline, threads=threads
+            )
+
+        return Task(prepare, segment.cost_s, case.entry.record.run)
+
+    def _tree(self, case: Case) -> Path:
+        """The patched tree of a version, made once for all segments of all its runs."""
+        record = case.entry.record
+        tree = self._planned.folder / "trees" / record.version
+        if not tree.exists():
+            materialise(record, case.patch.files, tree)
+        return tree
+
+    # --- afterwards ---------------------------------------------------------------------------------------------
+
+    def check(self, case: Case) -> RunAnswer:
+        """Compare what was logged both then and now."""
+        record = case.entry.record
+        result = RunAnswer(record.run)
+        self._segments[id(case)] = segments = []
+        for task in self._tasks[id(case)]:
+            result.notes += task.report.notes if task.report is not None else []
+            if not task.is_ok and task.attempts:
+                result.missing.append(_missing(task))
+            parsed = _read(task, case.recorded)
+            if parsed is not None:
+                segments.append(parsed)
+                self._compare(case, parsed, result)
+        if result.mismatches:
+            result.causes = _likely_causes(record)
+        return result
+
+    def _compare(self, case: Case, parsed: Parsed, result: RunAnswer) -> None:
+        tolerance = 0.0 if is_same_machine(case.entry.record) else OTHER_HARDWARE
+        found: Comparison = compare(
+            case.recorded, parsed, leave_out=self._planned.question.names, tolerance=tolerance,
+            is_whole=case.entry.record.outcome == FINISHED,
+        )  # fmt: skip
+        result.reproduced += found.reproduced
+        result.mismatches += found.mismatches
+        result.volatile += found.volatile
+
+    def keep(self, case: Case, result: RunAnswer) -> None:
+        about: dict[str, Any] = {
+            "names": list(self._planned.question.names), "patch": case.patch.diff, "verdict": result.verdict,
+            "reproduced": result.reproduced, "mismatches": len(result.mismatches), "depth": case.plan.depth,
+            "resume": case.plan.resume, "version": case.entry.record.version,
+        }  # fmt: skip
+        begun = {number: loop.iterations for number, loop in case.profile.loops.items()}
+        result.replay, result.added = join(
+            self._home, case.entry.record.run, case.recorded, self._segments[id(case)],
+            names=self._planned.question.names, about=about, begun=begun,
+        )  # fmt: skip
+
+
+def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
+    record = case.entry.record
+    module = record.code.get("module")
+    root = Path(record.code["root"])
+    args = {name: arg["value"] for name, arg in record.config["args"].items()}
+    loops = [(row.loop, row.name, row.parent, row.parent_iteration) for row in case.recorded.loops.values()]
+    first = str(place.cwd) if module else str(place.script.parent)
+    return Job.of(
+        segment, run=record.run, home=str(home.path), folder=str(place.folder), script=str(place.script),
+        module=module, cwd=str(place.cwd), argv=list(record.config["argv"][1:]),
+        search=[first, *_project_paths(root, place.tree)], protected=[str(root), str(home.path)],
+        writable=[str(place.base), str(home.packs / "lock")], args=args, loops=loops, last_loop=case.profile.last_loop,
+        mains=[loop.number for loop in case.profile.mains],
+    )  # fmt: skip
+
+
+def _project_paths(root: Path, tree: Path) -> list[str]:
+    """Folders of the project from which modules are imported now (an editable install): their old selves come first."""
+    inside = [Path(folder) for folder in sys.path if folder and Path(folder).is_relative_to(root)]
+    libraries = ("site-packages", "dist-packages")
+    return [str(tree / folder.relative_to(root)) for folder in inside if not {*libraries} & {*folder.parts}]
+
+
+def _threads(case: Case) -> int | None:
+    lines = [line for line in case.recorded.lines if line.get("k") == "checkpointing" and line.get("threads")]
+    return int(lines[-1]["threads"]) if lines else None
+
+
+def _read(task: Task, recorded: Parsed) -> Parsed | None:
+    if task.folder is None:
+        return None
+    own = dict(journals_in(task.folder)).get(JournalName(0))
+    return parse(own, JournalName(0), recorded) if own is not None else None
+
+
+def _missing(task: Task) -> str:
+    why = task.failures[-1] if task.failures else "it was stopped"
+    job = task.job
+    if job is None or not job.visits:
+        return why
+    done = task.done_turns()
+    asked = [visit.iteration for visit in job.visits if not visit.warm][done:]
+    return f"{why} (missing: iterations {_ranges(asked)})" if asked else why
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{first}–{last}" if first != last else str(first) for first, last in parts)
+
+
+def _likely_causes(record: RunRecord) -> list[str]:
+    """What may have made values come out differently."""
+    unnamed = "an object that changes while training is not in the checkpoints: name it in checkpointing(…)"
+    return changes_since(record) or [unnamed]

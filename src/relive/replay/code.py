@@ -1,0 +1,336 @@
+"""What a program's source says about its loops, functions and calls: the facts that depth is told from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+Path = tuple[str, ...]  # of loop names, outermost first
+ANY = "*"  # a loop whose name isn't a plain text
+# Decorators after which a function is still called only where its name is.
+_HARMLESS = frozenset(
+    "no_grad inference_mode enable_grad staticmethod classmethod property cached_property lru_cache cache wraps "
+    "contextmanager memo compile script override abstractmethod njit jit dataclass autocast typechecked setter".split()
+)
+# Bases whose methods nobody calls behind the program's back, but for the implicit ones.
+_QUIET_BASES = frozenset(
+    "object ABC Protocol Enum IntEnum StrEnum NamedTuple TypedDict Generic Module Dataset IterableDataset Exception "
+    "Sampler ValueError RuntimeError".split()
+)
+_IMPLICIT = frozenset({"forward"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A place where a function may be called, or (as a value) given away to be called from anywhere."""
+
+    name: str
+    path: Path
+    line: int
+    is_value: bool = False
+    is_attribute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSite:
+    """A loop of ours in the source. `leaves` tells that skipping it by emptiness would take another way out."""
+
+    name: str
+    path: Path  # of the loops around it, in this unit
+    line: int
+    end_line: int
+    leaves: bool
+    yields: bool
+
+
+@dataclass(slots=True)
+class Unit:
+    """A function, or the top level of a module."""
+
+    file: str
+    name: str
+    first_line: int
+    last_line: int
+    owner: str = ""  # the class, for a method
+    is_implicit: bool = False  # called by others than the program's own calls
+    calls: list[Call] = field(default_factory=list)
+    loops: list[LoopSite] = field(default_factory=list)
+    spans: list[tuple[int, int, Path]] = field(default_factory=list)  # first and last line of what is in a loop
+    plain_loops: list[tuple[int, int]] = field(default_factory=list)
+
+    def path_at(self, line: int) -> Path:
+        """The innermost loops of ours around a line."""
+        inside = [(last - first, path) for first, last, path in self.spans if first <= line <= last]
+        return min(inside, key=lambda one: (-len(one[1]), one[0]))[1] if inside else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The units of all files of a version."""
+
+    units: list[Unit]
+    bases: dict[str, frozenset[str]]  # of each class of the project
+
+    def top(self, file: str) -> Unit | None:
+        return next((unit for unit in self.units if unit.file == file and not unit.name), None)
+
+    def around(self, file: str, line: int) -> Unit | None:
+        """The innermost unit that holds a line."""
+        holding = [u for u in self.units if u.file == file and u.first_line <= line <= u.last_line]
+        return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
+
+
+def read_program(files: Mapping[str, str]) -> Program:
+    """Read all files that are Python; those that can't be parsed hold nothing."""
+    units: list[Unit] = []
+    bases: dict[str, frozenset[str]] = {}
+    modules = {_module_name(file): file for file in files}
+    for file, text in files.items():
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        reader = _Reader(file, _ours(tree), modules)
+        reader.read_module(tree, len(text.splitlines()) + 1)
+        units += reader.units
+        bases |= reader.bases
+    return Program(units, bases)
+
+
+def _module_name(file: str) -> str:
+    parts = PurePosixPath(file).with_suffix("").parts
+    return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What the file calls relive, and the verbs it took from there."""
+
+    modules: frozenset[str]
+    verbs: dict[str, str]
+
+    def verb(self, node: ast.expr) -> str | None:
+        """The verb that an expression names: `relive.loop`, or `loop` after `from relive import loop`."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            return node.attr
+        return self.verbs.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def _ours(tree: ast.Module) -> _Ours:
+    modules = {"relive"}
+    verbs: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname for alias in node.names if alias.name == "relive" and alias.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module == "relive":
+            verbs |= {alias.asname or alias.name: alias.name for alias in node.names}
+    return _Ours(frozenset(modules), verbs)
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks one file. The loops around the current node are on a stack; each function is a unit of its own."""
+
+    def __init__(self, file: str, ours: _Ours, modules: dict[str, str]) -> None:
+        self.units: list[Unit] = []
+        self.bases: dict[str, frozenset[str]] = {}
+        self._file = file
+        self._ours = ours
+        self._modules = modules
+        self._path: Path = ()
+        self._owner: list[str] = []
+        self._named: dict[str, str] = {}  # variables that hold a loop or a block of ours, by its name
+        self._unit = Unit(file, "", 1, 1)
+
+    def read_module(self, tree: ast.Module, lines: int) -> None:
+        self._unit = Unit(self._file, "", 1, lines)
+        self.units.append(self._unit)
+        for node in tree.body:
+            self.visit(node)
+
+    # --- functions and classes ----------------------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        for default in [*node.args.defaults, *(d for d in node.args.kw_defaults if d)]:
+            self.visit(default)
+        owner = self._owner[-1] if self._owner else ""
+        unit = Unit(self._file, node.name, node.lineno, node.end_lineno or node.lineno, owner)
+        unit.is_implicit = not _is_called_by_name(node, owner, self.bases.get(owner, frozenset()))
+        outside = self._unit, self._path, self._owner
+        self._unit, self._path, self._owner = unit, (), []
+        self.units.append(unit)
+        for statement in node.body:
+            self.visit(statement)
+        self._unit, self._path, self._owner = outside
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        """A lambda is called by whoever it is given to."""
+        unit = Unit(self._file, f"<lambda:{node.lineno}>", node.lineno, node.end_lineno or node.lineno)
+        unit.is_implicit = True
+        outside = self._unit, self._path
+        self._unit, self._path = unit, ()
+        self.units.append(unit)
+        self.visit(node.body)
+        self._unit, self._path = outside
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.bases[node.name] = frozenset(_simple_name(base) for base in node.bases)
+        for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
+            self.visit(part)
+        self._owner.append(node.name)
+        for statement in node.body:
+            self.visit(statement)
+        self._owner.pop()
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self.visit(node.target)
+        names = list(self._loop_names(node.iter))
+        if not names:
+            self._unit.plain_loops.append((node.lineno, node.end_lineno or node.lineno))
+        first = node.body[0].lineno
+        self._inside(names, node, first, node.body)
+        for statement in node.orelse:
+            self.visit(statement)
+
+    visit_AsyncFor = visit_For
+
+    def visit_While(self, node: ast.While) -> None:
+        self._unit.plain_loops.append((node.lineno, node.end_lineno or node.lineno))
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        """`if block.step_into():` is skipped like a loop."""
+        name = self._block_name(node.test)
+        self.visit(node.test)
+        self._inside([name] if name else [], node, node.body[0].lineno, node.body)
+        for statement in node.orelse:
+            self.visit(statement)
+
+    def _visit_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        names = [name for part in node.generators for name in self._loop_names(part.iter)]
+        inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        for part in node.generators:
+            self.visit(part.iter)
+            inner += part.ifs
+        self._inside(names, node, node.lineno, inner, leaves=isinstance(node, ast.GeneratorExp) and bool(names))
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
+
+    def _inside(self, names: list[str], node: ast.AST, first: int, body: Sequence[ast.AST], *,
+                leaves: bool = False) -> None:  # fmt: skip
+        outside, last = self._path, getattr(body[-1], "end_lineno", None) or first
+        for name in names:
+            line, end = getattr(node, "lineno", first), getattr(node, "end_lineno", None) or first
+            ways = leaves or _leaves(node)
+            self._unit.loops.append(LoopSite(name, self._path, line, end, ways, _yields(body)))
+            self._path = (*self._path, name)
+        if names:
+            self._unit.spans.append((first, last, self._path))
+        for part in body:
+            self.visit(part)
+        self._path = outside
+
+    def _loop_names(self, node: ast.expr) -> Iterator[str]:
+        """The loops of ours that an iterated expression goes through: `tqdm(relive.loop("step", loader))`."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call) and self._ours.verb(inner.func) == "loop":
+                yield _text(inner)
+            elif isinstance(inner, ast.Name) and inner.id in self._named:
+                yield self._named[inner.id]
+
+    def _block_name(self, test: ast.expr) -> str | None:
+        match test:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id), attr="step_into")):
+                return self._named.get(id, ANY)
+            case ast.Call(func=ast.Attribute(value=ast.Call() as made, attr="step_into")):
+                return _text(made)
+        return None
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        made = node.value
+        if isinstance(made, ast.Call) and self._ours.verb(made.func) in ("loop", "skipblock"):
+            self._named |= {target.id: _text(made) for target in node.targets if isinstance(target, ast.Name)}
+        self.generic_visit(node)
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> None:
+        function = node.func
+        if isinstance(function, ast.Name):
+            self._note(function.id, node.lineno)
+        elif isinstance(function, ast.Attribute):
+            self._note(function.attr, node.lineno, is_attribute=True)
+            self.visit(function.value)
+        else:
+            self.visit(function)
+        for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            self.visit(part)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._note(node.id, node.lineno, is_value=True)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._note(node.attr, node.lineno, is_value=True, is_attribute=True)
+        self.visit(node.value)
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        """A module's top level runs where it is imported."""
+        named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for name in named:
+            for module, file in self._modules.items():
+                if module == name or module.endswith("." + name) or name.startswith(module + "."):
+                    self._note(f"<module {file}>", node.lineno)
+
+    visit_ImportFrom = visit_Import
+
+    def _note(self, name: str, line: int, *, is_value: bool = False, is_attribute: bool = False) -> None:
+        self._unit.calls.append(Call(name, self._path, line, is_value, is_attribute))
+
+
+def _text(call: ast.Call) -> str:
+    given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "name"), None)
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ANY
+
+
+def _simple_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Call | ast.Subscript):
+        return _simple_name(node.func if isinstance(node, ast.Call) else node.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_called_by_name(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, bases: frozenset[str]) -> bool:
+    if any(_simple_name(decorator) not in _HARMLESS for decorator in node.decorator_list):
+        return False
+    if not owner or node.name == "__init__":
+        return True
+    is_dunder = node.name.startswith("__") and node.name.endswith("__")
+    return not is_dunder and node.name not in _IMPLICIT and bases <= _QUIET_BASES
+
+
+def _leaves(loop: ast.AST) -> bool:
+    """May the loop be left by another way than to what follows it: a return, or a break past its else?"""
+    own = list(_own_nodes(loop))
+    returns = any(isinstance(node, ast.Return) for node in own)
+    return returns or (bool(getattr(loop, "orelse", None)) and any(isinstance(node, ast.Break) for node in own))
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """What is inside, but not in functions defined there."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _own_nodes(child)
+
+
+def _yields(body: Sequence[ast.AST]) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for part in body for node in [part, *_own_nodes(part)])

@@ -1,0 +1,75 @@
+"""What a worker is told: which run, which part of it, and where it finds and leaves things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from relive.replay.planner import Segment, Skip, Visit
+
+FILE, REPORT = "job.json", "report.json"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One segment of one run, as the worker needs it. It is read from a file in the worker's own folder."""
+
+    run: str
+    home: str
+    folder: str  # of this segment: its journals and its report
+    script: str  # inside the tree made for it
+    module: str | None
+    cwd: str
+    argv: list[str]
+    search: list[str]  # folders of the project that come first when modules are imported
+    protected: list[str]  # what must not be written
+    writable: list[str]  # what may be, although it lies inside
+    args: dict[str, Any]
+    loops: list[tuple[int, str, int, int]]  # number, name, parent, parent's iteration, as recorded
+    visits: list[Visit]
+    skips: dict[int, Skip]
+    ends: dict[int, str]
+    stop: bool
+    last_loop: int
+    mains: list[int]
+
+    @classmethod
+    def of(cls, segment: Segment, **told: Any) -> Job:
+        return cls(
+            visits=list(segment.visits), skips=dict(segment.skips), ends=dict(segment.ends), stop=segment.stop, **told
+        )
+
+    def write(self) -> Path:
+        path = Path(self.folder) / FILE
+        path.write_bytes(msgspec.json.encode(self))
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        return msgspec.json.decode(path.read_bytes(), type=cls)
+
+
+class Report(msgspec.Struct):
+    """How a segment went; written by the worker when it ends by itself."""
+
+    ok: bool
+    error: str = ""  # the last line of the traceback, or what was wrong
+    traceback: str = ""
+    notes: list[str] = []
+    turns_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
+    restored_bytes: int = 0
+    restored_s: float = 0.0
+    set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
+
+    def write(self, folder: Path) -> None:
+        part = folder / (REPORT + ".part")
+        part.write_bytes(msgspec.json.encode(self))
+        part.rename(folder / REPORT)
+
+    @classmethod
+    def read(cls, folder: Path) -> Report | None:
+        try:
+            return msgspec.json.decode((folder / REPORT).read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError):
+            return None

@@ -1,0 +1,177 @@
+"""Replayed values join their run: a journal beside the recorded one, whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from relive.store import Home, JournalName, Parsed, journals_in, kinds, slots_bytes
+
+FORMAT = 1
+_encode = msgspec.json.Encoder().encode
+
+
+def next_number(folder: Path) -> int:
+    """The number of the next replay of a run."""
+    return 1 + max((name.replay for name, _ in journals_in(folder)), default=0)
+
+
+def join(home: Home, run: str, recorded: Parsed, segments: Sequence[Parsed], *, names: Collection[str],
+         about: Mapping[str, Any], begun: Mapping[int, int]) -> tuple[int, int]:  # fmt: skip
+    """Keep the values of these names; gives the number of the replay, and how many values there are."""
+    folder = home.run_folder(run)
+    rows = _Rows(recorded, begun)
+    for segment in segments:
+        rows.add(segment, names)
+    if not rows.count:
+        return 0, 0
+    while True:
+        number = next_number(folder)
+        if rows.write(folder, number, about):
+            return number, rows.count
+
+
+class _Rows:
+    """The slots and lines of a joined journal."""
+
+    def __init__(self, recorded: Parsed, begun: Mapping[int, int]) -> None:
+        self._recorded = recorded
+        self._begun = begun
+        self._last_loop = max(recorded.loops, default=1)
+        self._names: dict[str, int] = {}
+        self._slots: list[tuple[int, int, int, int, int]] = []
+        self._lines: list[tuple[int, dict[str, Any]]] = []
+        self._taken = _contexts(recorded)
+        self._added: set[tuple[int, int, str]] = set()
+        self.count = 0
+
+    def add(self, segment: Parsed, names: Collection[str]) -> None:
+        """Values in contexts where the run itself has none of that name, each context from one segment only."""
+        wanted = [at for at, name in enumerate(segment.names) if name in names]
+        rows = np.flatnonzero(np.isin(segment.name, wanted))
+        loops = self._new_loops(segment, {int(loop) for loop in segment.loop[rows]})
+        mine: set[tuple[int, int, str]] = set()
+        for row in rows.tolist():
+            loop, turn = int(segment.loop[row]), int(segment.iteration[row])
+            name = segment.names[int(segment.name[row])]
+            key = (loop, turn, name)
+            if key in self._taken or key in self._added or not self._happened(loop, turn):
+                continue
+            mine.add(key)
+            self._value(segment, row, loops.get(loop, loop), turn, name)
+        self._added |= mine
+
+    def _happened(self, loop: int, turn: int) -> bool:
+        """A run that was killed had no more iterations than it had begun, although a replay goes on."""
+        return turn < self._begun.get(loop, turn + 1)
+
+    def _value(self, segment: Parsed, row: int, loop: int, turn: int, name: str) -> None:
+        kind = int(segment.kind[row])
+        number = self._number(name)
+        if kind == kinds.LINE and segment.text is not None:
+            content = {"k": "log", "loop": loop, "i": turn, "name": number, "value": _form(segment.text[row])}
+            self._lines.append((len(self._slots), content))
+            self._slots.append((loop, turn, 0, kind, 0))
+        else:
+            bits = (
+                int(segment.exact[row])
+                if kind in kinds.INTEGER_KINDS
+                else int(segment.value[row : row + 1].view(np.int64)[0])
+            )
+            self._slots.append((loop, turn, bits, kind, number))
+        self.count += 1
+
+    def _number(self, name: str) -> int:
+        if name not in self._names:
+            self._names[name] = len(self._names) + 1
+        return self._names[name]
+
+    def _new_loops(self, segment: Parsed, used: set[int]) -> dict[int, int]:
+        """Loops that the run did not have: each segment numbers them by itself, so they are numbered anew."""
+        fresh = sorted(number for number in segment.loops if number > max(self._recorded.loops, default=1))
+        given: dict[int, int] = {}
+        for number in fresh:
+            self._last_loop += 1
+            given[number] = self._last_loop
+            row = segment.loops[number]
+            parent = given.get(row.parent, row.parent)
+            bits = parent | row.parent_iteration << 32
+            self._slots.append((given[number], 0, _signed(bits), kinds.LOOP, self._number(row.name)))
+            if (row.start, row.step) != (0, 1):
+                self._slots.append((given[number], 0, _pair(row.start, row.step), kinds.RANGE, 0))
+            self._items(segment, number, given[number])
+        return given
+
+    def _items(self, segment: Parsed, old: int, new: int) -> None:
+        for key, item in segment.known_items.integers.items():
+            if key >> 32 == old:
+                self._slots.append((new, key & 0xFFFFFFFF, item, kinds.ITEM, 0))
+        for key, item in segment.known_items.others.items():
+            if key >> 32 == old:
+                self._lines.append((len(self._slots), {"k": "item", "loop": new, "i": key & 0xFFFFFFFF, "item": item}))
+                self._slots.append((new, key & 0xFFFFFFFF, 0, kinds.LINE, 0))
+
+    def write(self, folder: Path, number: int, about: Mapping[str, Any]) -> bool:
+        """Lines first, slots last: a journal is there when its slots are. False when another took the number."""
+        clock_ns, stem = time.monotonic_ns(), JournalName.of_replay(number).stem
+        header = {
+            "k": "replay",
+            "wall_ns": time.time_ns(),
+            "clock_ns": clock_ns,
+            "parent": 0,
+            "number": number,
+            **about,
+        }
+        named = [{"k": "name", "id": id, "name": name} for name, id in self._names.items()]
+        first = 2  # the file's head, and a tick
+        lead = [(first + at, line) for at, line in enumerate([header, *named])]
+        shift = first + len(lead)
+        lines = [*lead, *((at + shift, line) for at, line in self._lines)]
+        raw = b"".join(
+            _encode({"v": FORMAT, "seq": seq, "t": clock_ns, "loop": 1, "i": 0, **line}) + b"\n" for seq, line in lines
+        )
+        slots = slots_bytes(
+            [(1, 0, clock_ns, kinds.TICK, 0), *((1, 0, 0, kinds.LINE, 0) for _ in lead), *self._slots], clock_ns
+        )
+        try:
+            with (folder / f"{stem}.lines").open("xb") as file:
+                _put(file, raw)
+        except FileExistsError:
+            return False
+        with (folder / f"{stem}.part").open("wb") as file:
+            _put(file, slots)
+        os.rename(folder / f"{stem}.part", folder / f"{stem}.slots")
+        return True
+
+
+def _put(file: Any, raw: bytes) -> None:
+    file.write(raw)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _contexts(journal: Parsed) -> set[tuple[int, int, str]]:
+    return set(
+        zip(
+            journal.loop.tolist(), journal.iteration.tolist(), (journal.names[n] for n in journal.name.tolist()),
+            strict=True,
+        )
+    )  # fmt: skip
+
+
+def _form(text: str) -> Any:
+    return msgspec.json.decode(text)
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 64) if bits >> 63 else bits
+
+
+def _pair(first: int, second: int) -> int:
+    return _signed((first & 0xFFFFFFFF) | (second & 0xFFFFFFFF) << 32)

@@ -1,0 +1,337 @@
+"""The least work that yields the wanted values: which iterations to visit, from which checkpoint, on how many workers.
+
+A plan is data. It knows nothing of how the source was made, and touches neither disk nor processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from relive.replay.code import ANY
+from relive.replay.depth import NOWHERE, PREFIX, Reach
+from relive.replay.profile import Kept, Loop, Profile, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a replay costs beyond the script itself: measured on this machine, refined by earlier replays."""
+
+    worker_s: float = 0.25  # to start a worker and make its folder, before the script's own imports
+    bytes_per_s: float = 1.5e9  # of restoring a checkpoint
+    restore_s: float = 0.004  # of restoring any, however small
+
+    def restore(self, state: Kept | None) -> float:
+        return self.restore_s + state.size_bytes / self.bytes_per_s if state is not None else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """An iteration of a main loop that is run. `restore` is put back before it begins.
+
+    A `warm` one is there for the state it leaves: up to its nested loop, whose end is restored, nothing counts.
+    """
+
+    loop: int
+    iteration: int
+    cost_s: float
+    restore: str | None = None
+    warm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A loop that is not run: its end is restored instead. `unmutes`: what follows it counts again."""
+
+    manifest: str
+    unmutes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What one worker does of one run."""
+
+    visits: tuple[Visit, ...]
+    skips: Mapping[int, Skip]
+    ends: Mapping[int, str]  # main loops that are left early, and skipped blocks, with the end that is restored then
+    stop: bool  # when all is visited, rather than running the rest of the script
+    cost_s: float
+
+    @property
+    def iterations(self) -> int:
+        return sum(not visit.warm for visit in self.visits)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """How one run is replayed."""
+
+    run: str
+    depth: str
+    segments: tuple[Segment, ...]
+    resume: str  # "resume", "pseudoresume", "from the start", or "" when no loop is entered
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def cost_s(self) -> float:
+        return sum(segment.cost_s for segment in self.segments)
+
+    @property
+    def iterations(self) -> int:
+        return sum(segment.iterations for segment in self.segments)
+
+
+Wanted = Mapping[int, Collection[int]]  # iterations of main loops, by the loop's number; absent: all
+
+
+def plan(
+    profile: Profile, reach: Reach, *, wanted: Wanted, parts: int, costs: Costs, leaving: Collection[str] = (),
+    from_start: bool = False,
+) -> RunPlan:  # fmt: skip
+    """The plan of one run, in at most `parts` segments of like cost."""
+    depth = reach.depth(profile.main_paths)
+    if depth == NOWHERE:
+        return RunPlan(profile.run, depth, (), "", ("no loop and no code that runs holds the statement",))
+    return _Planner(profile, reach, wanted, costs, frozenset(leaving), from_start=from_start).plan(parts, depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """How a worker gets to the beginning of an iteration: by a restored state, or by the end of the one before."""
+
+    cost_s: float
+    restore: str | None = None
+    warm: Visit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """One iteration on the way, and how a segment could begin with it."""
+
+    visit: Visit
+    entry: _Entry | None
+    skips: Mapping[int, Skip]
+
+
+class _Planner:
+    """Works one run out."""
+
+    def __init__(
+        self, profile: Profile, reach: Reach, wanted: Wanted, costs: Costs, leaving: frozenset[str], *, from_start: bool
+    ) -> None:
+        self._profile = profile
+        self._reach = reach
+        self._wanted = wanted
+        self._costs = costs
+        self._leaving = leaving
+        self._from_start = from_start
+        self._reasons: list[str] = list(reach.reasons)
+        self._jumped = self._skipped_nested = False
+        is_over = not profile.mains or profile.mains[-1].is_over
+        self._goes_on = reach.is_after and is_over
+        if reach.is_after and not is_over:
+            self._reasons.append("the run ended inside its main loop, so what comes after never ran")
+
+    def plan(self, parts: int, depth: str) -> RunPlan:
+        set_up = self._costs.worker_s + self._profile.start_up_s + self._profile.prefix_s
+        if depth == PREFIX:
+            return RunPlan(self._profile.run, depth, (Segment((), {}, {}, True, set_up),), "", tuple(self._reasons))
+        stops = [stop for loop in self._profile.mains for stop in self._stops(loop)]
+        if not stops and not self._goes_on:
+            return RunPlan(self._profile.run, depth, (), "", tuple(self._reasons))
+        segments = tuple(self._segment(part, is_last=last, set_up=set_up) for part, last in self._parts(stops, parts))
+        resume = ""
+        if stops:
+            resume = "resume" if self._jumped else "pseudoresume" if self._skipped_nested else "from the start"
+        if resume == "from the start" and not self._from_start and stops[0].visit.iteration == 0 < len(stops) - 1:
+            self._reasons.append("no usable checkpoint comes before what is wanted, so it runs from the start")
+        return RunPlan(self._profile.run, depth, segments, resume, tuple(self._reasons))
+
+    # --- one main loop ------------------------------------------------------------------------------------------
+
+    def _stops(self, loop: Loop) -> list[_Stop]:
+        """The iterations to run, in order, each with the cheapest way to it."""
+        stops: list[_Stop] = []
+        at = 0  # the state is that of the beginning of this iteration
+        for target in sorted(self._targets(loop)):
+            start, entry = self._best_start(loop, at, target)
+            stops += self._stop(loop, start, entry)
+            stops += [stop for number in range(start + 1, target + 1) for stop in self._stop(loop, number, None)]
+            at = target + 1
+        return stops
+
+    def _targets(self, loop: Loop) -> set[int]:
+        """The iterations that must be run: those asked for, and the last where the way out depends on it."""
+        targets: set[int] = set()
+        if self._reach.enters(loop.path) or self._is_kept(loop):
+            wanted = self._wanted.get(loop.number)
+            targets = {turn for turn in range(loop.iterations) if wanted is None or turn in wanted}
+        if self._needs_end(loop) and loop.iterations and not self._can_skip(loop):
+            if loop.iterations - 1 not in targets:
+                self._reasons.append(f"the end of {'/'.join(loop.path)} can't be restored, so its last turn is run")
+            targets.add(loop.iterations - 1)
+        return targets
+
+    def _needs_end(self, loop: Loop) -> bool:
+        later = [other for other in self._profile.mains if other.number > loop.number]
+        return self._goes_on or any(self._reach.enters(other.path) for other in later)
+
+    def _is_kept(self, loop: Loop) -> bool:
+        return loop.name in self._reach.kept or (ANY in self._reach.kept and self._reach.is_anywhere)
+
+    def _can_skip(self, loop: Loop) -> bool:
+        end = loop.end
+        if end is None or not end.is_complete or self._from_start or self._is_kept(loop):
+            return False
+        # A loop that was left by `return`, or by `break` past its `else`, must leave by the same way again.
+        return end.is_exhausted or loop.name not in self._leaving
+
+    def _stop(self, loop: Loop, number: int, entry: _Entry | None) -> list[_Stop]:
+        visit = Visit(loop.number, number, self._run_s(loop, number))
+        stop = _Stop(visit, self._entry(loop, number), self._turn_skips(loop, number))
+        return self._entered(loop, stop, entry) if entry is not None else [stop]
+
+    def _entered(self, loop: Loop, stop: _Stop, entry: _Entry) -> list[_Stop]:
+        """The same with the way in: a restore before it, or a warm visit of the iteration before."""
+        if entry.restore is not None:
+            cost = stop.visit.cost_s + entry.cost_s
+            return [replace(stop, visit=replace(stop.visit, restore=entry.restore, cost_s=cost))]
+        if entry.warm is None:
+            return [stop]
+        return [_Stop(entry.warm, entry, self._warm_skips(loop, entry.warm.iteration)), stop]
+
+    def _run_s(self, loop: Loop, number: int) -> float:
+        turn = loop.turns[number]
+        return turn.own_s + sum(self._nested_s(inner) for inner in turn.nested)
+
+    def _nested_s(self, inner: Loop) -> float:
+        return self._costs.restore(inner.end) if self._is_skipped(inner) else inner.took_s
+
+    def _is_skipped(self, inner: Loop) -> bool:
+        return not self._reach.enters(inner.path) and self._can_skip(inner)
+
+    def _turn_skips(self, loop: Loop, number: int) -> dict[int, Skip]:
+        skipped = [inner for inner in loop.turns[number].nested if self._is_skipped(inner)]
+        return {inner.number: Skip(inner.end.manifest) for inner in skipped if inner.end is not None}
+
+    def _best_start(self, loop: Loop, at: int, target: int) -> tuple[int, _Entry | None]:
+        """From where to go to the beginning of `target`: from where we are, or from a checkpoint on the way."""
+        walk_s = sum(self._run_s(loop, number) for number in range(at, target))
+        best: tuple[float, int, _Entry | None] = (walk_s, at, None)
+        rest_s = 0.0
+        for start in range(target, at, -1):
+            entry = self._entry(loop, start)
+            if entry is not None and entry.cost_s + rest_s < best[0]:
+                best = (entry.cost_s + rest_s, start, entry)
+            rest_s += self._run_s(loop, start - 1)
+            if rest_s >= best[0]:
+                break
+        return best[1], best[2]
+
+    def _entry(self, loop: Loop, number: int) -> _Entry | None:
+        """How a worker that stands before the loop gets to the beginning of an iteration."""
+        if number == 0:
+            return _Entry(0.0)
+        if self._from_start:
+            return None
+        before = loop.turns[number - 1]
+        options: list[_Entry] = []
+        if before.end is not None and before.end.is_complete:
+            options.append(_Entry(self._costs.restore(before.end), restore=before.end.manifest))
+        last = self._last_kept(before)
+        if last is not None:
+            rest = sum(inner.took_s for inner in before.nested if inner.number > last.number)
+            cost = self._costs.restore(last.end) + before.own_s + rest
+            options.append(_Entry(cost, warm=Visit(loop.number, number - 1, cost, warm=True)))
+        return min(options, key=lambda option: option.cost_s, default=None)
+
+    def _last_kept(self, turn: Turn) -> Loop | None:
+        """The last nested loop of an iteration from whose end the rest of it can be run."""
+        usable = [inner for inner in turn.nested if self._can_skip(inner)]
+        return usable[-1] if usable else None
+
+    def _warm_skips(self, loop: Loop, number: int) -> dict[int, Skip]:
+        """Up to the loop that restores, nothing counts; loops before it are skipped with what comes later."""
+        turn = loop.turns[number]
+        last = self._last_kept(turn)
+        if last is None or last.end is None:
+            return {}
+        before = {i.number: Skip(last.end.manifest) for i in turn.nested if i.number < last.number}
+        return before | {last.number: Skip(last.end.manifest, unmutes=True)}
+
+    # --- segments -----------------------------------------------------------------------------------------------
+
+    def _parts(self, stops: list[_Stop], parts: int) -> Iterable[tuple[list[_Stop], bool]]:
+        """Cut the way into parts of like cost, where a worker can begin."""
+        if not stops:
+            return [([], True)]
+        groups = self._grouped(stops)
+        total = sum(cost for _, cost in groups)
+        cuts: list[list[_Stop]] = [[]]
+        done = 0.0
+        for group, cost in groups:
+            share = total * len(cuts) / parts
+            can_begin = group[0].entry is not None
+            if cuts[-1] and len(cuts) < parts and can_begin and done + cost / 2 > share:
+                cuts.append([])
+            cuts[-1] += group
+            done += cost
+        last = len(cuts) - 1
+        return [(cut, at == last) for at, cut in enumerate(cuts)]
+
+    def _grouped(self, stops: list[_Stop]) -> list[tuple[list[_Stop], float]]:
+        """A warm visit and what it leads to stay together."""
+        groups: list[list[_Stop]] = []
+        for stop in stops:
+            if groups and groups[-1][-1].visit.warm:
+                groups[-1].append(stop)
+            else:
+                groups.append([stop])
+        return [(group, sum(stop.visit.cost_s for stop in group)) for group in groups]
+
+    def _segment(self, part: list[_Stop], *, is_last: bool, set_up: float) -> Segment:
+        stops = list(part)
+        first = stops[0] if stops else None
+        if first is not None and not first.visit.warm and first.visit.restore is None and first.entry is not None:
+            stops[:1] = self._entered(self._profile.loops[first.visit.loop], first, first.entry)
+        self._jumped |= any(stop.visit.warm or stop.visit.restore for stop in stops)
+        self._skipped_nested |= any(stop.skips for stop in stops)
+        goes_on = is_last and self._goes_on
+        entered = {stop.visit.loop for stop in stops}
+        skips = {key: skip for stop in stops for key, skip in stop.skips.items()}
+        last = stops[-1].visit.loop if stops else 0
+        others = [loop for loop in self._profile.mains if loop.number not in entered and self._can_skip(loop)]
+        skips |= {
+            loop.number: Skip(loop.end.manifest)
+            for loop in others
+            if loop.end is not None and (goes_on or loop.number < last)
+        }
+        ends = self._early_ends(stops, entered, last, goes_on=goes_on)
+        ends |= {
+            block.number: block.end.manifest for block in self._profile.blocks if block.end and self._is_skipped(block)
+        }
+        cost = set_up + sum(stop.visit.cost_s for stop in stops) + self._around_s(skips, entered, goes_on=goes_on)
+        return Segment(tuple(stop.visit for stop in stops), skips, ends, not goes_on, cost)
+
+    def _early_ends(
+        self, stops: Sequence[_Stop], entered: Collection[int], last: int, *, goes_on: bool
+    ) -> dict[int, str]:
+        """Main loops that are left before their last iteration, while the script goes on after them."""
+        ends: dict[int, str] = {}
+        for number in entered:
+            loop = self._profile.loops[number]
+            visited = max(stop.visit.iteration for stop in stops if stop.visit.loop == number)
+            is_cut = visited < loop.iterations - 1
+            if is_cut and loop.end is not None and (goes_on or number != last):
+                ends[number] = loop.end.manifest
+        return ends
+
+    def _around_s(self, skips: Mapping[int, Skip], entered: Collection[int], *, goes_on: bool) -> float:
+        """What lies between and after the main loops, and the restores that skip them."""
+        mains = list(self._profile.mains)
+        total = sum(self._costs.restore(loop.end) for loop in mains if loop.number in skips)
+        for loop, after in zip(mains, [*mains[1:], None], strict=True):
+            until = after.begun_s if after is not None else self._profile.took_s
+            if goes_on or (entered and loop.number < max(entered)):
+                total += max(0.0, until - loop.begun_s - loop.took_s)
+        return total

@@ -1,0 +1,170 @@
+"""What a recorded run says about its own course: its loops, how long each turn took, and where checkpoints are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from relive.replay.code import Path
+from relive.store import ROOT, CheckpointRow, Parsed
+
+ITERATION, LOOP, END = "iteration", "loop", "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint as a plan needs it."""
+
+    manifest: str
+    size_bytes: int
+    is_complete: bool  # nothing had to be left out
+    is_exhausted: bool = True  # its loop ran out, rather than being left
+
+
+@dataclass(slots=True)
+class Turn:
+    """One iteration of a main loop."""
+
+    number: int
+    took_s: float
+    nested: list[Loop] = field(default_factory=list)
+    end: Kept | None = None  # the state when it was over
+
+    @property
+    def own_s(self) -> float:
+        """What it took besides its nested loops."""
+        return max(0.0, self.took_s - sum(loop.took_s for loop in self.nested))
+
+
+@dataclass(slots=True)
+class Loop:
+    """One entry into a loop."""
+
+    number: int
+    path: Path
+    parent: int
+    parent_iteration: int
+    begun_s: float  # since the run began
+    took_s: float
+    iterations: int
+    is_over: bool
+    end: Kept | None = None
+    turns: list[Turn] = field(default_factory=list)  # of a main loop
+
+    @property
+    def name(self) -> str:
+        return self.path[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The course of a run. Times are in seconds."""
+
+    run: str
+    loops: Mapping[int, Loop]
+    mains: Sequence[Loop]  # in the order in which they were entered
+    blocks: Sequence[Loop]  # other loops whose end state was kept: skipblocks
+    start_up_s: float  # from the start of the process to the first verb
+    took_s: float  # from the first verb to the end
+    last_loop: int
+
+    @property
+    def main_paths(self) -> frozenset[Path]:
+        return frozenset(loop.path for loop in self.mains)
+
+    @property
+    def prefix_s(self) -> float:
+        """From the first verb to the first main loop."""
+        return self.mains[0].begun_s if self.mains else self.took_s
+
+
+def read_profile(run: str, journal: Parsed, rows: Sequence[CheckpointRow], *, start_up_s: float) -> Profile:
+    """The profile of a run from its canonical journal and the checkpoints that are still there."""
+    begun_us = int(journal.header.get("wall_ns", 0)) // 1000
+    last_us = _last_us(journal, begun_us)
+    loops = {
+        row.loop: Loop(
+            row.loop, row.path, row.parent, row.parent_iteration, (row.begun_us - begun_us) / 1e6,
+            ((row.ended_us or last_us) - row.begun_us) / 1e6, _iterations(row, journal), row.ended_us is not None,
+        )
+        for row in journal.loops.values()
+    }  # fmt: skip
+    kept = _kept(journal, rows)
+    mains = _mains(loops, kept)
+    for loop in mains:
+        _add_turns(loop, loops, journal, kept, begun_us)
+    inside = {main.number for main in mains}
+    for number, loop in loops.items():
+        loop.end = kept.get((number, END, -1)) or kept.get((number, LOOP, -1))
+    blocks = [loop for loop in loops.values() if loop.end is not None and not inside & {loop.number, loop.parent}]
+    took_s = (last_us - begun_us) / 1e6
+    return Profile(run, loops, mains, blocks, start_up_s, took_s, max(loops, default=ROOT))
+
+
+def _last_us(journal: Parsed, begun_us: int) -> int:
+    clock_to_wall_ns = journal.header.get("wall_ns", 0) - journal.header.get("clock_ns", 0)
+    lines = [(line["t"] + clock_to_wall_ns) // 1000 for line in journal.lines[-1:]]
+    marks = [time_us for _, _, time_us in journal.marks[-1:]]
+    values = [int(journal.time_us[-1])] if len(journal) else []
+    last: int = max([begun_us, *lines, *marks, *values])
+    return last
+
+
+def _iterations(row: object, journal: Parsed) -> int:
+    """How many were begun. A loop that never ended (the run was killed) is counted by what happened in it."""
+    if row.ended_us is not None:  # type: ignore[attr-defined]
+        return int(row.iterations)  # type: ignore[attr-defined]
+    number: int = row.loop  # type: ignore[attr-defined]
+    seen = [turn for loop, turn, _ in journal.marks if loop == number]
+    seen += [inner.parent_iteration for inner in journal.loops.values() if inner.parent == number]
+    inside = journal.iteration[journal.loop == number]
+    return 1 + max([*seen, int(inside.max()) if len(inside) else -1], default=-1)
+
+
+Key = tuple[int, str, int]  # loop, place, iteration (-1 for the end of a loop)
+
+
+def _kept(journal: Parsed, rows: Sequence[CheckpointRow]) -> dict[Key, Kept]:
+    there = {(row.seq, row.manifest) for row in rows}
+    found: dict[Key, Kept] = {}
+    for line in journal.lines:
+        if line.get("k") == "checkpoint" and (line["seq"], line["manifest"]) in there:
+            turn = line["i"] if line["place"] == ITERATION else -1
+            state = Kept(line["manifest"], line["bytes"], not line["left_out"], line.get("exhausted", True))
+            found[line["loop"], line["place"], turn] = state
+    return found
+
+
+def _mains(loops: Mapping[int, Loop], kept: Mapping[Key, Kept]) -> list[Loop]:
+    """Main loops are those whose iterations, or whose end, were kept; and those around a nested loop that was."""
+    numbers = {loop for loop, place, _ in kept if place in (ITERATION, END) and loop in loops}
+    numbers |= {loops[loop].parent for loop, place, _ in kept if place == LOOP and loops[loop].parent in loops}
+    return sorted((loops[number] for number in numbers), key=lambda loop: loop.number)
+
+
+def _add_turns(main: Loop, loops: Mapping[int, Loop], journal: Parsed, kept: Mapping[Key, Kept], begun_us: int) -> None:
+    starts = _starts(main, loops, journal, begun_us)
+    over = main.begun_s + main.took_s
+    for number in range(main.iterations):
+        until = starts[number + 1] if number + 1 < main.iterations else over
+        turn = Turn(number, max(0.0, until - starts[number]), end=kept.get((main.number, ITERATION, number)))
+        main.turns.append(turn)
+    for loop in loops.values():
+        if loop.parent == main.number and loop.parent_iteration < len(main.turns):
+            main.turns[loop.parent_iteration].nested.append(loop)
+
+
+def _starts(main: Loop, loops: Mapping[int, Loop], journal: Parsed, begun_us: int) -> list[float]:
+    """When each iteration began: by its mark, else by a nested loop in it, else as if they were evenly spread."""
+    known = {turn: (time_us - begun_us) / 1e6 for loop, turn, time_us in journal.marks if loop == main.number}
+    for loop in loops.values():
+        if loop.parent == main.number:
+            known[loop.parent_iteration] = min(known.get(loop.parent_iteration, loop.begun_s), loop.begun_s)
+    known[0] = min(known.get(0, main.begun_s), main.begun_s)
+    ends = sorted({**known, main.iterations: main.begun_s + main.took_s}.items())
+    starts: list[float] = []
+    for (first, from_s), (after, to_s) in itertools.pairwise(ends):
+        step = (to_s - from_s) / max(1, after - first)
+        starts += [from_s + step * at for at in range(after - first)]
+    return starts[: main.iterations]

@@ -1,0 +1,328 @@
+"""The driver of a replay: skips what a checkpoint holds, runs what is asked for, and logs beside the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from relive.checkpoint import Checkpoint, Outer, packs_of, put_back, users_frame
+from relive.errors import ReliveError
+from relive.record import Member, NullJournal, Place, RecordedLoop, Recorder, here
+from relive.replay.job import Job, Report
+from relive.replay.planner import Visit
+from relive.store import ROOT, Chunks, Home, Journal, JournalName, decode
+
+LoopKey = tuple[int, int, str]
+
+
+class Diverged(ReliveError):
+    """The script took another way than it did when it was recorded."""
+
+
+class Replayer(Recorder):
+    """Replays one segment of one run."""
+
+    def __init__(self, job: Job) -> None:
+        home = Home(Path(job.home))
+        folder = Path(job.folder)
+        journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
+        super().__init__(job.run, journal, Chunks(home.chunks))
+        self._job = job
+        self._packs = packs_of(home)
+        self._real = journal
+        self._recorded: dict[LoopKey, list[int]] = {}
+        for number, name, parent, turn in job.loops:
+            self._recorded.setdefault((parent, turn, name), []).append(number)
+        self._entered: dict[LoopKey, int] = {}
+        self._objects: list[dict[str, Any]] = []
+        self._args = job.args
+        self._left_last = False  # the last wanted loop was left by a break: the next verb ends the segment
+        self.outer: Outer | None = None
+        self.report = Report(ok=False)
+        self._begun = time.perf_counter()
+        journal.line("replay", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, run=job.run)
+        os.register_at_fork(after_in_child=Member(self, folder, 0).become_child)
+
+    # --- verbs --------------------------------------------------------------------------------------------------
+
+    def log(self, name: str, value: Any, place: Place) -> Any:
+        self._stop_if_left()
+        return super().log(name, value, place)
+
+    def arg(self, name: str, default: Any) -> Any:
+        """The value that the run had, whatever the default is now."""
+        self._stop_if_left()
+        if name not in self._args:
+            return default
+        form = self._args[name]
+        if isinstance(form, dict) and "$secret" in form:
+            self.note(f"the arg {name!r} is secret and was not recorded; its default was used")
+            return default
+        return decode(form, self.chunks.get)
+
+    def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
+        self._stop_if_left()
+        return ReplayedLoop(self, name, items)
+
+    def data(self, name: str, source: Any, *, etag: str | None) -> Any:
+        return source
+
+    def artifact(self, source: Any, *, name: str | None) -> Any:
+        self._stop_if_left()
+        return source
+
+    @contextlib.contextmanager
+    def checkpointing(self, objects: dict[str, Any], *, overhead: float | None, every: int | None) -> Iterator[None]:
+        self._objects.append(objects)
+        try:
+            yield
+            self._stop_if_left()
+        finally:
+            self._objects.pop()
+
+    def skipblock(self, name: str) -> Any:
+        return ReplayedBlock(self, name)
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def peek(self, name: str, parent: Place) -> int | None:
+        """The recorded loop that is entered next under this name, here; None when the run had none."""
+        key = parent.loop, parent.iteration, name
+        known, at = self._recorded.get(key, []), self._entered.get(key, 0)
+        return known[at] if at < len(known) else None
+
+    def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
+        number = self.peek(name, parent)
+        if number is None:
+            return super().enter_loop(name, parent, items)
+        key = parent.loop, parent.iteration, name
+        self._entered[key] = self._entered.get(key, 0) + 1
+        return number
+
+    def watch_loop(self, name: str, loop: int) -> None:
+        return None
+
+    def note_item(self, loop: int, iteration: int, item: Any) -> None:
+        """Items of recorded loops are known; those of new ones count."""
+        if loop > self._job.last_loop:
+            super().note_item(loop, iteration, item)
+
+    def visits_of(self, loop: int) -> list[Visit] | None:
+        visits = [visit for visit in self._job.visits if visit.loop == loop]
+        return visits or None
+
+    def turn_ended(self, loop: int, iteration: int, took_s: float) -> None:
+        self.report.turns_s.append((loop, iteration, took_s))
+        self.journal.line("turn", loop, iteration)
+
+    def is_last(self, loop: int) -> bool:
+        """Is this the loop after whose visits nothing more is wanted?"""
+        return self._job.stop and bool(self._job.visits) and self._job.visits[-1].loop == loop
+
+    def left(self, loop: int) -> None:
+        """A visited loop was left by break, return or exception when all its visits were begun."""
+        self._left_last |= self.is_last(loop)
+
+    def stop_before(self, loop: int | None) -> None:
+        """Nothing is visited, and the first main loop begins: what is wanted lies before it."""
+        if self._job.stop and not self._job.visits and loop in self._job.mains:
+            self.stop()
+
+    # --- skipping -----------------------------------------------------------------------------------------------
+
+    def skipped(self, loop: int | None, frame: FrameType | None) -> bool:
+        """Is the loop one to be skipped? Then what it left is here when this returns."""
+        skip = self._job.skips.get(loop or 0)
+        if skip is None:
+            return False
+        self.restore(skip.manifest, frame, self.named(), warm=self.is_muted)
+        if skip.unmutes:
+            self.journal = self._real
+        return True
+
+    def end_of(self, loop: int) -> str | None:
+        """The end that is restored when a loop is left early, or a block is skipped."""
+        return self._job.ends.get(loop)
+
+    def restore(
+        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, warm: bool, line: int = 0
+    ) -> None:
+        """Bring the script to a recorded state; `line` is that of the skipped code, if it isn't the current one."""
+        if not self.report.set_up_s:
+            self.set_up()
+        begun = time.perf_counter()
+        with self._packs.shared():
+            checkpoint = Checkpoint(manifest, self.chunks, self._packs)
+            put_back(checkpoint, frame, objects, outer=self.outer if warm else None, line=line)
+        self.report.restored_s += time.perf_counter() - begun
+        self.report.restored_bytes += checkpoint.size_bytes
+
+    def named(self) -> dict[str, Any]:
+        return self._objects[-1] if self._objects else {}
+
+    @property
+    def is_muted(self) -> bool:
+        return self.journal is not self._real
+
+    def mute(self) -> None:
+        """From here on nothing counts, until a restored state makes it true again."""
+        self.journal = NullJournal()  # type: ignore[assignment]
+
+    def unmute(self) -> None:
+        self.journal = self._real
+
+    def _failed(self, slug: str, error: Exception) -> None:
+        """While recording, training goes on whatever fails; a replay that can't go on says so."""
+        raise error
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def set_up(self) -> None:
+        self.report.set_up_s = time.perf_counter() - self._begun
+
+    def note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
+
+    def finish(self, *, ok: bool = True, error: str = "", traceback: str = "") -> None:
+        """Close the journal and leave the report; only then does the segment count as done."""
+        self.journal = self._real
+        if ok and not self._job.stop:
+            self.journal.line("turn", ROOT, 0)  # the script ran to its end
+        self.journal.close()
+        self.journal = NullJournal()  # type: ignore[assignment]
+        self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
+        self.report.write(Path(self._job.folder))
+
+    def stop(self) -> None:
+        """All is visited. What the script would do now is not wanted: not its output, nor its handlers at exit."""
+        self.finish()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def _stop_if_left(self) -> None:
+        if self._left_last:
+            self.stop()
+
+
+class ReplayedLoop(RecordedLoop[Any]):
+    """The items of a loop: none if it is skipped, those of the visited iterations, or all."""
+
+    __slots__ = ()
+    _recorder: Replayer
+
+    def __iter__(self) -> Iterator[Any]:
+        replayer = self._recorder
+        frame = sys._getframe(1)
+        outside = here.get()
+        parent = outside if outside is not None and outside.driver is replayer else replayer.root
+        number = replayer.peek(self._name, parent)
+        if replayer.skipped(number, frame):
+            replayer.enter_loop(self._name, parent, self._items)
+            return
+        replayer.stop_before(number)
+        visits = replayer.visits_of(number) if number is not None else None
+        if visits is None:
+            yield from super().__iter__()
+            return
+        yield from self._visited(visits, parent, outside)
+
+    def _visited(self, visits: list[Visit], parent: Place, outside: Place | None) -> Iterator[Any]:
+        replayer = self._recorder
+        number = replayer.enter_loop(self._name, parent, self._items)
+        items = _Items(self._items)
+        begun_all = False
+        try:
+            for at, visit in enumerate(visits):
+                items.go_to(visit.iteration)
+                if visit.restore is not None:
+                    replayer.restore(visit.restore, sys._getframe(1), replayer.named(), warm=False)
+                elif at == 0:
+                    replayer.set_up()
+                item = items.take()
+                user = users_frame(sys._getframe(1))
+                replayer.outer = (id(user), id(user.f_code), user.f_lineno) if user is not None else None
+                here.set(Place(replayer, number, visit.iteration, parent))
+                if visit.warm:
+                    replayer.mute()
+                else:
+                    replayer.mark(number, visit.iteration)
+                begun_all = at == len(visits) - 1
+                begun = time.perf_counter()
+                yield item
+                if visit.warm and replayer.is_muted:
+                    raise Diverged(
+                        f"{self._name} {visit.iteration} did not come to the loop that it came to when it was recorded;"
+                        " replay it with --from-start"
+                    )
+                if not visit.warm:
+                    replayer.turn_ended(number, visit.iteration, time.perf_counter() - begun)
+            if replayer.is_last(number):
+                replayer.stop()
+            end = replayer.end_of(number)
+            if end is not None:
+                replayer.restore(end, sys._getframe(1), replayer.named(), warm=False)
+            begun_all = False
+        finally:
+            here.set(outside)
+            if begun_all:
+                replayer.left(number)
+
+
+class _Items:
+    """The items of a loop, of which only some are wanted."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        # A range or a list needs not be gone through; anything else may draw random numbers, or open files.
+        self._sequence = items if type(items) in (range, list, tuple) else None
+        self._iterator = iter(items)
+        self._next = 0
+
+    def go_to(self, number: int) -> None:
+        if self._sequence is not None:
+            self._next = number
+            return
+        while self._next < number:
+            self.take()
+
+    def take(self) -> Any:
+        try:
+            item = self._sequence[self._next] if self._sequence is not None else next(self._iterator)  # type: ignore[index]
+        except (StopIteration, IndexError):
+            raise Diverged(
+                f"the loop had more than {self._next} iterations when it was recorded; check that its data is the same"
+            ) from None
+        self._next += 1
+        return item
+
+
+class ReplayedBlock:
+    """A skipblock: its code runs only if it holds what is asked for, or its end was not kept."""
+
+    def __init__(self, replayer: Replayer, name: str) -> None:
+        self._replayer = replayer
+        self._name = name
+        self._manifest: str | None = None
+        self._line = 0
+
+    def step_into(self) -> bool:
+        replayer = self._replayer
+        place = here.get()
+        parent = place if place is not None and place.driver is replayer else replayer.root
+        number = replayer.peek(self._name, parent)
+        replayer.enter_loop(self._name, parent, ())
+        self._manifest = replayer.end_of(number or 0)
+        self._line = sys._getframe(1).f_lineno
+        return self._manifest is None
+
+    def end(self, *objects: Any, **named: Any) -> None:
+        if self._manifest is not None:
+            everything = {str(place): thing for place, thing in enumerate(objects)} | named
+            self._replayer.restore(self._manifest, sys._getframe(1), everything, warm=False, line=self._line)

@@ -1,0 +1,133 @@
+"""Where a segment is replayed: a folder made from the version, with the inputs that the run read linked in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import NotFound
+from relive.model import RunRecord
+from relive.store import versions
+
+COPIED_BYTES = 16 << 20  # smaller inputs are copied: libraries in C may write through a link unheard
+LINKED_FILES = 10_000  # of a folder; beyond that the folder itself is linked
+# Loggers that would talk to a server write to the replay's folder instead.
+OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "COMET_MODE": "OFFLINE"}
+_KEPT_AS_IS = frozenset({"VIRTUAL_ENV", "CONDA_DEFAULT_ENV"})
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONHASHSEED", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG")
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The folders of one segment."""
+
+    base: Path
+    tree: Path  # the project as it was, with the added statements
+    cwd: Path
+    script: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where the worker leaves its journals and its report."""
+        return self.base / "journals"
+
+
+def materialise(record: RunRecord, files: Mapping[str, str], into: Path) -> None:
+    """The tree of a run's version, with some files replaced."""
+    code = record.code
+    if not record.version:
+        raise NotFound(f"run {record.run} has no code version; record runs with `versions` switched on to replay them")
+    versions.materialise(record.version, repository=Path(code["repository"]), into=into)
+    for name, text in files.items():
+        path = into / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def lay_out(record: RunRecord, tree: Path, base: Path) -> Workplace:
+    """Copy a materialised tree for one worker, and link in what the run read."""
+    base.mkdir(parents=True)
+    own = base / "tree"
+    shutil.copytree(tree, own, symlinks=True)
+    root = Path(record.code["root"])
+    cwd = Path(record.code.get("cwd") or root)
+    folders = {root: own}
+    if not _is_below(cwd, root):
+        folders[cwd] = base / "cwd"
+        (base / "cwd").mkdir()
+    for path in _inputs(record):
+        _bring(path, folders)
+    (base / "journals").mkdir()
+    place = own / os.path.relpath(cwd, root) if _is_below(cwd, root) else base / "cwd"
+    place.mkdir(parents=True, exist_ok=True)
+    script = own / os.path.relpath(record.code["script"], root)
+    return Workplace(base, own, place, script)
+
+
+def entry_file(record: RunRecord) -> str:
+    """The script, as the version names it."""
+    script, root = record.code.get("script"), record.code.get("root")
+    if not script or not root or not _is_below(Path(script), Path(root)):
+        raise NotFound(f"run {record.run} has no script inside its project; only scripts can be replayed")
+    return Path(os.path.relpath(script, root)).as_posix()
+
+
+def environment(record: RunRecord, base: Path, *, offline: bool, threads: int | None) -> dict[str, str]:
+    """The variables of a worker: those of now, with those that mattered then as they were."""
+    variables: dict[str, str] = dict(record.environment.get("variables") or {})
+    then = {name: value for name, value in variables.items() if name not in _KEPT_AS_IS}
+    now = {name: value for name, value in os.environ.items() if name not in _THREADS and name != "RELIVE_PARENT"}
+    if threads and "OMP_NUM_THREADS" not in then:
+        then["OMP_NUM_THREADS"] = str(threads)
+    quiet = {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
+    # Processes that the script starts must not record runs of their own.
+    return {**now, **then, **quiet, "RELIVE_OFF": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _inputs(record: RunRecord) -> Iterable[str]:
+    declared: list[dict[str, Any]] = list(record.data["declared"].values())
+    for item in [*declared, *record.data["read"], *(record.code.get("large") or ())]:
+        path = item.get("path") if isinstance(item, dict) else None
+        if path and item.get("role") != "made":
+            yield path if os.path.isabs(path) else os.path.join(record.code["root"], path)
+
+
+def _bring(path: str, folders: Mapping[Path, Path]) -> None:
+    """Make an input findable where the script will look for it; what lies elsewhere is found as it is."""
+    for outside, inside in folders.items():
+        if _is_below(Path(path), outside):
+            target = inside / os.path.relpath(path, outside)
+            if os.path.isdir(path) and not os.path.islink(target):
+                _bring_folder(path, target)
+            elif os.path.isfile(path) and not os.path.lexists(target):
+                _bring_file(path, target)
+            return
+
+
+def _bring_folder(path: str, target: Path) -> None:
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    if len(files) > LINKED_FILES:
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path)
+        return
+    for file in files:
+        inside = target / os.path.relpath(file, path)
+        if not os.path.lexists(inside):
+            _bring_file(file, inside)
+
+
+def _bring_file(path: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.getsize(path) <= COPIED_BYTES:
+        shutil.copy2(path, target)
+    else:
+        target.symlink_to(path)
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents
