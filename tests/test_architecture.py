@@ -22,7 +22,7 @@ ROWS = {
     "__init__": 7,  # the face: it may name what the api puts together, and the command line may read it
     "api": 6,
     "memo": 5,
-    "replay": 5,
+    "hindsight": 5,
     "integrations": 5,
     "record": 4,
     "checkpoint": 3,
@@ -313,7 +313,7 @@ def wrongs(check, texts: Mapping[str, str]) -> list[str]:
         ("store/journal", "if TYPE_CHECKING:\n    from relive.record import Recorder"),
         ("store/journal", "import importlib\nimportlib.import_module('relive.record')"),
         ("store/__init__", "from ..query import frame"),
-        ("memo", "from relive.replay import plan"),
+        ("memo", "from relive.hindsight import plan"),
         ("server/app", "from relive.checkpoint import State"),
         ("server/app", "from relive.api import log"),
         ("server/app", "from relive import log"),

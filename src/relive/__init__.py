@@ -2,11 +2,24 @@
 
 import sys as _sys
 
-from relive.api import arg, artifact, checkpointing, data, dataframe, log, loop, restore, run, skipblock, sql
+from relive.api import arg, artifact, checkpointing, data, dataframe, log, loop, replay, restore, run, skipblock, sql
 
 __version__ = "0.1.0"
 
-__all__ = ["arg", "artifact", "checkpointing", "data", "dataframe", "log", "loop", "restore", "run", "skipblock", "sql"]
+__all__ = [
+    "arg",
+    "artifact",
+    "checkpointing",
+    "data",
+    "dataframe",
+    "log",
+    "loop",
+    "replay",
+    "restore",
+    "run",
+    "skipblock",
+    "sql",
+]
 
 # Importing does nothing, with one exception that the user asks for on the command line: `--kwargs` is taken out here,
 # because the script's own argument parser usually runs before the first verb and must not meet it.

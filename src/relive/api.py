@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
     from relive.checkpoint import Checkpoint
+    from relive.hindsight import Answer
     from relive.record import Driver, OpenRun, PlainBlock, RecordedBlock
 
 T = TypeVar("T")
@@ -145,15 +146,58 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[st
 
 
 def dataframe(
-    *names: str, where: str | None = None, ranks: str = "canonical", home: str | Path | None = None
-) -> pandas.DataFrame:
+    *names: str, where: str | None = None, ranks: str = "canonical", replays: str = "latest", sources: bool = False,
+    fill: bool = False, home: str | Path | None = None,
+) -> pandas.DataFrame:  # fmt: skip
     """One wide table over all runs: a column per name, a column per loop, outer values joined onto inner rows.
+
+    `fill` replays first what is missing of the names, as `relive.replay` does. `replays` says which replayed values
+    count: the "latest", "all" or "none"; `sources` adds a column that tells where each value comes from.
 
     >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
     """
     from relive.query import Query
 
-    return Query(_home(home)).dataframe(names, where=where, ranks=ranks)
+    if fill:
+        _fill(names, where, _home(home))
+    return Query(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
+
+
+def replay(
+    *names: str, where: str | None = None, workers: int | None = None, home: str | Path | None = None, **how: Any
+) -> Answer:
+    """Compute what log statements added to the script since would have logged in past runs, and keep it with them.
+
+    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`.
+
+    >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
+    """
+    from relive.hindsight import Question, answer, planned
+    from relive.store import Home
+
+    strict = bool(how.pop("strict", False))
+    place, question = Home(_home(home)), Question(names, where, workers=workers, **how)
+    with planned(place, question) as plan:
+        return answer(place, plan, watch=lambda _tasks: None, strict=strict)
+
+
+def _fill(names: tuple[str, ...], where: str | None, home: Path) -> None:
+    """Replay what is missing, after showing the cost; asks first if somebody is there to answer."""
+    import sys
+
+    from relive.hindsight import Question, answer, planned
+    from relive.record import say
+    from relive.store import Home
+
+    place = Home(home)
+    with planned(place, Question(names, where)) as plan:
+        if not plan.cases:
+            return
+        say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")
+        if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
+            return
+        found = answer(place, plan, watch=lambda _tasks: None)
+        say(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
 
 
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:

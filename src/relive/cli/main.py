@@ -33,7 +33,7 @@ def main() -> None:
 
 
 for command in (
-    runs.runs, runs.show, replay.replay, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export, care.doctor, runs.rm,
-    checkpoints.gc,
+    runs.runs, runs.show, replay.replay, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export,
+    care.doctor, runs.rm, checkpoints.gc,
 ):  # fmt: skip
     main.add_command(command)

@@ -13,7 +13,7 @@ import click
 
 from relive.cli.choosing import home_option, make_console, open_home, short
 from relive.cli.showing import duration, when
-from relive.replay import Answer, Plan, Question, RunAnswer, Task, answer, planned
+from relive.hindsight import Answer, Plan, Question, RunAnswer, Task, answer, planned
 
 _SHOWN = 20
 _TELL_EVERY_S = 5.0

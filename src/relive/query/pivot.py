@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ def pivot(
     *,
     get_chunk: cells.GetChunk,
     with_rank: bool = False,
+    sources: Callable[[str, int], str] | None = None,
 ) -> Table:
     """The wide table of these names over these runs: a column for each loop and name, a row for each context.
 
@@ -59,8 +60,19 @@ def pivot(
         args = {run: facts.args[name] for run, facts in enumerate(runs) if name in facts.args}
         if args:
             values = _with_args(values, args, rows.run, logged.runs_with(place))
-        columns[_free(name, "logged_", columns)] = values.column()
+        called = _free(name, "logged_", columns)
+        columns[called] = values.column()
+        if sources is not None:
+            columns[_free(f"{called}_source", "logged_", columns)] = _source_column(points, rows, source, sources)
     return Table(columns, dims)
+
+
+def _source_column(points: Points, rows: _TableRows, source: Ints, told: Callable[[str, int], str]) -> Column:
+    """For each value in words where it comes from: recorded, or a replay and what became of its checks."""
+    replay = points.replay if points.replay is not None else np.zeros(len(points), np.int32)
+    pairs = list(zip(rows.run.tolist(), _pick(replay, source).tolist(), strict=True))
+    texts = {pair: told(points.runs[pair[0]], pair[1]) for pair in set(pairs)}
+    return Column(cells.as_objects([texts[pair] for pair in pairs]), source >= 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from relive.query.pivot import FIXED_DIMS, PROCESS_DIMS, RunFacts, pivot
 from relive.query.sandbox import Result, columns_of, filter_table, run
 from relive.query.selection import Context, select
 from relive.query.table import Table, to_pandas
-from relive.store import Chunks, Home, Index, RunEntry, decode
+from relive.store import REPLAY_CHOICES, Chunks, Home, Index, RunEntry, decode, replay_header
 
 if TYPE_CHECKING:
     import pandas
@@ -30,18 +30,25 @@ class Query:
         self._index = Index(self._home)
         self._chunks = Chunks(self._home.chunks)
 
-    def dataframe(self, names: Sequence[str], *, where: str | None, ranks: str) -> pandas.DataFrame:
+    def dataframe(
+        self, names: Sequence[str], *, where: str | None, ranks: str, replays: str = "latest", sources: bool = False
+    ) -> pandas.DataFrame:
         """The wide table as pandas."""
-        return to_pandas(self.table(names, where=where, ranks=ranks))
+        return to_pandas(self.table(names, where=where, ranks=ranks, replays=replays, sources=sources))
 
-    def table(self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical") -> Table:
+    def table(
+        self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical", replays: str = "latest",
+        sources: bool = False,
+    ) -> Table:  # fmt: skip
         """A column per name; only the rows for which `where` holds, which may use other names than those asked for."""
         if ranks not in RANKS:
             raise QueryError(f"ranks={ranks!r} is not known; use {' or '.join(map(repr, RANKS))}")
+        if replays not in REPLAY_CHOICES:
+            raise QueryError(f"replays={replays!r} is not known; use {' or '.join(map(repr, REPLAY_CHOICES))}")
         self._check_names(names)
         filters = [name for column in (columns_of(where) if where else []) for name in self._names_like(column)]
         every = list(dict.fromkeys([*names, *filters]))
-        table = self._wide(every, all_ranks=ranks == "all")
+        table = self._wide(every, all_ranks=ranks == "all", replays=replays, sources=sources)
         if where is None:
             return table
         kept = filter_table(table, where)
@@ -65,10 +72,20 @@ class Query:
         self._check_names(names)
         return self._wide(names, all_ranks=False)
 
-    def _wide(self, names: Sequence[str], *, all_ranks: bool) -> Table:
-        points = self._index.points(self._entries, names, all_ranks=all_ranks)
+    def _wide(self, names: Sequence[str], *, all_ranks: bool, replays: str = "latest", sources: bool = False) -> Table:
+        points = self._index.points(self._entries, names, all_ranks=all_ranks, replays=replays)
         facts = [self._facts(entry) for entry in self._entries]
-        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks)
+        told = self._told if sources else None
+        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, sources=told)
+
+    def _told(self, run: str, replay: int) -> str:
+        """Where a value comes from, and how far it can be trusted."""
+        if not replay:
+            return "recorded"
+        header = replay_header(self._home, run, replay)
+        return f"replay {replay}" + (
+            "" if header.get("verdict") == "exact" else f", {header.get('verdict', 'unknown')}"
+        )
 
     def _facts(self, entry: RunEntry) -> RunFacts:
         record = entry.record

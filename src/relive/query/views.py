@@ -10,7 +10,7 @@ import numpy as np
 from relive.errors import NotFound
 from relive.query.feeding import feed
 from relive.query.table import Column, Table
-from relive.store import Index, Points, RunEntry, decode, from_text, kinds, to_text
+from relive.store import REPLAYS, Index, Points, RunEntry, decode, from_text, kinds, to_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -110,7 +110,7 @@ def _checkpoint_rows(index: Index, entries: Sequence[RunEntry]) -> Iterable[tupl
 def _logs(con: Connection, index: Index, entries: Sequence[RunEntry]) -> None:
     """Points of finished runs are read from their segments as the query needs them; live ones are in memory."""
     stored = index.stored(entries)
-    live = index.points([entry for entry in entries if entry.live], None, all_ranks=True)
+    live = index.points([entry for entry in entries if entry.live], None, all_ranks=True, replays="all")
     feed(con, "logs#live", _live(live))
     feed(con, "logs#types", _table({"kind": "int", "type": "text"}, kinds.TYPE_NAMES.items()))
     parts = [_select('"logs#live"', live.dims.shape[1], has_text=True)]
@@ -137,7 +137,8 @@ def _select(source: str, deepest: int, *, has_text: bool) -> str:
     dims = f"[{', '.join(f'd{depth}' for depth in range(deepest))}]" if deepest else "[]"
     whole = ", ".join(map(str, sorted(kinds.INTEGER_KINDS)))
     return (
-        "select run, rank, process, seq, make_timestamp(time_us) as tstamp, name, type,"
+        f"select run, rank, case when process < {REPLAYS} then process else 0 end as process,"
+        f" greatest(process - {REPLAYS}, 0) as replay, seq, make_timestamp(time_us) as tstamp, name, type,"
         f" case when kind not in ({kinds.NONE}, {kinds.LINE}) then value end as value,"
         f" case when kind in ({whole}) then exact end as integer,"
         f" {'text' if has_text else 'null::varchar'} as text, path,"

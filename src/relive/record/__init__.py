@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from relive.record.opening import OpenRun, open_driver, open_explicitly
     from relive.record.recorder import Recorder
     from relive.record.surroundings import Surroundings, look_around
+    from relive.record.warnings import say
 
 __all__ = [
     "Driver",
@@ -34,6 +35,7 @@ __all__ = [
     "look_around",
     "open_driver",
     "open_explicitly",
+    "say",
     "session",
     "take_out",
 ]
@@ -51,5 +53,6 @@ __getattr__ = lazily(
         "opening": "OpenRun open_driver open_explicitly",
         "recorder": "Recorder",
         "surroundings": "Surroundings look_around",
+        "warnings": "say",
     },
 )

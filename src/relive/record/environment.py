@@ -189,7 +189,10 @@ def _memory_bytes() -> int | None:
 
 
 def gpus() -> Iterator[Json]:
-    """The names of graphics cards. From the driver's files: asking CUDA would start it in this process, and break those who fork before they do."""
+    """The names of graphics cards.
+
+    From the driver's files: asking CUDA would start it in this process, and break those who fork before they do.
+    """
     folder = Path("/proc/driver/nvidia/gpus")
     with contextlib.suppress(OSError):
         for card in sorted(folder.iterdir()):

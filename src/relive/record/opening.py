@@ -261,7 +261,8 @@ def _header(run: str, around: Surroundings, name: str, tags: dict[str, Any] | No
         "run": run, "name": name, "tags": encode(tags or {}, _refuse_chunk), "project": around.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
         "pid": os.getpid(), "start": process_start(os.getpid()), "host": socket.gethostname(),
-        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()), "entry": dataclasses.asdict(entry),
+        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()),
+        "entry": dataclasses.asdict(entry),
         "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
         "environment": environment.quick(os.environ, sys.argv, extra=around.settings.variables),
     }  # fmt: skip

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
     from relive.store.examining import examine
-    from relive.store.home import Home, JournalName, journals_in
+    from relive.store.home import REPLAYS, Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
     from relive.store.journal import ROOT, Journal, JournalClosed
     from relive.store.liveness import age_s, is_alive, process_start
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from relive.store.parsing import LoopRow, Parsed, parse
     from relive.store.points import Points
     from relive.store.reading import read_lines, slots_bytes
+    from relive.store.replays import REPLAY_CHOICES, replay_header
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PIECE_BYTES",
+    "REPLAYS",
+    "REPLAY_CHOICES",
     "ROOT",
     "CheckpointRow",
     "Chunks",
@@ -66,6 +69,7 @@ __all__ = [
     "read_all",
     "read_lines",
     "read_run",
+    "replay_header",
     "slots_bytes",
     "to_text",
     "versions",
@@ -79,7 +83,7 @@ __getattr__ = lazily(
         "chunks": "PIECE_BYTES Chunks",
         "collecting": "Claims Report collect preview",
         "examining": "examine",
-        "home": "Home JournalName journals_in",
+        "home": "REPLAYS Home JournalName journals_in",
         "index": "Index RunEntry find_run parse_run read_run",
         "journal": "ROOT Journal JournalClosed",
         "liveness": "age_s is_alive process_start",
@@ -87,6 +91,7 @@ __getattr__ = lazily(
         "parsing": "LoopRow Parsed parse",
         "points": "Points",
         "reading": "read_lines slots_bytes",
+        "replays": "REPLAY_CHOICES replay_header",
         "retention": "Policy",
         "scattering": "read_all",
         "summaries": "Summary",

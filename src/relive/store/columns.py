@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from relive.store.parsing import Parsed
 from relive.store.points import Points
+from relive.store.replays import LATEST, settle
 from relive.store.segments import TEXTS, Columns
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def to_points(
     stored_paths: dict[int, Path],
     live: Sequence[tuple[Parsed, int]],
     wanted: Collection[str] | None,
+    replays: str = LATEST,
 ) -> Points:
     """Rows read from segments and rows of live journals as one, in the order of `entries`."""
     names, paths = _Numbers(), _Numbers()
@@ -53,11 +55,11 @@ def to_points(
             allowed = [names.of[name] for name in wanted if name in names.of]
             part = _chosen(part, allowed)
         parts.append(part)
-    columns = _in_order(_stack(parts))
+    columns = settle(_in_order(_stack(parts)), paths.listed, replays)
     dims = _dims(columns)
     return Points(
         runs=[entry.record.run for entry in entries], names=names.listed, paths=paths.listed, dims=dims,
-        text=columns.get("text"), items=columns.get("items"),
+        text=columns.get("text"), items=columns.get("items"), replay=columns["replay"],
         **{key: columns[key] for key in _TYPES if key != "loop"},
     )  # fmt: skip
 

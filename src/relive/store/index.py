@@ -17,11 +17,12 @@ from relive.store import segments
 from relive.store.catalog import Catalog
 from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored, to_stored
 from relive.store.columns import combine, to_points
-from relive.store.home import Home, JournalName, journals_in
+from relive.store.home import REPLAYS, Home, JournalName, journals_in
 from relive.store.parsing import Parsed, parse
 from relive.store.points import Points
 from relive.store.reading import first_line, read_lines
 from relive.store.records import build_record, is_live
+from relive.store.replays import LATEST
 from relive.store.summaries import Summary, summarise
 from relive.store.tombstones import without_dropped
 from relive.store.values import from_text, to_text
@@ -125,15 +126,20 @@ class Index:
         rows = self.catalog.db.execute(
             "select s.run_id, n.name, s.count, s.last, s.last_text, s.lowest, s.highest, s.last_us, p.path"
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
-            " where s.rank = 0 and s.process = 0" + wanted,
-            tuple(names or ()),
+            " where s.rank = 0 and (s.process = 0 or s.process >= ?)"
+            + wanted
+            + " order by s.process > 0, s.process desc",
+            (REPLAYS, *(names or ())),
         )
-        found: dict[int, list[Summary]] = {}
+        # What the run logged itself counts; else its latest replay.
+        found: dict[int, dict[str, Summary]] = {}
         for number, name, count, last, text, lowest, highest, last_us, path in rows:
             summary = Summary(name, count, last, text, lowest, highest, last_us, tuple(from_text(path)))
-            found.setdefault(number, []).append(summary)
+            found.setdefault(number, {}).setdefault(name, summary)
         return {
-            entry.record.run: found.get(entry.number, []) if entry.number is not None else _live_summaries(entry, names)
+            entry.record.run: list(found.get(entry.number, {}).values())
+            if entry.number is not None
+            else _live_summaries(entry, names)
             for entry in entries
         }
 
@@ -146,8 +152,9 @@ class Index:
     # --- points -------------------------------------------------------------------------------------------------
 
     def points(
-        self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
-    ) -> Points:
+        self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False,
+        replays: str = LATEST,
+    ) -> Points:  # fmt: skip
         """The logged values of some runs, in the order of `entries`; of all names, or of some."""
         files = self._write_segments()
         known = {name: number for number, name in self.catalog.db.execute("select id, name from names")}
@@ -162,7 +169,7 @@ class Index:
             if all_ranks or journal.journal.rank == 0
         ]
         paths = {number: tuple(from_text(path)) for number, path in path_rows}
-        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names)
+        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
 
     def stored(self, entries: Sequence[RunEntry]) -> Stored:
         """What a query engine needs to read the segments by itself."""

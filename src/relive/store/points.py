@@ -34,7 +34,7 @@ class Points:
     exact: NDArray[np.int64]  # the number as an integer, for integer kinds (uint64: the same bits)
     text: NDArray[Any] | None  # object array: JSON text of values of kind LINE, else None; absent if there is none
     items: NDArray[Any] | None  # object array: JSON object of loop columns whose item isn't an integer, else None
-    replay: NDArray[np.int32] | None = None  # position of the replay a value came from, -1 for recorded
+    replay: NDArray[np.int32] | None = None  # the number of the replay a value came from, 0 for recorded
 
     def __len__(self) -> int:
         return len(self.run)

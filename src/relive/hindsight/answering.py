@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from relive.hindsight.asking import Case, Plan
+from relive.hindsight.costing import learn
+from relive.hindsight.executor import Task, Watch, execute
+from relive.hindsight.job import Job
+from relive.hindsight.joining import join
+from relive.hindsight.planner import Segment, plan
+from relive.hindsight.verify import Comparison, Mismatch, compare
+from relive.hindsight.workplace import Workplace, environment, lay_out, materialise
 from relive.model import FINISHED, RunRecord
 from relive.record import changes_since, is_same_machine
-from relive.replay.asking import Case, Plan
-from relive.replay.costing import learn
-from relive.replay.executor import Task, Watch, execute
-from relive.replay.job import Job
-from relive.replay.joining import join
-from relive.replay.planner import Segment, plan
-from relive.replay.verify import Comparison, Mismatch, compare
-from relive.replay.workplace import Workplace, environment, lay_out, materialise
 from relive.store import Home, JournalName, Parsed, journals_in, parse
 
 OTHER_HARDWARE = 1e-5  # how far values may be off when another machine computes them

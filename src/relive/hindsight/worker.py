@@ -9,10 +9,10 @@ import traceback
 import types
 from pathlib import Path
 
+from relive.hindsight.guarding import Guard
+from relive.hindsight.job import Job
+from relive.hindsight.replayer import Replayer
 from relive.record import session
-from relive.replay.guarding import Guard
-from relive.replay.job import Job
-from relive.replay.replayer import Replayer
 
 
 def main(path: str) -> int:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from relive.replay.executor import Task
-from relive.replay.planner import Costs
+from relive.hindsight.executor import Task
+from relive.hindsight.planner import Costs
 from relive.store import Home
 
 _WEIGHT = 0.5  # of the newest measurement against what was known

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from relive.doors import lazily
 
 if TYPE_CHECKING:
-    from relive.replay.answering import Answer, RunAnswer, answer
-    from relive.replay.asking import Case, Plan, Question, planned
-    from relive.replay.executor import Task
+    from relive.hindsight.answering import Answer, RunAnswer, answer
+    from relive.hindsight.asking import Case, Plan, Question, planned
+    from relive.hindsight.executor import Task
 
 __all__ = ["Answer", "Case", "Plan", "Question", "RunAnswer", "Task", "answer", "planned"]
 

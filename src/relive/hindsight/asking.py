@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
+from relive.hindsight.costing import read_costs
+from relive.hindsight.depth import PREFIX, SUFFIX, Reach, find_reach, leaving_loops
+from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
+from relive.hindsight.profile import Profile, read_profile
+from relive.hindsight.source import Files, Patch, make_patch, read_tree
+from relive.hindsight.workplace import entry_file, materialise
 from relive.model import RUNNING
 from relive.query import Context, Query
-from relive.replay.costing import read_costs
-from relive.replay.depth import PREFIX, SUFFIX, Reach, find_reach, leaving_loops
-from relive.replay.planner import Costs, RunPlan, Wanted, plan
-from relive.replay.profile import Profile, read_profile
-from relive.replay.source import Files, Patch, make_patch, read_tree
-from relive.replay.workplace import entry_file, materialise
 from relive.store import Home, Index, Parsed, RunEntry, find_run, kept_checkpoints, parse_run, to_text
 
 

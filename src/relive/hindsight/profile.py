@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relive.replay.code import Path
+from relive.hindsight.code import Path
 from relive.store import ROOT, CheckpointRow, Parsed
 
 ITERATION, LOOP, END = "iteration", "loop", "end"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relive.replay.code import ANY, Call, LoopSite, Path, Program, Unit, read_program
+from relive.hindsight.code import ANY, Call, LoopSite, Path, Program, Unit, read_program
 
 _DEEPEST = 8  # loops inside each other; more come from recursion only
 PREFIX, SUFFIX, OUTER, INNER, NOWHERE = "prefix", "suffix", "outer", "inner", "nowhere"

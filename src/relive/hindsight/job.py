@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from relive.replay.planner import Segment, Skip, Visit
+from relive.hindsight.planner import Segment, Skip, Visit
 
 FILE, REPORT = "job.json", "report.json"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relive.replay.code import ANY
-from relive.replay.depth import NOWHERE, PREFIX, Reach
-from relive.replay.profile import Kept, Loop, Profile, Turn
+from relive.hindsight.code import ANY
+from relive.hindsight.depth import NOWHERE, PREFIX, Reach
+from relive.hindsight.profile import Kept, Loop, Profile, Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from relive.replay.depth import Added
+from relive.hindsight.depth import Added
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "build", "dist"})
 MAX_FILES = 5_000

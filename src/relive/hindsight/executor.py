@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relive.replay.job import Job, Report
+from relive.hindsight.job import Job, Report
 
 POLL_S = 0.05
 ATTEMPTS = 2
@@ -88,7 +88,7 @@ class _Worker:
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             # A session of its own: Ctrl-C at the terminal is ours to answer.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "relive.replay.worker", str(task.job.write())],
+                [sys.executable, "-P", "-m", "relive.hindsight.worker", str(task.job.write())],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, cwd=task.job.cwd, start_new_session=True,
             )  # fmt: skip
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from relive.checkpoint import Checkpoint, Outer, packs_of, put_back, users_frame
 from relive.errors import ReliveError
+from relive.hindsight.job import Job, Report
+from relive.hindsight.planner import Visit
 from relive.record import Member, NullJournal, Place, RecordedLoop, Recorder, here
-from relive.replay.job import Job, Report
-from relive.replay.planner import Visit
 from relive.store import ROOT, Chunks, Home, Journal, JournalName, decode
 
 LoopKey = tuple[int, int, str]
