@@ -107,15 +107,14 @@ class _Keeper:
         buffer = io.BytesIO()
         torch.save(state.dicts(), buffer)
         self.saved_bytes = len(buffer.getvalue())
-        self._moment: Any = None
         self.take()
         self.finish()
 
     def take(self) -> None:
-        self._moment = self.capture.take({RANDOM: global_states()})
+        self.writer.begin(self.capture.take({RANDOM: global_states()}), self.written.append)
 
     def finish(self) -> None:
-        self.writer.write(self._moment, self.written.append)
+        self.writer.wait()
 
 
 _FORK_AFTER: list[float] = []

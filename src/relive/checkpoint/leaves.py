@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from relive.checkpoint.copying import Part, parts_of
 from relive.errors import ReliveError
-
-ALIGN_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +32,38 @@ class LeafType:
 
 
 class Leaf:
-    """A tensor or array of the training, and the bytes of the arena that it is copied to."""
+    """A tensor or array of the training."""
 
-    __slots__ = ("_address", "copied", "is_on_device", "kind", "parts", "size_bytes", "source")
+    __slots__ = ("is_on_device", "kind", "size_bytes", "source")
 
     def __init__(self, source: Any) -> None:
         self.source = source
         self.kind = type_of(source)
         self.size_bytes = _size_bytes(source)
         self.is_on_device = self.kind.library == "torch" and source.device.type != "cpu"
-        self._address = address(source)
-        self.parts: list[Part] = []  # copies of plain memory; none when the library that owns it has to do it
-        self.copied: Any = None  # the bytes of the arena
 
-    def lay(self, arena: Any) -> None:
-        """Say where in the arena the copy goes."""
-        plain = flat_bytes(self.source)
-        self.parts = parts_of(arena, plain) if plain is not None else []
-        self.copied = arena
+    def flat(self) -> Any:
+        """Its memory as bytes; None when the library that owns it has to do the copying."""
+        return flat_bytes(self.source)
 
-    def copy_anyhow(self) -> None:
+    def copy_to(self, place: Any) -> None:
         """Copy what is not plain memory: strided, quantised, or on a device."""
-        if self.size_bytes and not self.parts:
-            _copy_anyhow(self.source, self.kind, self.copied)
+        if self.size_bytes:
+            _copy_anyhow(self.source, self.kind, place)
 
-    def is_same(self) -> bool:
-        """Does the source still have its memory where it was? Its content may have changed."""
-        return self._address == address(self.source)
+
+def whereabouts(sources: list[Any]) -> list[Any]:
+    """Where tensors and arrays have their memory and how it is laid out; the content may change while this does not."""
+    torch = sys.modules.get("torch")
+    arrays = [source for source in sources if torch is None or not isinstance(source, torch.Tensor)]
+    found: list[Any] = [(a.__array_interface__["data"], a.shape, a.strides, a.dtype) for a in arrays]
+    if torch is not None:
+        tensors = [source for source in sources if isinstance(source, torch.Tensor)] if arrays else sources
+        kind = torch.Tensor
+        # All at once, because the training waits: each of these is one loop in C. What isn't contiguous is copied
+        # by torch itself, whatever its strides are by then.
+        found += [*map(kind.data_ptr, tensors), *map(kind.size, tensors), *map(kind.is_contiguous, tensors)]
+    return found
 
 
 def type_of(source: Any) -> LeafType:
@@ -70,12 +74,6 @@ def type_of(source: Any) -> LeafType:
     if source.is_quantized:
         extra = {"scale": source.q_scale(), "zero_point": source.q_zero_point()}
     return LeafType("torch", str(source.dtype).removeprefix("torch."), tuple(source.shape), extra)
-
-
-def address(source: Any) -> tuple[int, int]:
-    if isinstance(source, np.ndarray):
-        return source.__array_interface__["data"][0], source.nbytes
-    return source.data_ptr(), source.numel()
 
 
 def _size_bytes(source: Any) -> int:
@@ -110,16 +108,51 @@ def _copy_anyhow(source: Any, kind: LeafType, target: Any) -> None:
     into.copy_(plain, non_blocking=True)
 
 
-def put_back(target: Any, read: Any, kind: LeafType) -> bool:
-    """Fill a live tensor or array through `read(buffer)`; False when it isn't of the stored type and shape."""
-    if type_of(target) != kind:
-        return False
-    direct = flat_bytes(target)
-    if direct is not None:
-        read(direct)
-    elif _size_bytes(target):
+_WRITABLE = 0x200  # PyBUF_WRITE
+_memory_at = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory_at.argtypes, _memory_at.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """A leaf of a checkpoint: the form of its type, and the numbers of its pieces."""
+
+    form: list[Any]
+    pieces: list[int]
+
+    @property
+    def kind(self) -> LeafType:
+        return LeafType.of_form(self.form)
+
+    def is_like(self, target: Any) -> bool:
+        """Is a live tensor or array of the stored type and shape?"""
+        library, dtype, shape, extra = self.form
+        if type(target) in _plain_tensors() and not extra:  # nearly all are: no need to describe it in words first
+            is_dtype = library == "torch" and target.dtype is getattr(sys.modules["torch"], dtype, None)
+            return is_dtype and list(target.shape) == shape and not target.is_quantized
+        return type_of(target) == self.kind
+
+
+def _plain_tensors() -> tuple[type, ...]:
+    torch = sys.modules.get("torch")
+    return (torch.Tensor, torch.nn.Parameter) if torch is not None else ()
+
+
+def window(target: Any) -> Any:
+    """The memory of a live tensor or array, to be written to; None when it isn't plain memory.
+
+    It doesn't keep the tensor alive: whoever fills it has to.
+    """
+    if type(target) not in _plain_tensors() or not target.numel():
+        return flat_bytes(target)
+    if target.device.type != "cpu" or not target.is_contiguous() or target.is_conj() or target.is_neg():
+        return None
+    return _memory_at(target.data_ptr(), target.nbytes, _WRITABLE)
+
+
+def fill(target: Any, read: Any, kind: LeafType) -> None:
+    """Fill a live tensor or array that isn't plain memory through `read(buffer)`."""
+    if _size_bytes(target):
         _assign(target, made(kind, read))
-    return True
 
 
 def _assign(target: Any, value: Any) -> None:

@@ -19,7 +19,7 @@ def global_states() -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is not None:
         states["torch"] = torch.get_rng_state()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():
             states["cuda"] = torch.cuda.get_rng_state_all()
         if torch.backends.mps.is_available():
             states["mps"] = torch.mps.get_rng_state()

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from relive.checkpoint.leaves import LeafType, flat_bytes, made, put_back
+from relive.checkpoint.leaves import Stored, fill, made, window
 from relive.checkpoint.randomness import restore_global_states
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import Json, harvest
-from relive.errors import NotFound
+from relive.errors import Damaged, NotFound
 from relive.store import Chunks, Packs, Piece, read_all
 
 RANDOM = "random states"  # the subject that holds the global generators
@@ -20,17 +20,36 @@ AROUND = "around"  # variables of the frames around a nested loop, as they were 
 NEAR = "near"  # what was found near the loop without being named
 
 
+class _Manifest(msgspec.Struct):
+    v: int
+    subjects: dict[str, dict[str, Json]]  # name → kind, leaves, rest
+    leaves: list[Stored]
+    blobs: list[list[int]]
+    pieces: list[Piece]
+
+
+_decode = msgspec.json.Decoder(_Manifest).decode
+
+
+def _decoded(content: bytes, name: str) -> _Manifest:
+    try:
+        return _decode(content)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"manifest {name[:12]} can't be read ({error}); restore another checkpoint") from error
+
+
 class Checkpoint:
     """A stored moment. Tensors are read without running any code; pickled parts only when they are asked for."""
 
     def __init__(self, manifest: str, chunks: Chunks, packs: Packs) -> None:
-        content = msgspec.json.decode(chunks.get(manifest))
-        self._subjects: dict[str, dict[str, Json]] = content["subjects"]
-        self._leaves = content["leaves"]
-        self._blobs = content["blobs"]
-        self._pieces = [Piece(*row) for row in content["pieces"]]
+        content = _decoded(chunks.get(manifest), manifest)
+        self._subjects = content.subjects
+        self._leaves = content.leaves
+        self._blobs = content.blobs
+        self._pieces = content.pieces
         self._packs = packs
-        self._later: list[tuple[Piece, memoryview]] = []
+        self._later: list[tuple[Piece, Any]] = []
+        self._alive: list[Any] = []  # the tensors whose memory is still to be filled
         self._made: dict[int, Any] = {}
 
     @property
@@ -109,20 +128,24 @@ class Checkpoint:
         return harvest(tree, self.made, self._blob)
 
     def fill(self, leaf: int, target: Any) -> bool:
-        """Fill a live tensor; the reading is done later, by several threads."""
-        kind, pieces = LeafType.of_form(self._leaves[leaf][0]), self._leaves[leaf][1]
-
-        def later(buffer: Any) -> None:
-            self._later.extend(self._parts(pieces, buffer))
-
-        # Only memory that is filled directly may be filled later: a copy through a temporary is made at once.
-        direct = flat_bytes(target) is not None
-        return put_back(target, later if direct else lambda buffer: self._read(pieces, buffer), kind)
+        """Fill a live tensor, if it is of the stored type; plain memory is filled later, all of it at once."""
+        stored = self._leaves[leaf]
+        if not stored.is_like(target):
+            return False
+        memory = window(target)
+        if memory is None:
+            fill(target, lambda buffer: self._read(stored.pieces, buffer), stored.kind)
+        elif len(stored.pieces) == 1:
+            self._later.append((self._pieces[stored.pieces[0]], memory))
+        else:
+            self._later.extend(self._parts(stored.pieces, memory))
+        self._alive.append(target)
+        return True
 
     def made(self, leaf: int) -> Any:
         if leaf not in self._made:
-            kind, pieces = self._leaves[leaf]
-            self._made[leaf] = made(LeafType.of_form(kind), lambda buffer: self._read(pieces, buffer))
+            stored = self._leaves[leaf]
+            self._made[leaf] = made(stored.kind, lambda buffer: self._read(stored.pieces, buffer))
         return self._made[leaf]
 
     def _blob(self, number: int) -> bytes:
@@ -139,5 +162,7 @@ class Checkpoint:
             at += piece.size_bytes
 
     def _finish(self) -> None:
-        wanted, self._later = self._later, []
+        wanted, alive = self._later, self._alive
+        self._later, self._alive = [], []
         read_all(self._packs, wanted)
+        del alive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
+from operator import attrgetter, is_
 from typing import Any, Protocol
 
 from relive.checkpoint.randomness import generator_state, is_generator, restore_generator
@@ -13,8 +14,8 @@ from relive.errors import ReliveError
 
 _ATTRIBUTES = (bool, int, float, str, type(None))
 _MISSING = object()
+_requires_grad = attrgetter("requires_grad")
 Rest = Json | Callable[[], Json]  # a tree, or what makes it later, from copies made now
-Slot = tuple[dict[Any, Any], Any, Any]  # a dict, a key, and the tensor that was there
 
 
 class Source(Protocol):
@@ -62,14 +63,22 @@ class _Slots:
     """Tensors found in dicts, and a quick look whether they are still the ones that were found."""
 
     def __init__(self) -> None:
-        self.slots: list[Slot] = []
-        self.sizes: list[tuple[dict[Any, Any], int]] = []
+        self._slots: tuple[list[dict[Any, Any]], list[Any], list[Any]] = [], [], []  # dicts, keys, what was there
+        self._sized: tuple[list[dict[Any, Any]], list[int]] = [], []
+
+    def keep(self, holder: dict[Any, Any], key: Any, thing: Any) -> None:
+        for column, value in zip(self._slots, (holder, key, thing), strict=True):
+            column.append(value)
 
     def watch(self, holder: dict[Any, Any]) -> None:
-        self.sizes.append((holder, len(holder)))
+        self._sized[0].append(holder)
+        self._sized[1].append(len(holder))
 
     def is_same(self) -> bool:
-        return all(d.get(key) is tensor for d, key, tensor in self.slots) and all(len(d) == n for d, n in self.sizes)
+        """In loops of C, because the training waits for the answer."""
+        dicts, keys, things = self._slots
+        holders, sizes = self._sized
+        return all(map(is_, map(dict.get, dicts, keys), things)) and list(map(len, holders)) == sizes
 
 
 class ModuleSubject:
@@ -81,21 +90,26 @@ class ModuleSubject:
         self._module = module
         self._found = _Slots()
         self._modules: list[tuple[str, Any]] = []
-        self._parameters: list[tuple[str, Any]] = []
+        self._dicts: list[dict[str, Any]] = []  # the attributes of each of them
+        self._parameters: tuple[list[str], list[Any]] = [], []
 
     def tensors(self) -> dict[str, Any]:
         self._found = _Slots()
         self._modules = list(self._module.named_modules(remove_duplicate=True))
+        self._dicts = [module.__dict__ for _, module in self._modules]
+        self._parameters = [], []
         tensors: dict[str, Any] = {}
         for prefix, module in self._modules:
-            self._found.watch(module._modules)
-            for holder in (module._parameters, module._buffers):
+            for holder in (module._modules, module._parameters, module._buffers):
                 self._found.watch(holder)
-                for key, tensor in holder.items():
-                    if tensor is not None and is_leaf(tensor):
-                        self._found.slots.append((holder, key, tensor))
-                        tensors[f"{prefix}.{key}" if prefix else key] = tensor
-        self._parameters = list(self._module.named_parameters(remove_duplicate=False))
+                for key, thing in holder.items():
+                    self._found.keep(holder, key, thing)
+                    name = f"{prefix}.{key}" if prefix else key
+                    if holder is module._parameters and thing is not None:
+                        self._parameters[0].append(name)
+                        self._parameters[1].append(thing)
+                    if holder is not module._modules and thing is not None and is_leaf(thing):
+                        tensors[name] = thing
         return tensors
 
     def is_same(self) -> bool:
@@ -103,12 +117,13 @@ class ModuleSubject:
 
     def rest(self, plant: Callable[[Any, str], Json]) -> Rest:
         # Shallow copies are quick to make here; choosing from them is left to the writer's thread.
-        copies = [(prefix, module.__dict__.copy()) for prefix, module in self._modules]
-        grads = [parameter.requires_grad for _, parameter in self._parameters]
+        modules, (names, parameters) = self._modules, self._parameters
+        copies = list(map(dict.copy, self._dicts))
+        grads = list(map(_requires_grad, parameters))
 
         def later() -> Json:
-            attributes = {prefix: _simple(values) for prefix, values in copies}
-            frozen = [name for (name, _), grad in zip(self._parameters, grads, strict=True) if not grad]
+            attributes = {prefix: _simple(values) for (prefix, _), values in zip(modules, copies, strict=True)}
+            frozen = [name for name, grad in zip(names, grads, strict=True) if not grad]
             return plant({"attributes": attributes, "frozen": frozen}, "module")
 
         return later
@@ -129,7 +144,7 @@ class ModuleSubject:
             for key, value in kept["attributes"].get(prefix, {}).items():
                 if getattr(module, key, _MISSING) != value:
                     setattr(module, key, value)
-        for name, parameter in self._parameters:
+        for name, parameter in zip(*self._parameters, strict=True):
             parameter.requires_grad_(name not in frozen)
 
 
@@ -145,13 +160,14 @@ class OptimizerSubject:
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self._found = _Slots()
+        self._is_known = False
         self._plain: list[tuple[int, dict[str, Any], list[str]]] = []  # what of a state isn't a tensor
 
     def _parameters(self) -> list[Any]:
         return [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
 
     def tensors(self) -> dict[str, Any]:
-        self._found, self._plain = _Slots(), []
+        self._found, self._plain, self._is_known = _Slots(), [], True
         self._found.watch(self._optimizer.state)
         tensors: dict[str, Any] = {}
         for number, parameter in enumerate(self._parameters()):
@@ -164,12 +180,12 @@ class OptimizerSubject:
                 self._plain.append((number, state, plain))
             for key, tensor in state.items():
                 if is_leaf(tensor):
-                    self._found.slots.append((state, key, tensor))
+                    self._found.keep(state, key, tensor)
                     tensors[f"{number}.{key}"] = tensor
         return tensors
 
     def is_same(self) -> bool:
-        return bool(self._found.sizes) and self._found.is_same()
+        return self._is_known and self._found.is_same()
 
     def rest(self, plant: Callable[[Any, str], Json]) -> Json:
         groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]

@@ -26,10 +26,10 @@ class Unpicklable(ReliveError):
 class Planter:
     """Turns values into trees. Leaves and pickles are numbered in the order in which they are met."""
 
-    def __init__(self) -> None:
-        self.leaves: list[Any] = []
+    def __init__(self, leaves: list[Any], numbers: dict[int, int]) -> None:
+        self.leaves = leaves.copy()  # those that have their numbers already
         self.blobs: list[bytes] = []  # pickles, and bytes as they are
-        self._seen: dict[int, int] = {}
+        self._seen = numbers.copy()
 
     def plant(self, value: Any, name: str) -> Json:
         """The tree of a value; `name` is what a message calls it if it can't be kept."""
@@ -120,7 +120,14 @@ def harvest(tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes]
     if tag == "$str":
         return inner
     if tag in ("$dict", "$ordered"):
-        pairs = [(harvest(k, leaf, blob), harvest(v, leaf, blob)) for k, v in inner]
+        # Most keys and values are what they look like; a call for each would take longer than all the rest.
+        pairs = [
+            (
+                harvest(k, leaf, blob) if type(k) is dict else k,
+                harvest(v, leaf, blob) if type(v) is dict else v,
+            )
+            for k, v in inner
+        ]
         return dict(pairs) if tag == "$dict" else OrderedDict(pairs)
     if tag in _BUILDERS:
         return _BUILDERS[tag](harvest(item, leaf, blob) for item in inner)

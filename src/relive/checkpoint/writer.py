@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from relive.store import Chunks, Packs, PackWriter, Piece, digest_of
 
 FORMAT = 1
 PIECE_BYTES = 4 << 20
+STAY_S = 30.0
 Done = Callable[["Written"], None]
 
 
@@ -40,28 +42,52 @@ class Writer:
         self._packs = packs
         self._chunks = chunks
         self._known: dict[tuple[str, int], Piece] | None = None
+        self._todo: deque[tuple[Moment, Done]] = deque()
+        self._changed = threading.Condition()
+        self._is_at_it = False
         self._thread: threading.Thread | None = None
-        self.error: Exception | None = None
+        self._error: Exception | None = None
 
     @property
     def is_busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._is_at_it
 
     def begin(self, moment: Moment, done: Done) -> None:
         """Write in the background; `done` is called on the writer's thread, and makes the checkpoint exist."""
-        self.wait()
-        self._thread = threading.Thread(target=self._run, args=(moment, done), name="relive-checkpoint", daemon=True)
-        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_at_it)
+            self._todo.append((moment, done))
+            self._is_at_it = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="relive-checkpoint", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
 
     def wait(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_at_it)
 
-    def _run(self, moment: Moment, done: Done) -> None:
-        try:
-            self.write(moment, done)
-        except Exception as error:  # noqa: BLE001 - told by the next checkpoint; the user's training must go on
-            self.error = error
+    def trouble(self) -> Exception | None:
+        """What went wrong since it was last asked."""
+        error, self._error = self._error, None
+        return error
+
+    def _run(self) -> None:
+        """Stays awhile after a checkpoint, because starting a thread takes the training as long as a small copy."""
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._todo, timeout=STAY_S):
+                    self._thread = None
+                    return
+                moment, done = self._todo.popleft()
+            try:
+                self.write(moment, done)
+            except Exception as error:  # noqa: BLE001 - told by the next checkpoint; the user's training must go on
+                self._error = error
+            del moment, done
+            with self._changed:
+                self._is_at_it = False
+                self._changed.notify_all()
 
     def write(self, moment: Moment, done: Done) -> None:
         begun, cpu = time.perf_counter(), time.thread_time()
@@ -73,7 +99,7 @@ class Writer:
                 blobs = [numbers.all(data) for data in moment.blobs]
             manifest = {
                 "v": FORMAT, "subjects": _told(moment.subjects), "leaves": leaves, "blobs": blobs,
-                "pieces": [_row(piece) for piece in numbers.listed],
+                "pieces": numbers.listed,
             }  # fmt: skip
             name = self._chunks.put(msgspec.json.encode(manifest))
             took = time.perf_counter() - begun
@@ -120,7 +146,3 @@ def _told(subjects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         name: {**subject, "rest": subject["rest"]() if callable(subject["rest"]) else subject["rest"]}
         for name, subject in subjects.items()
     }
-
-
-def _row(piece: Piece) -> list[Any]:
-    return [piece.pack, piece.offset, piece.stored_bytes, piece.size_bytes, piece.codec, piece.digest]

@@ -228,7 +228,7 @@ def _in_values(form: Any) -> set[str]:
 
 class _Manifest(msgspec.Struct):
     v: int
-    pieces: list[tuple[str, int, int, int, int, str]]
+    pieces: tuple[Piece, ...]
 
 
 _decode_manifest = msgspec.json.Decoder(_Manifest).decode
@@ -241,4 +241,4 @@ def _read_manifest(name: str, content: bytes) -> tuple[Piece, ...]:
         raise Damaged(f"manifest {name[:12]} can't be read ({error}); {_REMEDY}") from error
     if manifest.v > MANIFEST_FORMAT:
         raise Damaged(f"manifest {name[:12]} was written by a newer relive; upgrade to read it")
-    return tuple(Piece(*row) for row in manifest.pieces)
+    return manifest.pieces

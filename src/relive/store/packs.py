@@ -12,7 +12,6 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ _COUNTER = itertools.count()
 _POLL_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, array_like=True):
     """Some bytes of a pack: where they are, how they are stored, and the hash of what they should read as."""
 
     pack: str
@@ -85,6 +83,10 @@ class Packs:
         with self._locked(fcntl.LOCK_SH):
             yield
 
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """While held, no pack is collected. Where one may only read there is no lock to take, and none is made."""
+        return self.shared() if os.access(self.folder, os.W_OK) else contextlib.nullcontext()
+
     @contextlib.contextmanager
     def alone(self, *, patience_s: float) -> Iterator[None]:
         """While held, nobody writes a checkpoint. Writers never wait for one who waits for this."""
@@ -129,11 +131,10 @@ class Packs:
             if piece.codec == PLAIN:
                 _read_fully(fd, memoryview(buffer), piece)
             else:
-                _decompress(fd, buffer, piece)
+                unpack(os.pread(fd, piece.stored_bytes, piece.offset), buffer, piece)
         finally:
             os.close(fd)
-        if digest_of(buffer) != piece.digest:
-            raise Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
+        check(buffer, piece)
         return None
 
     def read(self, piece: Piece) -> bytes:
@@ -162,17 +163,27 @@ def _read_fully(fd: int, view: memoryview, piece: Piece) -> None:
         done += count
 
 
-def _decompress(fd: int, buffer: Any, piece: Piece) -> None:
+def unpack(packed: Any, buffer: Any, piece: Piece) -> None:
+    """Fill a buffer from the stored bytes of a compressed piece."""
     import zstandard
 
-    packed = os.pread(fd, piece.stored_bytes, piece.offset)
     try:
         plain = zstandard.decompress(packed, max_output_size=piece.size_bytes)
     except zstandard.ZstdError as error:
         raise Damaged(f"pack {piece.pack} is damaged ({error}); restore an earlier checkpoint") from error
     if len(plain) != piece.size_bytes:
-        raise Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
+        raise _damaged(piece)
     memoryview(buffer)[:] = plain
+
+
+def check(data: Any, piece: Piece) -> None:
+    """Is this what was stored?"""
+    if digest_of(data) != piece.digest:
+        raise _damaged(piece)
+
+
+def _damaged(piece: Piece) -> Damaged:
+    return Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
 
 
 class PackWriter:
