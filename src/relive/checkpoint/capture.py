@@ -13,6 +13,8 @@ from relive.checkpoint.leaves import Leaf, LeafType, whereabouts
 from relive.checkpoint.subjects import Subject
 from relive.checkpoint.tree import Json, Planter, Unpicklable
 
+_HELD = frozenset({"_module", "_optimizer", "_array", "_generator", "_thing", "_owner"})  # what subjects are of
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
@@ -30,6 +32,7 @@ class Capture:
 
     def __init__(self, subjects: dict[str, Subject]) -> None:
         self.subjects = subjects
+        self.known: dict[int, str] = {}  # the objects that were named, by identity
         self._arena = Arena()
         self._copier = Copier()
         self._leaves: list[Leaf] = []
@@ -38,6 +41,18 @@ class Capture:
         self._numbers: dict[str, dict[str, int]] = {}
         self._seen: dict[int, int] = {}
         self._layout: Layout | None = None
+
+    def replace(self, group: str, subjects: dict[str, Subject]) -> None:
+        """Take also these from now on, instead of those that were given for the group before."""
+        start = f"{group}:"
+        known = {name: subject for name, subject in self.subjects.items() if name.startswith(start)}
+        found = {start + name: subject for name, subject in subjects.items()}
+        if {name: _identity(one) for name, one in known.items()} == {
+            name: _identity(one) for name, one in found.items()
+        }:
+            return
+        self.subjects = {name: one for name, one in self.subjects.items() if name not in known} | found
+        self._numbers = {}
 
     def size_bytes(self) -> int:
         """How much memory the tensors took when they were last looked at."""
@@ -56,12 +71,12 @@ class Capture:
         if self._layout is None:
             self._layout = Layout(self._leaves, self._arena)
         self._layout.copy(self._copier)
-        planter = Planter(self._sources, self._seen)
+        planter = Planter(self._sources, self._seen, self.known)
         described = {
             name: {"kind": subject.kind, "leaves": self._numbers[name], "rest": subject.rest(planter.plant)}
             for name, subject in self.subjects.items()
         }
-        left_out: list[str] = []
+        left_out: list[str] = [why for subject in self.subjects.values() for why in getattr(subject, "left_out", ())]
         for name, value in extra.items():
             try:
                 described[name] = {"kind": "extra", "leaves": {}, "rest": planter.plant(value, name)}
@@ -93,6 +108,12 @@ class Capture:
             self._seen[id(tensor)] = len(self._leaves)
             self._leaves.append(Leaf(tensor))
         return self._seen[id(tensor)]
+
+
+def _identity(subject: Subject) -> tuple[Any, ...]:
+    """Which object a subject is of."""
+    held = [value for key, value in sorted(vars(subject).items()) if key in _HELD]
+    return (type(subject), *map(id, held))
 
 
 def _copied(source: Any) -> tuple[LeafType, Any]:

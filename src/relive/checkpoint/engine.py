@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger
+from relive.checkpoint.near import covered
 from relive.checkpoint.randomness import global_states
-from relive.checkpoint.reach import Outer, subjects_near, users_frame, variables, variables_around
+from relive.checkpoint.reach import Outer, lost_variables, near, users_frame, variables, variables_around
 from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
+from relive.checkpoint.tree import is_plain
 from relive.checkpoint.writer import Writer, Written
 
 MAIN_DEPTH, NESTED_DEPTH = 1, 2
@@ -32,15 +34,16 @@ class Checkpointer:
         self, objects: dict[str, Any], writer: Writer, line: Line, *, overhead: float | None, every: int | None
     ) -> None:
         self._subjects: dict[str, Subject] = {name: subject_of(name, thing) for name, thing in objects.items()}
+        self._objects = objects
         self._named = {id(thing) for thing in objects.values()}
         self._capture = Capture(dict(self._subjects))
+        self._capture.known = {id(thing): name for name, thing in objects.items() if not is_plain(thing)}
         self._writer = writer
         self._line = line
         self._every = every
         self.ledger = Ledger(overhead=DEFAULT_OVERHEAD if overhead is None else overhead)
         self._begun = _now()
         self._depth = 0
-        self._reached: dict[int, dict[str, Subject]] = {}
         self._nested_taken_at = -1
         self.main_iteration = -1
         self.main_loop: Outer | None = None
@@ -129,21 +132,19 @@ class Checkpointer:
     def _moment(self, user: FrameType | None, watch: LoopWatch) -> Moment:
         extra: dict[str, Any] = {RANDOM: global_states()}
         if user is not None:
-            for name, subject in self._near(user, watch).items():
-                self._capture.subjects.setdefault(f"{NEAR}:{name}", subject)
+            self._capture.replace(NEAR, near(user, watch.line, self._covered(), self.main_loop))
             for name, value in variables(user, watch.line, self._named).items():
                 extra[f"{VARIABLES}:{name}"] = value
             if not watch.is_main:
                 for level, values in enumerate(variables_around(user, self.main_loop, self._named)):
                     extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
-        return self._capture.take(extra)
+        moment = self._capture.take(extra)
+        if user is not None:
+            moment.left_out.extend(lost_variables(user, watch.line, self._named))
+        return moment
 
-    def _near(self, user: FrameType, watch: LoopWatch) -> dict[str, Subject]:
-        """Looking through all variables takes time, and machinery seldom appears in the middle of a loop."""
-        key = id(user.f_code)
-        if key not in self._reached:
-            self._reached[key] = subjects_near(user, self._named)
-        return self._reached[key]
+    def _covered(self) -> set[int]:
+        return covered(self._objects.values())
 
 
 class LoopWatch:

@@ -25,7 +25,7 @@ def set_variables(frame: FrameType, values: Mapping[str, Any], *, rebound: Conta
         is_local = name in own
         holder = frame.f_locals if is_local else frame.f_globals
         before = holder.get(name, _MISSING)
-        kept = value if name in rebound or before is _MISSING else _refilled(before, value)
+        kept = value if name in rebound or before is _MISSING else refilled(before, value)
         if is_local:
             local[name] = kept
         else:
@@ -40,7 +40,7 @@ def _set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def _refilled(before: Any, value: Any) -> Any:
+def refilled(before: Any, value: Any) -> Any:
     """The object that was there, with the content of the other; the other itself where that can't be."""
     if type(before) is not type(value):
         return value

@@ -29,6 +29,21 @@ def rebound_in(frame: FrameType, line: int) -> frozenset[str]:
     return _rebound_in(frame.f_code.co_filename, line)
 
 
+def used_in(frame: FrameType, line: int) -> frozenset[str]:
+    """The variables that the loop at a line reads, and does not bind itself."""
+    return _used_in(frame.f_code.co_filename, line)
+
+
+@lru_cache(maxsize=256)
+def _used_in(filename: str, line: int) -> frozenset[str]:
+    tree = _tree(filename)
+    found = _find(tree, line) if tree is not None else None
+    if found is None:
+        return frozenset()
+    body = [name for statement in found[1].body for name in _names(statement, ast.Load)]
+    return frozenset(body) - frozenset(_stored(found[1]))
+
+
 @lru_cache(maxsize=256)
 def _rebound_in(filename: str, line: int) -> frozenset[str]:
     tree = _tree(filename)
@@ -65,7 +80,22 @@ def of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
     stored, carried = _stored(loop), set(_carried(loop))
     outside = set(_reads_outside(scope, loop))
     names = dict.fromkeys(name for name in [*stored, *_changed(loop)] if name in outside or name in carried)
-    return tuple(names)
+    return tuple(dict.fromkeys([*names, *_changed_by_functions(tree, loop)]))
+
+
+def _changed_by_functions(tree: ast.Module, loop: Loop) -> Iterator[str]:
+    """Globals that functions of the file bind or change: the loop may call them."""
+    tops = set(_names(tree, ast.Store)) | set(_names(tree, ast.Load))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and not _holds(function, loop):
+            declared = {n for node in ast.walk(function) if isinstance(node, ast.Global) for n in node.names}
+            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+            own |= {name for name in _names(function, ast.Store) if name not in declared}
+            yield from (name for name in [*declared, *_changed(function)] if name not in own and name in tops)
+
+
+def _holds(function: ast.AST, loop: ast.AST) -> bool:
+    return any(node is loop for node in ast.walk(function))
 
 
 def _find(tree: ast.Module, line: int) -> tuple[Scope, Loop] | None:
@@ -97,7 +127,7 @@ def _stored(loop: Loop) -> list[str]:
     return [*_names(loop, ast.Store), *caught]
 
 
-def _changed(loop: Loop) -> Iterator[str]:
+def _changed(loop: ast.AST) -> Iterator[str]:
     """Names whose objects may be changed in place: receivers of method calls, and owners of assigned parts."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

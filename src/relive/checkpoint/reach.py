@@ -1,18 +1,17 @@
-"""Objects near a loop that carry state nobody named: generators, schedulers, scalers, samplers, and its live-outs."""
+"""What a checkpoint reaches besides the objects it was given: variables of running functions, and objects near them."""
 
 from __future__ import annotations
 
-import io
-import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from relive.checkpoint.frames import set_variables
-from relive.checkpoint.liveouts import live_outs, rebound_in, set_in
-from relive.checkpoint.randomness import is_generator
+from relive.checkpoint.liveouts import live_outs, rebound_in, set_in, used_in
+from relive.checkpoint.near import covered, subjects_near
+from relive.checkpoint.objects import is_data, is_foreign, is_iterator, is_users_object
 from relive.checkpoint.restoring import Checkpoint
-from relive.checkpoint.subjects import GeneratorSubject, StatefulSubject, Subject, ValueSubject
+from relive.checkpoint.subjects import Subject
 from relive.checkpoint.tree import is_leaf
 
 MAX_FRAMES = 20
@@ -27,9 +26,6 @@ class _Everything:
 
 _EVERYTHING: Container[str] = _Everything()
 Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
-MAX_VARIABLE_BYTES = 64 << 20
-_NO_STATE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase)
-_FOREIGN = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
 
 
 def users_frame(frame: FrameType | None) -> FrameType | None:
@@ -39,86 +35,67 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def is_foreign(filename: str) -> bool:
-    own = sys.modules["relive"].__file__ or ""
-    return any(part in filename for part in _FOREIGN) or filename.startswith(own.removesuffix("__init__.py"))
-
-
-def subjects_near(frame: FrameType, named: set[int]) -> dict[str, Subject]:
-    """What the frames around a loop hold that changes while training, apart from what was named already."""
-    found: dict[str, Subject] = {}
-    seen = set(named)
-    for name, value in _values(frame):
-        for part, subject, thing in _subjects(name, value):
-            if id(thing) not in seen:
-                seen.add(id(thing))
-                found.setdefault(part, subject)
+def frames_of(frame: FrameType | None) -> list[FrameType]:
+    """The user's frames from this one up."""
+    found: list[FrameType] = []
+    while frame is not None and len(found) < MAX_FRAMES:
+        if not is_foreign(frame.f_code.co_filename):
+            found.append(frame)
+        frame = frame.f_back
     return found
 
 
-def _values(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
-    for _ in range(MAX_FRAMES):
-        if frame is None:
-            return
-        if not is_foreign(frame.f_code.co_filename):
-            yield from list(frame.f_locals.items())
-            if frame.f_globals is not frame.f_locals:
-                yield from list(frame.f_globals.items())
-        frame = frame.f_back
+def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | None) -> dict[str, Subject]:
+    """Objects with state around the loop at a line, but for those that it, or the loop around it, makes anew."""
+    frames = frames_of(frame)
+    inside: dict[int, frozenset[str]] = {id(frame): rebound_in(frame, line)}
+    for one in frames:
+        if outer is not None and id(one) == outer[0]:
+            inside[id(one)] = inside.get(id(one), frozenset()) | rebound_in(one, outer[2])
+    return subjects_near(frames, named, inside)
 
 
-def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
-    if is_generator(value):
-        yield name, GeneratorSubject(value), value
-        return
-    torch = sys.modules.get("torch")
-    if torch is None or type(value).__module__ == "builtins":
-        return
-    if isinstance(value, torch.optim.lr_scheduler.LRScheduler | torch.amp.GradScaler):
-        yield name, StatefulSubject(name, value), value
-    elif isinstance(value, torch.utils.data.DataLoader):
-        yield from _loader(name, value)
-    elif isinstance(value, torch.utils.data.Sampler):
-        yield from _sampler(name, value)
+def lost_variables(frame: FrameType, line: int, named: Collection[int]) -> list[str]:
+    """What the loop at a line uses up or makes, and no checkpoint can hold."""
+    iterators = [name for name in used_in(frame, line) if is_iterator(_value(frame, name))]
+    made = [name for name in live_outs(frame, line) if name in rebound_in(frame, line)]
+    lost = [name for name in made if id(_value(frame, name)) not in named and _cannot_be_kept(_value(frame, name))]
+    return [
+        *(
+            f"{name} is an iterator, whose place can't be kept; iterate over it in a loop of its own"
+            for name in iterators
+        ),
+        *(
+            f"{name} is made in the loop and can't be kept; make it before, or name it in checkpointing"
+            for name in lost
+        ),
+    ]
 
 
-def _loader(name: str, loader: Any) -> Iterator[tuple[str, Subject, Any]]:
-    if hasattr(loader, "state_dict"):
-        yield name, StatefulSubject(name, loader), loader
-    if loader.generator is not None:
-        yield f"{name}.generator", GeneratorSubject(loader.generator), loader.generator
-    if loader.sampler is not None:
-        yield from _sampler(f"{name}.sampler", loader.sampler)
+def _value(frame: FrameType, name: str) -> Any:
+    return frame.f_locals.get(name, frame.f_globals.get(name))
 
 
-def _sampler(name: str, sampler: Any) -> Iterator[tuple[str, Subject, Any]]:
-    generator = getattr(sampler, "generator", None)
-    if is_generator(generator):
-        yield f"{name}.generator", GeneratorSubject(generator), generator
-    epoch = getattr(sampler, "epoch", None)
-    if isinstance(epoch, int):
-        yield name, _Attribute(name, sampler, "epoch"), sampler
+def _cannot_be_kept(value: Any) -> bool:
+    return not (is_data(value) or is_users_object(value) or _is_stateless(value))
 
 
-class _Attribute(ValueSubject):
-    """One attribute of an object that is otherwise left alone."""
-
-    kind = "attribute"
-
-    def __init__(self, name: str, owner: Any, attribute: str) -> None:
-        super().__init__(name, getattr(owner, attribute))
-        self._owner, self._attribute = owner, attribute
-
-    def rest(self, plant: Any) -> Any:
-        return plant(getattr(self._owner, self._attribute), self._name)
-
-    def put_back(self, leaves: dict[str, int], rest: Any, source: Any) -> None:
-        setattr(self._owner, self._attribute, source.value(rest))
+def _is_stateless(value: Any) -> bool:
+    return value is None or isinstance(value, ModuleType | FunctionType | BuiltinFunctionType | MethodType | type)
 
 
-def variables(frame: FrameType, line: int, named: set[int]) -> dict[str, Any]:
-    """The live-outs of the loop at a line that hold data, with their values."""
-    return _data_in(frame, live_outs(frame, line), named)
+def variables(frame: FrameType, line: int, named: Collection[int]) -> dict[str, Any]:
+    """The live-outs of the loop at a line that hold data, with their values.
+
+    An object of the user's that was there before the loop is near it; one that it makes is kept whole.
+    """
+    rebound = rebound_in(frame, line)
+    names = [name for name in live_outs(frame, line) if name in rebound or not _is_object(frame, name)]
+    return _data_in(frame, names, named)
+
+
+def _is_object(frame: FrameType, name: str) -> bool:
+    return is_users_object(_value(frame, name))
 
 
 def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
@@ -134,7 +111,7 @@ def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
     return []
 
 
-def variables_around(inner: FrameType, outer: Outer | None, named: set[int]) -> list[dict[str, Any]]:
+def variables_around(inner: FrameType, outer: Outer | None, named: Collection[int]) -> list[dict[str, Any]]:
     """For each frame up to that of the main loop: what it has worked out so far in this iteration.
 
     With them a resume may begin in the middle of an iteration, after its nested loop.
@@ -148,47 +125,31 @@ def variables_around(inner: FrameType, outer: Outer | None, named: set[int]) -> 
 
 def put_back(
     checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0
-) -> None:
+) -> list[str]:
     """Bring a running script to the state of a checkpoint: objects, what is near, variables, and random generators.
 
     `frame` is where the skipped loop stands. `outer` is given when the iteration around it did not run as it did then:
-    then the variables of that iteration are put back, too.
+    then the variables of that iteration are put back, too. Gives the names of what is not there to be put back.
     """
     checkpoint.restore(objects, random=False)
     user = users_frame(frame)
+    missing: list[str] = []
     if user is not None:
-        named = {id(thing) for thing in objects.values()}
-        checkpoint.restore_near(subjects_near(user, named))
+        named = covered(objects.values())
+        missing = checkpoint.restore_near(subjects_near(frames_of(user), named, {}))
         for level, around in enumerate(frames_between(user, outer)):
             set_variables(around, checkpoint.around(level), rebound=_EVERYTHING)
         set_variables(user, checkpoint.variables(), rebound=rebound_in(user, line or user.f_lineno))
     checkpoint.restore_random()
+    return missing
 
 
-def _data_in(frame: FrameType, names: Iterable[str], named: set[int]) -> dict[str, Any]:
+def _data_in(frame: FrameType, names: Iterable[str], named: Collection[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
-        value = frame.f_locals.get(name, frame.f_globals.get(name))
-        if value is not None and id(value) not in named and _is_data(value):
+        value = _value(frame, name)
+        if value is not None and id(value) not in named and (is_data(value) or is_users_object(value)):
             found[name] = value.detach() if hasattr(value, "detach") and is_leaf(value) else value
         elif value is None and name in frame.f_locals:
             found[name] = None
     return found
-
-
-def _is_data(value: Any) -> bool:
-    """Numbers, texts, containers, tensors and arrays; not machinery, which a restart makes anew."""
-    if isinstance(value, _NO_STATE) or is_generator(value):
-        return False
-    if is_leaf(value):
-        return bool(value.nbytes <= MAX_VARIABLE_BYTES)
-    module = type(value).__module__
-    if module in ("builtins", "collections", "numpy", "pathlib", "decimal", "datetime"):
-        return True
-    return _is_users_class(module) and not hasattr(value, "state_dict")
-
-
-def _is_users_class(module: str) -> bool:
-    """A class of the project, such as a running average; those of libraries are machinery unless known otherwise."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (file is not None and not is_foreign(file))

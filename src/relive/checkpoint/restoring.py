@@ -51,6 +51,7 @@ class Checkpoint:
         self._later: list[tuple[Piece, Any]] = []
         self._alive: list[Any] = []  # the tensors whose memory is still to be filled
         self._made: dict[int, Any] = {}
+        self._live: dict[str, Any] = {}  # the objects that it was restored into
 
     @property
     def size_bytes(self) -> int:
@@ -66,6 +67,7 @@ class Checkpoint:
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Put the state back into live objects, in place, and the global random generators if asked for."""
+        self._live.update(into)
         for name, thing in into.items():
             stored = self._stored(name)
             subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
@@ -125,7 +127,7 @@ class Checkpoint:
     # --- what subjects ask for ----------------------------------------------------------------------------------
 
     def value(self, tree: Json) -> Any:
-        return harvest(tree, self.made, self._blob)
+        return harvest(tree, self.made, self._blob, self._live)
 
     def fill(self, leaf: int, target: Any) -> bool:
         """Fill a live tensor, if it is of the stored type; plain memory is filled later, all of it at once."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from relive.errors import ReliveError
 from relive.store import encode
 
 Json = Any
+_NOTHING: Mapping[str, Any] = {}
 _INT64 = 1 << 63
 _LONG_TEXT = 1_000  # longer ones would go to chunks, which a tree does not use
 _PLAIN = (type(None), bool, int, float, str, complex)
@@ -26,9 +28,10 @@ class Unpicklable(ReliveError):
 class Planter:
     """Turns values into trees. Leaves and pickles are numbered in the order in which they are met."""
 
-    def __init__(self, leaves: list[Any], numbers: dict[int, int]) -> None:
+    def __init__(self, leaves: list[Any], numbers: dict[int, int], known: Mapping[int, str] | None = None) -> None:
         self.leaves = leaves.copy()  # those that have their numbers already
         self.blobs: list[bytes] = []  # pickles, and bytes as they are
+        self._known = known or {}  # objects that are kept by themselves: a pickle only names them
         self._seen = numbers.copy()
 
     def plant(self, value: Any, name: str) -> Json:
@@ -64,12 +67,42 @@ class Planter:
 
     def _pickle(self, value: Any, name: str) -> Json:
         try:
-            self.blobs.append(pickle.dumps(value, protocol=5))
+            self.blobs.append(_pickled(value, self._known))
         except Exception as error:
             raise Unpicklable(
                 f"{name} can't be kept in a checkpoint ({error}); leave it out or give it a state_dict"
             ) from error
         return {"$pickle": len(self.blobs) - 1}
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles all but the objects that are kept by themselves."""
+
+    def __init__(self, stream: io.BytesIO, known: Mapping[int, str]) -> None:
+        super().__init__(stream, protocol=5)
+        self._known = known
+
+    def persistent_id(self, thing: Any) -> str | None:
+        return self._known.get(id(thing))
+
+
+class _Unpickler(pickle.Unpickler):
+    """Gives the live objects for those that were kept by themselves."""
+
+    def __init__(self, stream: io.BytesIO, live: Mapping[str, Any]) -> None:
+        super().__init__(stream)
+        self._live = live
+
+    def persistent_load(self, name: str) -> Any:
+        if name not in self._live:
+            raise ReliveError(f"it refers to {name!r}, which is not restored with it; give that in `into=`, too")
+        return self._live[name]
+
+
+def _pickled(value: Any, known: Mapping[int, str]) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, known).dump(value)
+    return stream.getvalue()
 
 
 def _plain(value: Any, kind: type) -> Json:
@@ -81,6 +114,11 @@ def _plain(value: Any, kind: type) -> Json:
     if kind is str and value.isascii():
         return value if len(value) <= _LONG_TEXT else {"$str": value}
     return value if value is None or kind is bool else encode(value, _no_chunk)
+
+
+def is_plain(value: Any) -> bool:
+    """A number or a text: equal ones may be the same object, so their identity says nothing."""
+    return type(value) in _PLAIN
 
 
 def is_leaf(value: Any) -> bool:
@@ -101,7 +139,9 @@ def _no_chunk(data: bytes) -> str:
     raise ReliveError(f"a text of {len(data)} bytes is too long for a checkpoint's tree")
 
 
-def harvest(tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes]) -> Any:
+def harvest(
+    tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any] = _NOTHING
+) -> Any:
     """The value of a tree; `leaf` and `blob` give the parts that were taken out.
 
     Pickled parts are unpickled: only trees that this user's own runs planted may come here.
@@ -114,7 +154,7 @@ def harvest(tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes]
     if tag == "$leaf":
         return leaf(inner)
     if tag == "$pickle":
-        return pickle.loads(blob(inner))
+        return _Unpickler(io.BytesIO(blob(inner)), live).load()
     if tag == "$bytes_at":
         return blob(inner)
     if tag == "$str":
@@ -130,7 +170,7 @@ def harvest(tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes]
         ]
         return dict(pairs) if tag == "$dict" else OrderedDict(pairs)
     if tag in _BUILDERS:
-        return _BUILDERS[tag](harvest(item, leaf, blob) for item in inner)
+        return _BUILDERS[tag](harvest(item, leaf, blob, live) for item in inner)
     if tag == "$sparse":
         torch = sys.modules["torch"]
         return torch.sparse_coo_tensor(leaf(inner["indices"]), leaf(inner["values"]), inner["shape"]).coalesce()

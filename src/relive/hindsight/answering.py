@@ -37,11 +37,12 @@ class RunAnswer:
     missing: list[str] = field(default_factory=list)  # what could not be replayed, and why
     causes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unrestored: list[str] = field(default_factory=list)  # state that could not be put back
     is_stricter: bool = False
 
     @property
     def verdict(self) -> str:
-        if self.mismatches:
+        if self.mismatches or self.unrestored:
             return "unverified"
         return "exact" if self.reproduced else "nothing to compare"
 
@@ -143,7 +144,9 @@ class _Doing:
         result = RunAnswer(record.run)
         self._segments[id(case)] = segments = []
         for task in self._tasks[id(case)]:
-            result.notes += task.report.notes if task.report is not None else []
+            if task.report is not None:
+                result.notes += task.report.notes
+                result.unrestored += task.report.unrestored
             if not task.is_ok and task.attempts:
                 result.missing.append(_missing(task))
             parsed = _read(task, case.recorded)
@@ -152,6 +155,7 @@ class _Doing:
                 self._compare(case, parsed, result)
         if result.mismatches:
             result.causes = _likely_causes(record)
+        result.causes += [f"{name} was not there yet when its state was to be restored" for name in result.unrestored]
         return result
 
     def _compare(self, case: Case, parsed: Parsed, result: RunAnswer) -> None:

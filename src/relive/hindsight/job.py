@@ -57,6 +57,7 @@ class Report(msgspec.Struct):
     error: str = ""  # the last line of the traceback, or what was wrong
     traceback: str = ""
     notes: list[str] = []
+    unrestored: list[str] = []  # what a checkpoint held and was not there to be put back
     turns_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0

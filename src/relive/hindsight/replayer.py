@@ -159,7 +159,8 @@ class Replayer(Recorder):
         begun = time.perf_counter()
         with self._packs.shared():
             checkpoint = Checkpoint(manifest, self.chunks, self._packs)
-            put_back(checkpoint, frame, objects, outer=self.outer if warm else None, line=line)
+            missing = put_back(checkpoint, frame, objects, outer=self.outer if warm else None, line=line)
+        self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
         self.report.restored_s += time.perf_counter() - begun
         self.report.restored_bytes += checkpoint.size_bytes
 
