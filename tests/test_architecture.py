@@ -28,6 +28,7 @@ ROWS = {
     "checkpoint": 3,
     "query": 2,
     "store": 1,
+    "transplant": 1,  # text in, text out: it knows neither runs nor disks
     "model": 0,
     "errors": 0,
     "settings": 0,

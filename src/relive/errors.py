@@ -27,6 +27,10 @@ class VersionError(ReliveError):
     """The code version could not be taken or read."""
 
 
+class TransplantError(ReliveError):
+    """A statement that could not be put into another version."""
+
+
 class Unstable(ReliveError, TypeError):
     """A value whose type has no hash that stays the same from process to process."""
 
