@@ -40,6 +40,7 @@ NEIGHBOURS = {
     ("cli", "server"),  # `relive serve` starts it
     ("hashing", "doors"),
     ("hashing", "errors"),  # whoever refuses a value must be able to raise
+    ("model", "doors"),
     ("model", "errors"),
     ("settings", "errors"),
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from relive.record.launch import detect
 from relive.record.off import EndedJournal, NullJournal
@@ -17,7 +15,7 @@ from relive.record.recorder import Recorder
 from relive.record.session import session
 from relive.record.surroundings import Surroundings
 from relive.record.syncing import Syncer
-from relive.store import Chunks, Home, Journal, JournalName, is_alive, journals_in, read_lines
+from relive.store import Chunks, Home, Journal, JournalName, from_text, is_alive, journals_in, read_lines
 
 PID_SPACE = 1 << 22  # pids are below this; a reused pid gets a number above
 RECENT_RUNS = 50  # among so many a worker looks for the run of its parent
@@ -67,8 +65,7 @@ class ChildJournal:
                 process += PID_SPACE
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A process of a run, and what becomes of it in a forked child."""
 
     recorder: Recorder
@@ -103,7 +100,7 @@ def join_parent(variable: str | None, around: Surroundings) -> Member | None:
 
 def _read(variable: str | None) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = json.loads(variable or "")
+        told: dict[str, Any] = from_text(variable or "")
         there = Home(Path(told["home"])).run_folder(told["run"]).is_dir()
     except (ValueError, KeyError, TypeError):
         return None

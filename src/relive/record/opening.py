@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
-import socket
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,13 +14,11 @@ from typing import Any
 from relive.errors import ReliveError, VersionError
 from relive.model import FINISHED
 from relive.record import environment, launch
-from relive.record.args import unknown_message
 from relive.record.children import Member, join_parent
-from relive.record.fingerprint import FingerprintCache
 from relive.record.inputs import InputWatch
 from relive.record.interrupts import is_users
 from relive.record.off import Ended, EndedJournal, Off
-from relive.record.outcome import Ending, ExitWatch, ended_by
+from relive.record.outcome import Ending, ExitWatch, ended_by, interrupt_kept
 from relive.record.provenance import Provenance
 from relive.record.recorder import Recorder
 from relive.record.rendezvous import shared_run
@@ -30,7 +26,7 @@ from relive.record.session import Driver, here, session
 from relive.record.surroundings import Surroundings, look_around
 from relive.record.syncing import Syncer
 from relive.record.warnings import say, warn_once
-from relive.store import Chunks, Journal, JournalName, encode, process_start, versions
+from relive.store import Chunks, Journal, JournalName, encode, from_text, process_start, to_text
 
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
 
@@ -107,16 +103,18 @@ class OpenRun:
     def belongs(self) -> str:
         """What child processes are told, as the value of a variable."""
         home, rank = str(self._around.home.path), self._around.launched.rank
-        return json.dumps({"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs})
+        return to_text({"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs})
 
     def _trace_origin(self, journal: Journal) -> None:
-        cache = FingerprintCache(self._around.home.path / "fingerprints.sqlite")
+        known = self._around.home.path / "fingerprints.sqlite"
         full_bytes = self._around.settings.fingerprint_bytes
-        provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
+        provenance = Provenance(journal, known, full_bytes=full_bytes, watch=self._watch)
         provenance.start()
         self.recorder.provenance = provenance
 
     def _take_version(self) -> None:
+        from relive.store import versions
+
         settings = self._around.settings
         try:
             taken = versions.take(
@@ -127,7 +125,7 @@ class OpenRun:
             self.recorder.journal.line("warning", slug="no-version", message=str(error))
             warn_once("no-version", f"{error}; the run goes on without its code version")
             return
-        self.recorder.journal.line("version", **dataclasses.asdict(taken))
+        self.recorder.journal.line("version", **taken._asdict() | {"large": [file._asdict() for file in taken.large]})
 
     def close(self, error: BaseException | None = None) -> None:
         """End the run as `with relive.run()` was left: by an error, or at its end."""
@@ -227,10 +225,13 @@ class _Hooks:
     def close_all(self) -> None:
         if self._pid != os.getpid():
             return
-        for run in reversed(self.runs.copy()):
-            run.close_at_exit()
+        with interrupt_kept():
+            for run in reversed(self.runs.copy()):
+                run.close_at_exit()
         unknown = sorted(set(session.kwargs) - session.asked)
         if unknown and not launch.is_pool_worker():
+            from relive.record.args import unknown_message
+
             say(f"error: {unknown_message(unknown, sorted(session.asked))}")
         session.end(Ended())
 
@@ -260,8 +261,8 @@ def _header(run: str, around: Surroundings, name: str, tags: dict[str, Any] | No
     return {
         "run": run, "name": name, "tags": encode(tags or {}, _refuse_chunk), "project": around.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
-        "pid": os.getpid(), "start": process_start(os.getpid()), "host": socket.gethostname(),
-        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "entry": dataclasses.asdict(entry),
+        "pid": os.getpid(), "start": process_start(os.getpid()), "host": platform.node(),
+        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "entry": entry._asdict(),
         "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
         "environment": environment.quick(os.environ, sys.argv, extra=around.settings.variables),
     }  # fmt: skip
@@ -283,7 +284,7 @@ def _parent_run() -> str | None:
     if isinstance(driver, Recorder):
         return driver.run
     try:
-        return str(json.loads(_HOOKS.what_parent_told() or "")["run"])
+        return str(from_text(_HOOKS.what_parent_told() or "")["run"])
     except (ValueError, KeyError, TypeError):
         return None
 

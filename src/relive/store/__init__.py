@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from relive.store.home import Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
     from relive.store.journal import ROOT, Journal, JournalClosed
+    from relive.store.lines import read_lines
     from relive.store.liveness import is_alive, process_start
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.points import Points
-    from relive.store.reading import read_lines
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
@@ -76,10 +76,10 @@ __getattr__ = lazily(
         "home": "Home JournalName journals_in",
         "index": "Index RunEntry find_run parse_run read_run",
         "journal": "ROOT Journal JournalClosed",
+        "lines": "read_lines",
         "liveness": "is_alive process_start",
         "packs": "PackWriter Packs Piece digest_of",
         "points": "Points",
-        "reading": "read_lines",
         "retention": "Policy",
         "scattering": "read_all",
         "summaries": "Summary",

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 RUN_ID_BYTES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class JournalName:
+class JournalName(NamedTuple):
     """The name of a journal inside its run's folder: `0`, `3` (rank), `0-4711` (a child process of rank 0)."""
 
     rank: int = 0
