@@ -15,7 +15,7 @@ from relive.record.recorder import Recorder
 from relive.record.session import session
 from relive.record.surroundings import Surroundings
 from relive.record.syncing import Syncer
-from relive.store import Chunks, Home, Journal, JournalName, from_text, is_alive, journals_in, read_lines
+from relive.store import Chunks, Home, Journal, JournalName, is_alive, journals_in, read_lines
 
 PID_SPACE = 1 << 22  # pids are below this; a reused pid gets a number above
 RECENT_RUNS = 50  # among so many a worker looks for the run of its parent
@@ -98,11 +98,23 @@ def join_parent(variable: str | None, around: Surroundings) -> Member | None:
     return Member(recorder, home.run_folder(run), rank)
 
 
+def read_told(variable: str | None) -> Any:
+    """What our parent told us in a variable, if it did."""
+    if not variable:
+        return None
+    import json  # it reads names that are no text, too
+
+    try:
+        return json.loads(variable)
+    except ValueError:
+        return None
+
+
 def _read(variable: str | None) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = from_text(variable or "")
+        told: dict[str, Any] = read_told(variable)
         there = Home(Path(told["home"])).run_folder(told["run"]).is_dir()
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
     return told if there else None
 

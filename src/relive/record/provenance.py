@@ -114,7 +114,8 @@ class Provenance:
         self._journal.line("data", name=name, path=path, **_form(print_))
 
     def _add_seen(self, path: str) -> None:
-        if path in self._seen or self._is_covered(path):
+        real = os.path.realpath(path)  # the same file under another name is the same data
+        if real in self._seen or self._is_covered(real):
             return
         cache = self._cache()
         from relive.record.fingerprint import fingerprint_file
@@ -127,7 +128,7 @@ class Provenance:
             return
         what = self._role(path, found)
         if what == "data":
-            self._seen[path] = found
+            self._seen[real] = found
         self._journal.line("read", path=path, role=what, **_form(found))
 
     def _role(self, path: str, found: Fingerprint) -> str:

@@ -48,6 +48,7 @@ class Recorder:
         self.provenance: Provenance | None = None
         self.checks_kwargs = False  # workers leave that to their parent
         self.too_deep = False
+        self.stopped: Journal | None = None  # the journal that could not be written any more
         self._checkpointer: Checkpointer | None = None
         self._blocks: dict[str, Checkpointer] = {}
         self.overhead: float | None = None
@@ -248,6 +249,7 @@ class Recorder:
             return
         if isinstance(error, OSError):
             # What can't be written now can't be written later either; stop trying, so that training isn't slowed.
+            self.stopped = self.stopped or self.journal
             self.journal = NullJournal()  # type: ignore[assignment]
             warn_once("recording-stopped", f"{error}; this run is recorded up to here, free some space for the next")
         else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
     from relive.store.tombstones import kept_checkpoints
-    from relive.store.values import decode, encode, from_text, to_text
+    from relive.store.values import decode, encode, from_text, inline, to_text
 
 __all__ = [
     "PIECE_BYTES",
@@ -51,6 +51,7 @@ __all__ = [
     "examine",
     "find_run",
     "from_text",
+    "inline",
     "is_alive",
     "journals_in",
     "kept_checkpoints",
@@ -84,6 +85,6 @@ __getattr__ = lazily(
         "scattering": "read_all",
         "summaries": "Summary",
         "tombstones": "kept_checkpoints",
-        "values": "decode encode from_text to_text",
+        "values": "decode encode from_text inline to_text",
     },
 )
