@@ -20,13 +20,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+SLOW_START_VARIABLES = ("PYTHONDONTWRITEBYTECODE",)  # hundreds of scripts would compile relive anew, each for itself
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_environment() -> Iterator[None]:
     """Take away what the developer's shell and git configuration would change in a test, or in its children."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("RELIVE_", "GIT_")) or name in LAUNCHER_VARIABLES:
+            if name.startswith(("RELIVE_", "GIT_")) or name in (*LAUNCHER_VARIABLES, *SLOW_START_VARIABLES):
                 patch.delenv(name)
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -141,7 +143,17 @@ class Script:
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Script]:
     """Write a script and run it for real; without the `home` fixture its home is `.relive` in its project."""
-    project = tmp_path / "project"
+    yield from _scripts(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
+    """The same for what the tests of a module only look at, or copy: made once."""
+    yield from _scripts(tmp_path_factory.mktemp("shared"))
+
+
+def _scripts(folder: Path) -> Iterator[Script]:
+    project = folder / "project"
     project.mkdir()
     scripts = Script(project)
     yield scripts

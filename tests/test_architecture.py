@@ -41,6 +41,7 @@ NEIGHBOURS = {
     ("cli", "server"),  # `relive serve` starts it
     ("hashing", "doors"),
     ("hashing", "errors"),  # whoever refuses a value must be able to raise
+    ("model", "doors"),
     ("model", "errors"),
     ("settings", "errors"),
 }
@@ -67,6 +68,10 @@ class Module:
     @property
     def room(self) -> str:
         return room_of(self.name)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
 
     @cached_property
     def bound_names(self) -> set[str]:
@@ -113,7 +118,7 @@ def parse(texts: Mapping[str, str]) -> Modules:
 
 def imports(module: Module, modules: Modules) -> Iterator[Import]:
     """Every import of ours, wherever it stands: at the top, in a function, under TYPE_CHECKING."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for target in _targets(node, module, modules):
             if target.split(".")[0] == "relive":
                 yield Import(module, target, getattr(node, "lineno", 0))
@@ -220,7 +225,7 @@ def fits_in_one_sitting(modules: Modules) -> list[str]:
         lines = len(module.text.splitlines())
         if lines > MODULE_LINES:
             wrong.append(f"{module.name} has {lines} lines (at most {MODULE_LINES}): split it by concern")
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > FUNCTION_LINES:
@@ -233,7 +238,7 @@ def keeps_global_state_in_one_place(modules: Modules) -> list[str]:
     return [
         f"{module.name}:{node.lineno} says `global`: global state lives in {ADDRESS_OF_GLOBAL_STATE} alone"
         for module in modules.values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Global) and module.name != ADDRESS_OF_GLOBAL_STATE
     ]
 

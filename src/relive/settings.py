@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from relive.errors import ReliveError
 
 PREFIX = "RELIVE_"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Every setting with its default; `docs/reference/settings.md` explains each."""
 
     home: str = ""  # where everything is stored; "" means `.relive` beside the project
@@ -40,10 +37,10 @@ def load(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:
         found.update(_from_file(path, table))
     if found.get("home"):
         found["home"] = str(root / Path(found["home"]).expanduser())  # a file speaks of its own folder
-    for field in dataclasses.fields(Settings):
-        raw = environ.get(PREFIX + field.name.upper())
+    for name in Settings._fields:
+        raw = environ.get(PREFIX + name.upper())
         if raw is not None:
-            found[field.name] = _from_text(field, raw, PREFIX + field.name.upper())
+            found[name] = _from_text(name, raw, PREFIX + name.upper())
     return Settings(**found)
 
 
@@ -56,11 +53,10 @@ def _from_file(path: Path, table: tuple[str, ...]) -> dict[str, Any]:
         raise ReliveError(f"{path} can't be read ({error}); mend or remove it") from error
     for key in table:
         content = content.get(key, {})
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
-    unknown = sorted(set(content) - set(fields))
+    unknown = sorted(set(content) - set(Settings._fields))
     if unknown:
-        raise ReliveError(f"{path}: unknown setting {unknown[0]!r}; known are {', '.join(fields)}")
-    return {name: _checked(fields[name], value, str(path)) for name, value in content.items()}
+        raise ReliveError(f"{path}: unknown setting {unknown[0]!r}; known are {', '.join(Settings._fields)}")
+    return {name: _checked(name, value, str(path)) for name, value in content.items()}
 
 
 def _content(path: Path) -> Any:
@@ -73,21 +69,21 @@ def _content(path: Path) -> Any:
     return tomllib.loads(text)
 
 
-def _checked(field: dataclasses.Field[Any], value: Any, place: str) -> Any:
-    kind = type(field.default)
+def _checked(name: str, value: Any, place: str) -> Any:
+    kind = type(Settings._field_defaults[name])
     if kind is tuple and isinstance(value, list):
         return tuple(str(item) for item in value)
     if kind is float and type(value) is int:
         return float(value)
-    if field.name == "keep" and type(value) is int:
+    if name == "keep" and type(value) is int:
         return str(value)
     if type(value) is not kind:
-        raise ReliveError(f"{place}: {field.name} = {value!r} is not of type {kind.__name__}; change it")
+        raise ReliveError(f"{place}: {name} = {value!r} is not of type {kind.__name__}; change it")
     return value
 
 
-def _from_text(field: dataclasses.Field[Any], raw: str, place: str) -> Any:
-    kind: Any = type(field.default)
+def _from_text(name: str, raw: str, place: str) -> Any:
+    kind: Any = type(Settings._field_defaults[name])
     try:
         if kind is bool:
             return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False,

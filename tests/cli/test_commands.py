@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from relive.cli import main
-from relive.store import Home, Index
+from relive.store import Home, Index, decode
 
 TRAIN = """
     import relive
@@ -26,13 +27,19 @@ TRAIN = """
 """
 
 
-@pytest.fixture
-def project(script) -> Path:  # type: ignore[no-untyped-def]
+@pytest.fixture(scope="module")
+def recorded(shared_script) -> Path:  # type: ignore[no-untyped-def]
     """Two finished runs, made by a real script."""
-    script.write("alpha beta\n", "words.txt")
-    script(TRAIN)
-    script(None, "--kwargs", "lr=0.5")
-    return script.project
+    shared_script.write("alpha beta\n", "words.txt")
+    shared_script(TRAIN)
+    shared_script(None, "--kwargs", "lr=0.5")
+    return shared_script.project
+
+
+@pytest.fixture
+def project(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of them, to do anything with."""
+    return Path(shutil.copytree(recorded, tmp_path / "project", symlinks=True))
 
 
 def relive(project: Path, *args: str) -> Result:
@@ -142,6 +149,25 @@ def test_export_writes_plain_files(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/artifacts/model.bin").read_bytes() == b"weights"
     assert (tmp_path / "out/code/train.py").read_text() == (project / "train.py").read_text()
     assert (tmp_path / "out/logs.parquet").stat().st_size > 0
+
+
+def test_exported_json_needs_nothing_that_is_not_there(script, tmp_path: Path) -> None:
+    script(
+        """
+        import numpy as np, relive
+        big = {"text": "x" * 10_000, "odd": "\\ud800" * 5_000, "raw": b"y" * 10_000, "array": np.arange(500.0)}
+        relive.artifact(big, name="big.json")
+        with relive.run("tagged", tags={"notes": "n" * 10_000}):
+            relive.artifact(big, name="big.json")
+        """
+    )
+    relive(script.project, "export", "last", str(tmp_path / "out"))
+
+    form = json.loads((tmp_path / "out/artifacts/big.json").read_text())
+    back = decode(form, lambda name: pytest.fail(f"{name} is named"))
+    assert (back["text"], back["odd"], back["raw"]) == ("x" * 10_000, "\ud800" * 5_000, b"y" * 10_000)
+    assert back["array"].tolist() == list(range(500))
+    assert json.loads((tmp_path / "out/record.json").read_text())["tags"] == {"notes": "n" * 10_000}
 
 
 def test_export_does_not_write_over_what_is_there(project: Path, tmp_path: Path) -> None:

@@ -513,7 +513,7 @@ def a_record(draw: st.DrawFn) -> Record:
     st.permutations(["a", "b", "c"]),
     st.sets(st.sampled_from([("a", "p"), ("b", "q"), ("c", "t")])),
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_table_is_what_the_slow_definition_gives(
     bare: list[Record], names: list[str], order: list[str], args: set[tuple[str, str]]
 ) -> None:

@@ -15,9 +15,9 @@ import pytest
 from relive.record.launch import Launch, detect, find_entry, is_pool_worker, project_root
 
 TELL = """\
-import dataclasses, json
+import json
 from relive.record.launch import detect, find_entry
-print(json.dumps(dataclasses.asdict({asked}())))
+print(json.dumps({asked}()._asdict()))
 """
 TELL_ENTRY, TELL_LAUNCH = TELL.format(asked="find_entry"), TELL.format(asked="detect")
 

@@ -129,7 +129,8 @@ def test_a_rank_that_dies_does_not_hurt_the_run(script) -> None:
     assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (0, 1), (1, 100), (1, 101)]
 
 
-def test_torchrun_gives_one_run_each_time(script) -> None:
+@pytest.mark.parametrize("launches", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_torchrun_gives_one_run_each_time(script, launches: int) -> None:
     script.write(
         """
         import torch.distributed as dist, relive
@@ -143,14 +144,14 @@ def test_torchrun_gives_one_run_each_time(script) -> None:
     torchrun = "from torch.distributed.run import main\nif __name__ == '__main__':\n    main()\n"
     options = ("--standalone", "--nproc-per-node=2", "train.py")
 
-    for _ in range(2):
+    for _ in range(launches):
         done = script(torchrun, *options, name="torchrun.py", env={"OMP_NUM_THREADS": "1"})
         assert done.stdout == ""
 
-    assert [(r.world_size, r.ranks, r.outcome) for r in records(script.home)] == [(2, (0, 1), "finished")] * 2
-    assert journals(script.home) == [["0.slots", "1.slots"]] * 2
-    assert rows(script.home, "epoch", "loss") == [(0, 0), (1, 1)] * 2
-    assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (0, 1), (1, 100), (1, 101)] * 2
+    assert [(r.world_size, r.ranks, r.outcome) for r in records(script.home)] == [(2, (0, 1), "finished")] * launches
+    assert journals(script.home) == [["0.slots", "1.slots"]] * launches
+    assert rows(script.home, "epoch", "loss") == [(0, 0), (1, 1)] * launches
+    assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (0, 1), (1, 100), (1, 101)] * launches
 
 
 @pytest.mark.parametrize("parent", ["silent", "recording"])

@@ -18,7 +18,7 @@ import pandas
 import pytest
 
 import relive
-from relive.store import Chunks, Home, Index, decode, from_text, parse_run
+from relive.store import Chunks, Home, Index, decode, examine, from_text, parse_run
 from relive.store.parsing import Parsed
 
 
@@ -718,7 +718,44 @@ def test_tags_and_names_of_any_kind_do_not_stop_a_run(home: Path) -> None:
     assert told(home, "v") == [(1,)]
 
 
+def test_a_long_tag_is_kept_like_a_long_value(home: Path) -> None:
+    notes = "what we tried before\n" * 1_000
+    with relive.run("long", tags={"notes": notes, "sweep": 4}) as run:
+        relive.log("v", 1)
+
+    (record,) = records(home)
+    assert (record.run, record.tags["sweep"]) == (run, 4)
+    assert decode(record.tags, Chunks(Home(home).chunks).get) == {"notes": notes, "sweep": 4}
+    assert not [finding for finding in examine(Home(home), deep=True) if finding.damage]
+
+
 # In scripts
+
+
+def test_the_command_is_the_whole_line_and_argv_what_the_script_saw(script) -> None:
+    script(
+        "import relive\nrelive.arg('lr', 1.0), relive.arg('api_key', '')\n",
+        "--fast", "--kwargs", "lr=0.5", "api_key=abcdef",
+    )  # fmt: skip
+
+    record = records(script.home)[0]
+    train = str(script.project / "train.py")
+    assert record.environment["command"][1:] == [train, "--fast", "--kwargs", "lr=0.5", "api_key=<redacted>"]
+    assert record.config["argv"] == [train, "--fast"]
+
+
+def test_data_that_is_read_through_a_link_counts_once(script) -> None:
+    (script.project / "real").mkdir()
+    (script.project / "real" / "train.csv").write_text("1,2")
+    (script.project / "link").symlink_to("real")
+    by_name = "import relive\nrelive.data('train', 'real/train.csv')\nopen('{}/train.csv').read()\n"
+
+    script(by_name.format("real"))
+    script(by_name.format("link"))
+
+    by_link, plain = records(script.home)
+    assert by_link.data["read"] == plain.data["read"] == []
+    assert by_link.data_version == plain.data_version
 
 
 def test_importing_relive_alone_does_nothing(script) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import random
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relive.errors import ReliveError
 from relive.store import ROOT, Journal, JournalClosed, JournalName, kinds, read_lines
 from relive.store.journal import SLOT_BYTES
 from relive.store.parsing import Parsed, parse
@@ -246,6 +248,37 @@ def test_a_full_disk_is_an_error_and_never_a_bus_error(tmp_path: Path, monkeypat
         fill()
 
     assert len(read(tmp_path)) > 2_000
+
+
+def test_one_name_too_many_is_refused_and_nothing_else_is(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    journal.append_float("x", 1.0, ROOT, 0)
+    journal._name_ids = itertools.count((1 << 24) - 1)
+    journal.append_float("the last", 2.0, ROOT, 0)
+
+    with pytest.raises(ReliveError, match="room for 16,777,216 names"):
+        journal.append_float("one more", 3.0, ROOT, 0)
+
+    journal.append_float("x", 4.0, ROOT, 0)
+    journal.close()
+    back = read(tmp_path)
+    told = [(back.names[n], float(v)) for n, v in zip(back.name, back.value, strict=True)]
+    assert told == [("x", 1.0), ("the last", 2.0), ("x", 4.0)]
+
+
+def test_a_torn_line_does_not_take_the_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = begin(tmp_path)
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
+        with pytest.raises(OSError, match="only part of a line"):
+            journal.line("log", value="half of this is lost")
+    journal.close()
+
+    journal.last_line("end", outcome="finished")
+
+    found = read_lines(tmp_path / "0")
+    assert (found.lines[-1]["k"], found.lines[-1]["outcome"], found.damaged) == ("end", "finished", 1)
 
 
 def test_times_are_right_across_the_wrap_of_the_short_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

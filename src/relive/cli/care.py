@@ -10,7 +10,7 @@ import click
 from relive.cli.choosing import home_option, open_home, open_index, short
 from relive.cli.queries import write_parquet
 from relive.errors import ReliveError
-from relive.store import Chunks, Home, Index, RunEntry, examine, find_run, to_text, versions
+from relive.store import Chunks, Home, Index, RunEntry, examine, find_run, from_text, inline, to_text, versions
 
 
 @click.command()
@@ -46,10 +46,11 @@ def export(run: str, folder: Path | None, home: Path | None) -> None:
     if target.exists() and any(target.iterdir()):
         raise ReliveError(f"{target} is not empty; name another folder")
     target.mkdir(parents=True, exist_ok=True)
-    (target / "record.json").write_text(to_text(entry.record))
+    chunks = Chunks(index.home.chunks)
+    (target / "record.json").write_text(to_text(inline(from_text(to_text(entry.record)), chunks.get)))
     logs = Query(index.home.path).sql(f"select * from logs where run = '{entry.record.run}'").df()
     write_parquet(logs, target / "logs.parquet")
-    count = _write_artifacts(entry, Chunks(index.home.chunks), target / "artifacts")
+    count = _write_artifacts(entry, chunks, target / "artifacts")
     code = _write_code(index.home, entry, target / "code")
     click.echo(f"{target}: the record, {len(logs)} values, {count} artifacts{', the code' if code else ''}")
 
@@ -60,7 +61,10 @@ def _write_artifacts(entry: RunEntry, chunks: Chunks, target: Path) -> int:
             for file in artifact["files"]:
                 _write_file(chunks, file, confined(target / _safe(artifact["name"]), file["path"]))
         else:
-            _write_file(chunks, artifact, confined(target, artifact["name"]))
+            path = confined(target, artifact["name"])
+            _write_file(chunks, artifact, path)
+            if artifact["kind"] == "json":  # it may name further chunks
+                path.write_text(to_text(inline(from_text(path.read_bytes()), chunks.get)))
     return len(entry.record.artifacts)
 
 

@@ -1,7 +1,14 @@
 """Hashes of bytes, and of values so that equal ones have one hash in every process."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from relive.hashing.preimage import digest, hasher, register, stable_hash
+from relive.doors import lazily
+from relive.hashing.digests import digest, hasher
+
+if TYPE_CHECKING:
+    from relive.hashing.preimage import register, stable_hash
 
 __all__ = ["digest", "hasher", "register", "stable_hash"]
+
+# A script that is recorded waits for the hashing of bytes, not for that of values.
+__getattr__ = lazily(__name__, {"preimage": "register stable_hash"})

@@ -5,43 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
 import struct
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relive.errors import Unstable
 from relive.hashing import reducers
+from relive.hashing.digests import digest, flat_bytes, hasher
 from relive.hashing.reducers import PLAIN, REDUCERS, Lenient, NoHash, Parts, Raw, Reducer, qualified_name
 
 if TYPE_CHECKING:
-    from blake3 import blake3
-    from typing_extensions import Buffer
+    pass
 
 T = TypeVar("T")
 
-_THREADED_BYTES = 8 << 20
 _FLUSH_BYTES = 1 << 16
 _REGISTERED: dict[type, Reducer] = {}
-
-
-def hasher(size_bytes: int = 0) -> blake3:
-    """A BLAKE3 hasher to feed with `update`; `size_bytes` is what is to come, and decides whether threads pay off."""
-    from blake3 import blake3
-
-    if size_bytes < _THREADED_BYTES:
-        return blake3()
-    # Never AUTO: its process-wide thread pool does not survive a fork, and a forked worker that hashes would hang.
-    return blake3(max_threads=min(4, os.cpu_count() or 1))
-
-
-def digest(data: Buffer, *more: Buffer) -> str:
-    """The BLAKE3 hash of these bytes, one after the other, as 64 hex digits."""
-    views = [_flat(part) for part in (data, *more)]
-    hash_ = hasher(sum(view.nbytes for view in views))
-    for view in views:
-        hash_.update(view)
-    return hash_.hexdigest()
 
 
 def stable_hash(value: object, *, by_state: bool = False) -> str:
@@ -167,7 +146,7 @@ class _Encoder:
         self._open("raw", value.size_bytes)
         hash_ = hasher(value.size_bytes)
         for block in value.blocks:
-            hash_.update(_flat(block))
+            hash_.update(flat_bytes(block))
         self._buffer += hash_.digest()
 
     def _lenient(self, value: Lenient) -> None:
@@ -234,13 +213,6 @@ _CONTAINERS: dict[type, Callable[[_Encoder, Any], None]] = {
     Raw: _Encoder._raw,
     Lenient: _Encoder._lenient,
 }
-
-
-def _flat(data: Buffer) -> memoryview:
-    view = memoryview(data)
-    if not view.nbytes:
-        return memoryview(b"")
-    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
 
 
 @functools.lru_cache(maxsize=4096)

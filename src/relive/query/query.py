@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from relive.errors import QueryError
 from relive.query import views
 from relive.query.pivot import FIXED_DIMS, PROCESS_DIMS, RunFacts, pivot
-from relive.query.sandbox import Result, columns_of, filter_table, run
+from relive.query.sandbox import Result, columns_of, filter_table, is_text, run
 from relive.query.selection import Context, select
 from relive.query.table import Table, to_pandas
 from relive.store import REPLAY_CHOICES, Chunks, Home, Index, RunEntry, decode, replay_header
@@ -26,9 +27,21 @@ class Query:
     """Answers questions about the runs of a home, as they are when asked."""
 
     def __init__(self, home: Path) -> None:
-        self._home = Home(home)
+        self._home = Home(self._named_in_text(home))
         self._index = Index(self._home)
         self._chunks = Chunks(self._home.chunks)
+
+    def _named_in_text(self, home: Path) -> Path:
+        """The home, or a link to it: DuckDB takes no path that isn't UTF-8."""
+        if is_text(home):
+            return home
+        import tempfile
+
+        folder = tempfile.TemporaryDirectory(prefix="relive-", ignore_cleanup_errors=True)
+        weakref.finalize(self, folder.cleanup)
+        link = Path(folder.name) / "home"
+        link.symlink_to(home.absolute())
+        return link
 
     def dataframe(
         self, names: Sequence[str], *, where: str | None, ranks: str, replays: str = "latest", sources: bool = False

@@ -63,13 +63,26 @@ def connect(allowed: Sequence[Path]) -> Connection:
     import duckdb
 
     con = duckdb.connect(":memory:")
-    folders = ", ".join("'" + str(path.resolve()).rstrip("/").replace("'", "''") + "/'" for path in allowed)
+    folders = ", ".join("'" + str(_resolved(path)).rstrip("/").replace("'", "''") + "/'" for path in allowed)
     for setting in (f"allowed_directories = [{folders}]", *_LOCKS):
         try:
             con.execute(f"set global {setting}")  # for the cursors of this connection too
         except duckdb.CatalogException:  # which settings can be global differs from version to version
             con.execute(f"set {setting}")
     return con
+
+
+def is_text(path: Path) -> bool:
+    """Can DuckDB be told of this path?"""
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _resolved(path: Path) -> Path:
+    """Without links, unless a link is what makes the path one that can be told."""
+    return real if is_text(real := path.resolve()) else path
 
 
 @cache

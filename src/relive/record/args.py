@@ -7,7 +7,6 @@ import enum
 import json
 import math
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
 
@@ -76,6 +75,8 @@ def _int(raw: str) -> int:
     except ValueError:
         if not math.isfinite(float(raw)):
             raise
+        from decimal import Decimal
+
         number = Decimal(raw)  # 1e6 is a common way to write a number of steps, and a float is not exact at 1e23
         if number != number.to_integral_value():
             raise

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from relive.record.launch import detect
 from relive.record.off import EndedJournal, NullJournal
@@ -67,8 +65,7 @@ class ChildJournal:
                 process += PID_SPACE
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A process of a run, and what becomes of it in a forked child."""
 
     recorder: Recorder
@@ -101,11 +98,23 @@ def join_parent(variable: str | None, around: Surroundings) -> Member | None:
     return Member(recorder, home.run_folder(run), rank)
 
 
+def read_told(variable: str | None) -> Any:
+    """What our parent told us in a variable, if it did."""
+    if not variable:
+        return None
+    import json  # it reads names that are no text, too
+
+    try:
+        return json.loads(variable)
+    except ValueError:
+        return None
+
+
 def _read(variable: str | None) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = json.loads(variable or "")
+        told: dict[str, Any] = read_told(variable)
         there = Home(Path(told["home"])).run_folder(told["run"]).is_dir()
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
     return told if there else None
 

@@ -6,20 +6,17 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from relive.hashing import stable_hash
 from relive.store import process_start
 
 _LOCAL_ADDRESSES = ("", "localhost", "127.0.0.1", "::1")
 _MARKERS = (".relive", "relive.toml", "pyproject.toml", "setup.py", "setup.cfg")
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """A process among those started together. `key` is the same on all of them, and on no others."""
 
     rank: int = 0
@@ -32,7 +29,7 @@ def detect(environ: Mapping[str, str] = os.environ) -> Launch:
     """Read what torchrun, srun, mpirun or the user (RELIVE_RANK, RELIVE_WORLD_SIZE, RELIVE_LAUNCH) say of us."""
     launchers = (_own, _torchrun, _slurm, _open_mpi, _mpich, _process_group)
     found = next((launch for launcher in launchers if (launch := launcher(environ)) is not None), Launch())
-    return replace(found, key=environ.get("RELIVE_LAUNCH") or found.key)
+    return found._replace(key=environ.get("RELIVE_LAUNCH") or found.key)
 
 
 def _own(environ: Mapping[str, str]) -> Launch | None:
@@ -123,6 +120,8 @@ def _parent() -> tuple[str, ...]:
 
 
 def _key(launcher: str, *facts: str) -> str:
+    from relive.hashing import stable_hash  # only ranks need it
+
     return f"{launcher}-{stable_hash(facts)[:16]}"
 
 
@@ -132,8 +131,7 @@ def is_pool_worker() -> bool:
     return process is not None and process.parent_process() is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What the user started."""
 
     kind: Literal["script", "module", "notebook", "interactive", "command"]

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from relive.record.args import convert
 from relive.record.blocks import PlainBlock
 from relive.record.session import Place, session
 from relive.record.warnings import warn_once
@@ -23,7 +22,11 @@ class Off:
         return value
 
     def arg(self, name: str, default: Any) -> Any:
-        return convert(name, session.kwargs[name], default) if name in session.kwargs else default
+        if name not in session.kwargs:
+            return default
+        from relive.record.args import convert
+
+        return convert(name, session.kwargs[name], default)
 
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         return items

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
-import socket
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from relive.errors import ReliveError, VersionError
+from relive.errors import VersionError
 from relive.model import FINISHED
 from relive.record import environment, launch
-from relive.record.args import unknown_message
-from relive.record.children import Member, join_parent
-from relive.record.fingerprint import FingerprintCache
+from relive.record.children import Member, join_parent, read_told
 from relive.record.inputs import InputWatch
 from relive.record.interrupts import is_users
 from relive.record.off import Ended, EndedJournal, Off
-from relive.record.outcome import Ending, ExitWatch, ended_by
+from relive.record.outcome import Ending, ExitWatch, ended_by, interrupt_kept
 from relive.record.provenance import Provenance
 from relive.record.recorder import Recorder
 from relive.record.rendezvous import shared_run
@@ -30,7 +26,7 @@ from relive.record.session import Driver, here, session
 from relive.record.surroundings import Surroundings, look_around
 from relive.record.syncing import Syncer
 from relive.record.warnings import say, warn_once
-from relive.store import Chunks, Journal, JournalName, age_s, encode, process_start, versions
+from relive.store import Chunks, Journal, JournalName, age_s, encode, process_start, to_text
 
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
 
@@ -85,7 +81,8 @@ class OpenRun:
         self.recorder = Recorder(self.run, journal, Chunks(home.chunks))
         self.recorder.checks_kwargs = True
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
-        journal.line("run", **_storable(_header(self.run, around, name, tags)))
+        told = {"name": name, "tags": encode(tags or {}, self.recorder.chunks.put)}
+        journal.line("run", **_storable(_header(self.run, around, told)))
         self._watch = InputWatch(root=around.entry.root, home=str(home.path)) if around.settings.inputs else None
         self._exit = ExitWatch()
         self._syncer: Syncer | None = None
@@ -107,16 +104,24 @@ class OpenRun:
     def belongs(self) -> str:
         """What child processes are told, as the value of a variable."""
         home, rank = str(self._around.home.path), self._around.launched.rank
-        return json.dumps({"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs})
+        told = {"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs}
+        try:
+            return to_text(told)
+        except UnicodeEncodeError:  # paths and arguments that are no text; only this knows how to write them
+            import json
+
+            return json.dumps(told)
 
     def _trace_origin(self, journal: Journal) -> None:
-        cache = FingerprintCache(self._around.home.path / "fingerprints.sqlite")
+        known = self._around.home.path / "fingerprints.sqlite"
         full_bytes = self._around.settings.fingerprint_bytes
-        provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
+        provenance = Provenance(journal, known, full_bytes=full_bytes, watch=self._watch)
         provenance.start()
         self.recorder.provenance = provenance
 
     def _take_version(self) -> None:
+        from relive.store import versions
+
         settings = self._around.settings
         try:
             taken = versions.take(
@@ -127,7 +132,7 @@ class OpenRun:
             self.recorder.journal.line("warning", slug="no-version", message=str(error))
             warn_once("no-version", f"{error}; the run goes on without its code version")
             return
-        self.recorder.journal.line("version", **dataclasses.asdict(taken))
+        self.recorder.journal.line("version", **taken._asdict() | {"large": [file._asdict() for file in taken.large]})
 
     def close(self, error: BaseException | None = None) -> None:
         """End the run as `with relive.run()` was left: by an error, or at its end."""
@@ -146,7 +151,7 @@ class OpenRun:
             self._finish(*ending)
 
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
-        journal, provenance = self.recorder.journal, self.recorder.provenance
+        journal, provenance = self.recorder.stopped or self.recorder.journal, self.recorder.provenance
         if self.recorder.too_deep:
             warn_once("log-lost", "something was logged too deep in a recursion; raise sys.setrecursionlimit")
         try:
@@ -154,11 +159,15 @@ class OpenRun:
             with _training_goes_on("provenance-incomplete"):
                 if provenance is not None:
                     provenance.finish(self.folder)
-            journal.line("end", outcome=outcome, error=error, wall_ns=time.time_ns())
+            end = {"outcome": outcome, "error": error, "wall_ns": time.time_ns()}
+            if self.recorder.stopped is None:
+                journal.line("end", **end)
         finally:
             if self._syncer is not None:
                 self._syncer.stop()
         journal.close()
+        if self.recorder.stopped is not None:
+            journal.last_line("end", **end)
         self.recorder.journal, self.recorder.provenance = EndedJournal(), None  # type: ignore[assignment]
 
     def become_child(self) -> None:
@@ -227,10 +236,13 @@ class _Hooks:
     def close_all(self) -> None:
         if self._pid != os.getpid():
             return
-        for run in reversed(self.runs.copy()):
-            run.close_at_exit()
+        with interrupt_kept():
+            for run in reversed(self.runs.copy()):
+                run.close_at_exit()
         unknown = sorted(set(session.kwargs) - session.asked)
         if unknown and not launch.is_pool_worker():
+            from relive.record.args import unknown_message
+
             say(f"error: {unknown_message(unknown, sorted(session.asked))}")
         session.end(Ended())
 
@@ -255,16 +267,16 @@ def _training_goes_on(slug: str) -> Iterator[None]:
         warn_once(slug, f"{type(error).__name__}: {error}; this part of the record may be missing")
 
 
-def _header(run: str, around: Surroundings, name: str, tags: dict[str, Any] | None) -> dict[str, Any]:
+def _header(run: str, around: Surroundings, told: dict[str, Any]) -> dict[str, Any]:
     entry, launched = around.entry, around.launched
     return {
-        "run": run, "name": name, "tags": encode(tags or {}, _refuse_chunk), "project": around.project,
+        "run": run, **told, "project": around.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
-        "pid": os.getpid(), "start": process_start(os.getpid()), "host": socket.gethostname(),
+        "pid": os.getpid(), "start": process_start(os.getpid()), "host": platform.node(),
         "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()),
-        "entry": dataclasses.asdict(entry),
+        "entry": entry._asdict(),
         "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
-        "environment": environment.quick(os.environ, sys.argv, extra=around.settings.variables),
+        "environment": environment.quick(os.environ, sys.orig_argv or sys.argv, extra=around.settings.variables),
     }  # fmt: skip
 
 
@@ -283,11 +295,8 @@ def _parent_run() -> str | None:
     driver = place.driver if place is not None else session.first
     if isinstance(driver, Recorder):
         return driver.run
+    told = read_told(_HOOKS.what_parent_told())
     try:
-        return str(json.loads(_HOOKS.what_parent_told() or "")["run"])
-    except (ValueError, KeyError, TypeError):
+        return str(told["run"])
+    except (KeyError, TypeError):
         return None
-
-
-def _refuse_chunk(_data: bytes) -> str:
-    raise ReliveError("tags are for short values; log big ones or keep them as an artifact")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
 from relive.model import FAILED, FINISHED
+from relive.record.forking import loading
 
 MAX_MESSAGE_CHARS = 2_000
 Ending = tuple[str, dict[str, Any] | None]  # the outcome, and the error described
@@ -74,6 +75,20 @@ class _SysExit:
 _SYS_EXIT = _SysExit()
 
 
+@contextlib.contextmanager
+def interrupt_kept() -> Iterator[None]:
+    """Around what we do at exit: Python still knows afterwards that a KeyboardInterrupt is why it ends.
+
+    It forgets that whenever code is made from text, as modules with named tuples do when they are loaded, and then the
+    process would end with another code than without us. Code from text that is left by the exception reminds it.
+    """
+    before = len(sys.modules), loading.times
+    yield
+    if (len(sys.modules), loading.times) != before and isinstance(_last_exception(), KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
+
+
 def ended_by(error: BaseException) -> Ending:
     """What it means that this exception left the run. Not every one is a failure."""
     if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
@@ -107,7 +122,9 @@ def describe(error: BaseException) -> dict[str, Any]:
         message = str(error)
     except Exception:  # noqa: BLE001 - the user's __str__ may do anything
         message = "(its message can't be shown)"
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else None
     clean = message[:MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
     return {"type": type(error).__qualname__, "message": clean, "place": place}

@@ -8,26 +8,33 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
-from relive.hashing import digest
 from relive.record import environment
-from relive.record.fingerprint import Fingerprint, FingerprintCache, data_version, fingerprint, fingerprint_file
+from relive.record.forking import loading
 from relive.record.inputs import InputWatch, role, unheard
 from relive.record.warnings import say, warn_once
 from relive.store import Journal, journals_in, read_lines
+
+if TYPE_CHECKING:
+    from relive.record.fingerprint import Fingerprint, FingerprintCache
 
 PATIENCE_S = 2.0  # how long the end of a run waits for fingerprints before it says so
 _MISSING = "missing"
 
 
 class Provenance:
-    """One thread that fingerprints; the training thread only puts paths in its queue."""
+    """One thread that fingerprints; the training thread only puts paths in its queue.
 
-    def __init__(self, journal: Journal, cache: FingerprintCache, *, full_bytes: int, watch: InputWatch | None) -> None:
+    `known` is the file with fingerprints of earlier runs. What fingerprinting needs is loaded by the thread, when there
+    is something to fingerprint.
+    """
+
+    def __init__(self, journal: Journal, known: Path, *, full_bytes: int, watch: InputWatch | None) -> None:
         self._journal = journal
-        self._cache = cache
+        self._known = known
+        self._opened: FingerprintCache | None = None
         self._full_bytes = full_bytes
         self._watch = watch
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -39,7 +46,6 @@ class Provenance:
         self._thread = threading.Thread(target=self._work, name="relive-provenance", daemon=True)
 
     def start(self) -> None:
-        digest(b"")  # loads its library here: a child forked while our thread imports would wait for that for ever
         self._jobs.put(self._packages)
         self._thread.start()
         if self._watch is not None:
@@ -53,8 +59,10 @@ class Provenance:
             self._covered.add(path)
             self._jobs.put(lambda: self._declare_path(name, path))
             return
+        from relive.record.fingerprint import fingerprint
+
         try:
-            print_ = fingerprint(source, etag=etag, cache=self._cache)
+            print_ = fingerprint(source, etag=etag)
         except ReliveError as error:
             warn_once("data-missing", f"relive.data({name!r}): {error}")
             return
@@ -79,7 +87,8 @@ class Provenance:
             except KeyboardInterrupt:
                 return
         self._state_version()
-        self._cache.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -95,24 +104,31 @@ class Provenance:
         self._journal.line("packages", packages=environment.packages())
 
     def _declare_path(self, name: str, path: str) -> None:
-        self._record(name, fingerprint(Path(path), cache=self._cache, full_bytes=self._full_bytes), path)
+        cache = self._cache()
+        from relive.record.fingerprint import fingerprint
+
+        self._record(name, fingerprint(Path(path), cache=cache, full_bytes=self._full_bytes), path)
 
     def _record(self, name: str, print_: Fingerprint, path: str | None) -> None:
         self._declared[name] = print_
         self._journal.line("data", name=name, path=path, **_form(print_))
 
     def _add_seen(self, path: str) -> None:
-        if path in self._seen or self._is_covered(path):
+        real = os.path.realpath(path)  # the same file under another name is the same data
+        if real in self._seen or self._is_covered(real):
             return
+        cache = self._cache()
+        from relive.record.fingerprint import fingerprint_file
+
         try:
-            found = fingerprint_file(Path(path), self._cache, full_bytes=self._full_bytes)
+            found = fingerprint_file(Path(path), cache, full_bytes=self._full_bytes)
         except OSError:
             # It was there when the script opened it; say that it was read even if it is gone now.
             self._journal.line("read", path=path, role="data", kind=_MISSING)
             return
         what = self._role(path, found)
         if what == "data":
-            self._seen[path] = found
+            self._seen[real] = found
         self._journal.line("read", path=path, role=what, **_form(found))
 
     def _role(self, path: str, found: Fingerprint) -> str:
@@ -124,7 +140,22 @@ class Provenance:
     def _is_covered(self, path: str) -> bool:
         return any(path == known or path.startswith(known + os.sep) for known in self._covered)
 
+    def _cache(self) -> FingerprintCache:
+        """Only our thread asks for it. Loads all that fingerprints need, the library that hashes included."""
+        if self._opened is None:
+            with loading:
+                from relive.hashing import digest
+                from relive.record.fingerprint import FingerprintCache
+
+                digest(b"")
+                self._opened = FingerprintCache(self._known)
+        return self._opened
+
     def _state_version(self) -> None:
+        if not self._declared and not self._seen:
+            return
+        from relive.record.fingerprint import data_version
+
         version = data_version(self._declared, self._seen.values())
         if version is not None and version != self._stated:
             self._stated = version

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relive.errors import ArgError, ReliveError
 from relive.model import MAX_NAME_CHARS, clean_name
-from relive.record.args import convert, unknown_message
-from relive.record.artifacts import describe_artifact
 from relive.record.blocks import RecordedBlock
 from relive.record.environment import is_secret
 from relive.record.inputs import unheard
@@ -24,7 +22,7 @@ from relive.record.provenance import Provenance
 from relive.record.scalars import scalar_of
 from relive.record.session import Place, here, session
 from relive.record.warnings import warn_once
-from relive.store import ROOT, Chunks, Journal, JournalClosed, Packs, encode, kinds
+from relive.store import ROOT, Chunks, Journal, JournalClosed, encode, kinds
 
 if TYPE_CHECKING:
     from relive.checkpoint import Checkpointer, LoopWatch
@@ -51,6 +49,7 @@ class Recorder:
         self.provenance: Provenance | None = None
         self.checks_kwargs = False  # workers leave that to their parent
         self.too_deep = False
+        self.stopped: Journal | None = None  # the journal that could not be written any more
         self._checkpointer: Checkpointer | None = None
         self._blocks: dict[str, Checkpointer] = {}
         self.overhead: float | None = None
@@ -74,7 +73,7 @@ class Recorder:
     def arg(self, name: str, default: Any) -> Any:
         session.asked.add(name)
         given = name in session.kwargs
-        value = convert(name, session.kwargs[name], default) if given else default
+        value = _converted(name, default) if given else default
         with self._guarded("arg-lost"):
             self.journal.line(
                 "arg", name=clean_name(name), value=self._arg_form(name, value), default=self._arg_form(name, default),
@@ -95,6 +94,8 @@ class Recorder:
     def artifact(self, source: Any, *, name: str | None) -> Any:
         with self._guarded("artifact-lost"):
             with unheard(), _reading():  # reading what the run made is no input of the run
+                from relive.record.artifacts import describe_artifact
+
                 described = describe_artifact(source, name, self.chunks)
             if described is None:
                 warn_once("artifact-missing", f"relive.artifact({source!r}): no such file; write it before the call")
@@ -119,6 +120,7 @@ class Recorder:
 
     def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:
         from relive.checkpoint import Checkpointer, Writer
+        from relive.store import Packs
 
         writer = Writer(Packs(self.chunks.folder / "packs"), self.chunks)
         allowed = self.overhead if overhead is None else overhead
@@ -248,6 +250,7 @@ class Recorder:
             return
         if isinstance(error, OSError):
             # What can't be written now can't be written later either; stop trying, so that training isn't slowed.
+            self.stopped = self.stopped or self.journal
             self.journal = NullJournal()  # type: ignore[assignment]
             warn_once("recording-stopped", f"{error}; this run is recorded up to here, free some space for the next")
         else:
@@ -264,6 +267,8 @@ class Recorder:
         self.checks_kwargs = False
         unknown = [name for name in session.kwargs if name not in session.asked and not self._asked_later(name)]
         if unknown:
+            from relive.record.args import unknown_message
+
             known = sorted(session.asked)
             session.asked.update(unknown)  # told now, and not again at the end
             raise ArgError(unknown_message(unknown, known))
@@ -280,6 +285,12 @@ def _threads() -> int | None:
     """On how many threads torch computes: sums come out differently on another number of them."""
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch is not None else None
+
+
+def _converted(name: str, default: Any) -> Any:
+    from relive.record.args import convert
+
+    return convert(name, session.kwargs[name], default)
 
 
 @contextlib.contextmanager

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from relive.record.launch import Entry, Launch, detect, find_entry
 from relive.settings import Settings, load
 from relive.store import Home
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """Where this process stands: what was started, in which project, as which rank."""
 
     entry: Entry

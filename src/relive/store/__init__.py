@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from relive.store.home import REPLAYS, Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
     from relive.store.journal import ROOT, Journal, JournalClosed
+    from relive.store.lines import read_lines
     from relive.store.liveness import age_s, is_alive, process_start
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.parsing import LoopRow, Parsed, parse
     from relive.store.points import Points
-    from relive.store.reading import read_lines, slots_bytes
+    from relive.store.reading import slots_bytes
     from relive.store.replays import REPLAY_CHOICES, replay_header
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
     from relive.store.tombstones import kept_checkpoints
-    from relive.store.values import decode, encode, from_text, to_text
+    from relive.store.values import decode, encode, from_text, inline, to_text
 
 __all__ = [
     "PIECE_BYTES",
@@ -58,6 +59,7 @@ __all__ = [
     "examine",
     "find_run",
     "from_text",
+    "inline",
     "is_alive",
     "journals_in",
     "kept_checkpoints",
@@ -86,16 +88,17 @@ __getattr__ = lazily(
         "home": "REPLAYS Home JournalName journals_in",
         "index": "Index RunEntry find_run parse_run read_run",
         "journal": "ROOT Journal JournalClosed",
+        "lines": "read_lines",
         "liveness": "age_s is_alive process_start",
         "packs": "PackWriter Packs Piece digest_of",
         "parsing": "LoopRow Parsed parse",
         "points": "Points",
-        "reading": "read_lines slots_bytes",
+        "reading": "slots_bytes",
         "replays": "REPLAY_CHOICES replay_header",
         "retention": "Policy",
         "scattering": "read_all",
         "summaries": "Summary",
         "tombstones": "kept_checkpoints",
-        "values": "decode encode from_text to_text",
+        "values": "decode encode from_text inline to_text",
     },
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.store.home import JournalName
+from relive.store.lines import Line
 from relive.store.parsing import LoopRow, Parsed
-from relive.store.reading import Line
 from relive.store.values import from_text, to_text
 
 ITERATION, LOOP, END = "iteration", "loop", "end"

@@ -11,9 +11,10 @@ from relive.store.chunks import Chunks
 from relive.store.collecting import preview
 from relive.store.home import Home, journals_in
 from relive.store.index import parse_run
+from relive.store.lines import read_lines
 from relive.store.naming import Names, named_chunks
 from relive.store.packs import Packs, Piece
-from relive.store.reading import read_lines, read_slots
+from relive.store.reading import read_slots
 from relive.store.repacking import pack_sizes
 from relive.store.retention import Policy
 from relive.store.tombstones import kept_checkpoints

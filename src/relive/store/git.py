@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from relive.errors import VersionError
 
@@ -55,32 +56,25 @@ class GitFailed(VersionError):
         super().__init__(f"git {verb} failed in {cwd}: {reason}; see what `git status` and `git fsck` say there")
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(NamedTuple):
     """Where git commands run: a folder, and the variables that name repository, work tree and index."""
 
     cwd: Path
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = MappingProxyType({})
 
     def using(self, *, repository: Path | None = None, work_tree: Path | None = None, index: Path | None = None) -> Git:
         """The same, with what is given named rather than found."""
         named = {"GIT_DIR": repository, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
         given = {name: str(path.resolve()) for name, path in named.items() if path is not None}
-        return replace(self, variables={**self.variables, **given})
+        return self._replace(variables={**self.variables, **given})
 
     def run(self, verb: str, *args: str, data: bytes | None = None) -> bytes:
         """What the command wrote; `data` is its standard input."""
-        process = self._start(["git", *_OPTIONS, verb, *args], data)
-        with process:
-            try:
-                out, said = process.communicate(data, timeout=TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # the whole group: a filter that git started may be what hangs
-                remedy = "list large folders in .gitignore, or start from a smaller project folder"
-                raise VersionError(f"git {verb} took more than {TIMEOUT_S} s in {self.cwd}; {remedy}") from None
-        if process.returncode:
-            raise GitFailed(verb, self.cwd, said)
-        return out
+        return self.ask(verb, *args, data=data).answer()
+
+    def ask(self, verb: str, *args: str, data: bytes | None = None) -> Asked:
+        """Start the command, to be answered later."""
+        return Asked(self._start(["git", *_OPTIONS, verb, *args], data), verb, self.cwd, data)
 
     def line(self, verb: str, *args: str, data: bytes | None = None) -> str:
         return text(self.run(verb, *args, data=data)).removesuffix("\n")
@@ -96,6 +90,39 @@ class Git:
             )
         except OSError as error:
             raise VersionError(f"git can't be run in {self.cwd} ({error}); install git and put it on PATH") from error
+
+
+class Asked:
+    """A git command at work."""
+
+    def __init__(self, process: subprocess.Popen[bytes], verb: str, cwd: Path, data: bytes | None) -> None:
+        self._process = process
+        self._verb = verb
+        self._cwd = cwd
+        self._data = data
+
+    def answer(self) -> bytes:
+        """Wait for what the command writes."""
+        with self._process as process:
+            try:
+                out, said = process.communicate(self._data, timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._kill()
+                remedy = "list large folders in .gitignore, or start from a smaller project folder"
+                raise VersionError(f"git {self._verb} took more than {TIMEOUT_S} s in {self._cwd}; {remedy}") from None
+        if process.returncode:
+            raise GitFailed(self._verb, self._cwd, said)
+        return out
+
+    def drop(self) -> None:
+        """Nobody wants the answer any more, or it was given."""
+        if self._process.returncode is None:
+            self._kill()
+            with self._process:
+                self._process.communicate()
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)  # the whole group: a filter that git started may be what hangs
 
 
 def text(raw: bytes) -> str:

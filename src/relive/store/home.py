@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 RUN_ID_BYTES = 6
 REPLAYS = 1 << 30  # added to the number of a replay, it stands where the pid of a child process would
 
 
-@dataclass(frozen=True, slots=True)
-class JournalName:
+class JournalName(NamedTuple):
     """The name of a journal inside its run's folder: `0`, `3` (rank), `0-4711` (a child process), `0-r2` (a replay)."""
 
     rank: int = 0

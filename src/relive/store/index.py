@@ -18,9 +18,9 @@ from relive.store.catalog import Catalog
 from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored, to_stored
 from relive.store.columns import combine, to_points
 from relive.store.home import REPLAYS, Home, JournalName, journals_in
+from relive.store.lines import first_line, read_lines
 from relive.store.parsing import Parsed, parse
 from relive.store.points import Points
-from relive.store.reading import first_line, read_lines
 from relive.store.records import build_record, is_live
 from relive.store.replays import LATEST
 from relive.store.summaries import Summary, summarise

@@ -34,6 +34,7 @@ MAGIC = b"relive\x00\x01" + bytes(16)
 FIRST_GROWTH_BYTES = 64 << 10
 LAST_GROWTH_BYTES = 8 << 20
 ROOT = 1  # the loop number of the run itself
+MAX_NAMES = 1 << 24  # a slot has 24 bits for the name
 TICK_NS = 600 * 10**9  # the 32-bit clock wraps after 73 minutes; ticks come well within that
 _CLOCK_BITS = 0xFFFFFFFF
 
@@ -86,6 +87,7 @@ class Journal:
         self._name_ids = itertools.count(1)
         self._loop_ids = itertools.count(ROOT + 1 + loops_begun)
         self._synced = 0
+        self._has_torn_line = False
         self._ticked_ns = 0
         self.tick()
 
@@ -138,9 +140,19 @@ class Journal:
             data = _encode(record) + b"\n"
         except UnicodeEncodeError:  # a path that is no text, say
             data = _encode(_as_text(record)) + b"\n"
-        if os.write(self._lines.fd, data) != len(data):
-            raise OSError(f"{self.path}.lines: only part of a line could be written; free some space")
+        self._write(data)
         self._slot_at(sequence, _pack_int, loop, iteration, 0, tag=kinds.LINE << 24)
+
+    def last_line(self, kind: str, /, **content: Any) -> None:
+        """Record how it ended in a closed journal that could not grow; what closing it cut off makes room."""
+        record = {"v": FORMAT, "seq": self._next(), "t": _now(), "k": kind, "loop": ROOT, "i": 0, **content}
+        self._write((b"\n" if self._has_torn_line else b"") + _encode(_as_text(record)) + b"\n")
+        _fdatasync(self._lines.fd)
+
+    def _write(self, data: bytes) -> None:
+        if os.write(self._lines.fd, data) != len(data):
+            self._has_torn_line = True
+            raise OSError(f"{self.path}.lines: only part of a line could be written; free some space")
 
     def tick(self) -> None:
         """Record the whole clock, so that the short times of other slots can be placed."""
@@ -192,6 +204,8 @@ class Journal:
     def _define(self, name: str) -> int:
         """Give a name its number. Two threads may both do it: a name with two numbers is still that name."""
         number = next(self._name_ids)
+        if number >= MAX_NAMES:
+            raise ReliveError(f"a run has room for {MAX_NAMES:,} names; log what is many as values, not as names")
         self.line("name", id=number, name=clean_name(name))
         self._names[name] = number
         return number

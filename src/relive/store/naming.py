@@ -16,8 +16,8 @@ from relive.errors import Damaged, NotFound
 from relive.store.chunks import Chunks
 from relive.store.home import Home, JournalName
 from relive.store.journal import FORMAT
+from relive.store.lines import Line
 from relive.store.packs import Packs, Piece
-from relive.store.reading import Line
 from relive.store.tombstones import Told, dropped
 
 MANIFEST_FORMAT = 1

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from relive.store import kinds
 from relive.store.home import JournalName
 from relive.store.journal import ROOT
-from relive.store.reading import Line, Slots, among, place_times, read_lines, read_slots
+from relive.store.lines import Line, read_lines
+from relive.store.reading import Slots, among, place_times, read_slots
 from relive.store.values import to_text
 
 if TYPE_CHECKING:

@@ -1,33 +1,17 @@
-"""How a journal is read back: slots and lines as they lie on disk, whole or while they are being written."""
+"""How the slots of a journal are read back: as they lie on disk, whole or while they are being written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from relive.store import kinds
-from relive.store.journal import FORMAT, MAGIC, SLOT_BYTES
+from relive.store.journal import MAGIC, SLOT_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-Line = dict[str, Any]
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
-_MIN_LINE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """The lines of a journal, and what was wrong with its file."""
-
-    lines: list[Line]
-    torn_bytes: int = 0  # an unfinished line at the end
-    damaged: int = 0  # whole lines that are not JSON
-    newer: int = 0  # lines of a later format than this reader knows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,41 +46,6 @@ def among(kind: NDArray[Any], wanted: Collection[int]) -> NDArray[Any]:
     table[list(wanted)] = True
     chosen: NDArray[Any] = table[kind]
     return chosen
-
-
-def read_lines(path: Path) -> Lines:
-    """All whole lines of `<path>.lines`; a torn tail is left out and counted."""
-    try:
-        raw = path.with_name(path.name + ".lines").read_bytes()
-    except FileNotFoundError:
-        return Lines([])
-    body, _, tail = raw.rpartition(b"\n")
-    lines: list[Line] = []
-    damaged = newer = 0
-    for row in body.split(b"\n"):
-        if len(row) < _MIN_LINE:
-            continue
-        try:
-            line = _decode(row)
-        except msgspec.DecodeError:
-            damaged += 1
-            continue
-        if isinstance(line, dict) and line.get("v", 0) <= FORMAT:
-            lines.append(line)
-        else:
-            newer += 1
-    return Lines(lines, len(tail), damaged, newer)
-
-
-def first_line(path: Path) -> Line | None:
-    """The line that opens the journal, without reading the rest."""
-    try:
-        with path.with_name(path.name + ".lines").open("rb") as file:
-            row = file.readline()
-        line = _decode(row)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return line if isinstance(line, dict) else None
 
 
 def _layout() -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
+import platform
 import time
 from pathlib import Path
 from typing import Any
 
 from relive.model import KILLED, RUNNING, RunRecord
+from relive.store.lines import Line
 from relive.store.liveness import is_alive
-from relive.store.reading import Line
 
 STALE_S = 300  # a run on another machine that gave no sign for this long is taken for dead
 
@@ -42,7 +42,7 @@ def is_live(lines: list[Line], folder: Path) -> bool:
 def _lives(header: Line, folder: Path) -> bool:
     if not header:
         return False
-    if header.get("host") == socket.gethostname():
+    if header.get("host") == platform.node():
         return is_alive(header.get("pid"), header.get("start"))
     try:
         return os.stat(folder / f"{header.get('rank', 0)}.lines").st_mtime > time.time() - STALE_S

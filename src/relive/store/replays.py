@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from relive.store.home import REPLAYS, Home, JournalName
-from relive.store.reading import Line, first_line
+from relive.store.lines import Line, first_line
 
 if TYPE_CHECKING:
     from relive.store.segments import Columns

@@ -40,6 +40,27 @@ def decode(form: Json, get_chunk: GetChunk) -> Any:
     return form
 
 
+def inline(form: Json, get_chunk: GetChunk) -> Json:
+    """The same form with what is big inside it: it can be decoded without the chunks."""
+    if isinstance(form, list):
+        return [inline(item, get_chunk) for item in form]
+    if not isinstance(form, dict):
+        return form
+    tag = next(iter(form), "")
+    inner = form.get(tag) if len(form) == 1 else None
+    if not isinstance(inner, dict) or "chunk" not in inner or not tag.startswith("$"):
+        return {key: inline(item, get_chunk) for key, item in form.items()}
+    raw = get_chunk(inner["chunk"])
+    data = base64.b64encode(raw).decode()
+    if tag == "$text":
+        return raw.decode() if _is_text(raw) else {"$surrogates": data}
+    return (
+        {"$bytes": data}
+        if tag == "$blob"
+        else {tag: {key: item for key, item in inner.items() if key != "chunk"} | {"data": data}}
+    )
+
+
 def to_text(form: Json) -> str:
     return msgspec.json.encode(form).decode()
 
@@ -88,11 +109,7 @@ class _Encoder:
     def _str(self, value: str) -> Json:
         clean = value.encode("utf-8", "surrogatepass")
         if len(value) <= INLINE_TEXT_CHARS:
-            try:
-                clean.decode()
-            except UnicodeDecodeError:
-                return {"$surrogates": base64.b64encode(clean).decode()}
-            return value
+            return value if _is_text(clean) else {"$surrogates": base64.b64encode(clean).decode()}
         head = value[:80].encode("utf-8", "replace").decode()
         return {"$text": {"chunk": self._put(clean), "chars": len(value), "head": head}}
 
@@ -182,6 +199,14 @@ class _Encoder:
     def _column(self, column: Any, depth: int) -> Json:
         array = column.to_numpy()
         return self.encode(array.tolist() if array.dtype.hasobject else array, depth + 1)
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 _SIMPLE: dict[type, Callable[[_Encoder, Any], Json]] = {

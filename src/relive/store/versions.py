@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from relive.errors import VersionError
 from relive.store.git import EMAIL, Git, GitFailed, text
-from relive.store.work_tree import Choice, LargeFile, Limits, Look, choose, fence_of, look_at
+from relive.store.work_tree import Choice, LargeFile, Limits, Look, Looking, choose, fence_of
 
 __all__ = ["LargeFile", "Past", "Version", "history", "list_files", "materialise", "read_file", "take"]
 
@@ -24,17 +20,15 @@ _ATTEMPTS = 64  # at moving our branch; each lost race means that another run mo
 
 # A repository that git distrusts isn't ours to write to, so it counts as none.
 _NO_REPOSITORY = (b"not a git repository", b"must be run in a work tree", b"dubious ownership", b"unsafe repository")
-_CULPRIT = re.compile(
-    rb"^fatal: (?:Unable to process path (.*)|(.*): clean filter '.*' failed|failed to encode '(.*)' from .*)\Z",
-    re.MULTILINE | re.DOTALL,
+_CULPRIT = (  # patterns are compiled when they are needed, for a start waits for that
+    rb"^fatal: (?:Unable to process path (.*)|(.*): clean filter '.*' failed|failed to encode '(.*)' from .*)\Z"
 )
 _JUNK = """.venv/ venv/ site-packages/ node_modules/ __pycache__/ *.pyc .ipynb_checkpoints/ .mypy_cache/ .pytest_cache/
     .ruff_cache/ .hypothesis/ .tox/ .nox/ .cache/ .eggs/ *.egg-info/ .DS_Store .idea/ .vscode/ .hg/ .svn/"""
 _TIP = "%00".join(("%(refname)", "%(objectname)", "%(tree)", "%(committeremail)", "%(worktreepath)", "%(contents)%01"))
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """What the working tree held when it was taken; `tree` is equal whenever the stored files are."""
 
     id: str
@@ -92,6 +86,8 @@ def materialise(version_id: str, *, repository: Path, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     if any(into.iterdir()):
         raise VersionError(f"{into} isn't empty; give a new folder for version {version_id[:12]}")
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="relive-") as scratch:
         git = Git(into).using(repository=repository, work_tree=into, index=Path(scratch) / "index")
         git.run("read-tree", _tree_of(version_id))
@@ -135,17 +131,30 @@ def _tree_of(version_id: str) -> str:
 def _scratch(home: Path) -> Iterator[Path]:
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="version-", dir=home, ignore_cleanup_errors=True) as folder:
-            yield Path(folder).resolve()
+        folder = home.resolve() / f"version-{os.urandom(6).hex()}"
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            _remove_folder(folder)
     except OSError as error:
         raise VersionError(f"no version could be taken ({error}); set RELIVE_HOME to a folder with room") from error
+
+
+def _remove_folder(folder: Path) -> None:
+    """Mostly nothing was put there, and then nothing needs to be loaded to remove it."""
+    try:
+        folder.rmdir()
+    except OSError:
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # Which repository holds the version.
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """A work tree, the repository that will hold its version, and an index to do it with."""
 
     git: Git
@@ -154,33 +163,58 @@ class _Place:
     stem: str  # our branch is relive/<stem>
     look: Look  # what is to be stored, seen from `repository`
     user: Look  # what the user's own git says
+    head_tree: str | None = None  # of the user's HEAD, if it is known
     cache: Path | None = None  # an index that outlives us, so that unchanged files aren't hashed again
 
 
+class _Found(NamedTuple):
+    """The repository around a folder, and what its HEAD was when it was found."""
+
+    top: Path  # of the work tree
+    repository: Path  # the git folder with the objects
+    head: str | None = None
+    tree: str | None = None  # of HEAD
+
+
 def _place(root: Path, home: Path, scratch: Path) -> _Place:
-    found = _find_repository(root)
-    if found is None:
-        return _private_place(root, home, scratch)
-    top, repository = found
-    look = look_at(Git(top), fence_of(home, top))
-    if not _ours_to_write(repository):
-        return replace(_private_place(top, home, scratch), user=look)
-    git = Git(top).using(index=scratch / "index")
-    return _Place(git, repository, top, look.branch or "detached", look, user=look)
+    # When there is little doubt about the answer to the first question, the next ones are asked at once.
+    with Looking(Git(root)) if (root / ".git").exists() else nullcontext() as early:
+        found = _find_repository(root)
+        if found is None:
+            return _private_place(root, home, scratch)
+        fence = fence_of(home, found.top)
+        if early is not None and found.top == root:
+            look = early.result(fence)
+        else:
+            look = _look_at(Git(found.top), fence)
+    if not _ours_to_write(found.repository):
+        return _private_place(found.top, home, scratch)._replace(user=look)
+    git = Git(found.top).using(index=scratch / "index")
+    tree = found.tree if look.head == found.head else None
+    return _Place(git, found.repository, found.top, look.branch or "detached", look, user=look, head_tree=tree)
 
 
-def _find_repository(root: Path) -> tuple[Path, Path] | None:
-    """The top of the work tree that `root` is in and the git folder with its objects; None if there is none."""
+def _look_at(git: Git, fence: bytes) -> Look:
+    with Looking(git) as looking:
+        return looking.result(fence)
+
+
+def _find_repository(root: Path) -> _Found | None:
+    """The repository that `root` is in; None if there is none."""
     if not root.is_dir():
         raise VersionError(f"{root} isn't a folder; give the project's folder")
+    questions = ["--show-toplevel", "--git-common-dir"]
     try:
-        out = Git(root).line("rev-parse", "--show-toplevel", "--git-common-dir")
+        out = Git(root).line("rev-parse", *questions, "HEAD", "HEAD^{tree}")
     except GitFailed as failure:
         if any(reason in failure.said for reason in _NO_REPOSITORY):
             return None
-        raise
-    top, _, common = out.partition("\n")
-    return None if _is_ignored(root, Path(top)) else (Path(top), (root / common).resolve())
+        out = Git(root).line("rev-parse", *questions)  # perhaps nothing was committed yet
+    top, common, *head = [*out.split("\n"), ""]
+    found = _Found(Path(top), (root / common).resolve(), *head[:2]) if common else None
+    if found is None:
+        raise VersionError(f"git rev-parse says nothing useful in {root}; see what `git --version` says there")
+    return None if _is_ignored(root, found.top) else found
 
 
 def _is_ignored(root: Path, top: Path) -> bool:
@@ -202,13 +236,21 @@ def _ours_to_write(repository: Path) -> bool:
 
 def _private_place(top: Path, home: Path, scratch: Path) -> _Place:
     repository = _private_repository(home, scratch)
-    stem = "main" if home.parent == top else f"project-{hashlib.sha256(os.fsencode(top)).hexdigest()[:12]}"
+    stem = "main" if home.parent == top else _stem_of(top)
     index, cache = scratch / "index", repository / f"{stem}.index"
     git = Git(top).using(repository=repository, work_tree=top, index=index)
-    look = look_at(git, fence_of(home, top))  # before there is an index, when every file is an untracked one
+    look = _look_at(git, fence_of(home, top))  # before there is an index, when every file is an untracked one
+    from shutil import copy2
+
     with suppress(FileNotFoundError):
-        shutil.copy2(cache, index)  # with its time, from which git knows which entries it can trust
+        copy2(cache, index)  # with its time, from which git knows which entries it can trust
     return _Place(git, repository, top, stem, look, user=Look(), cache=cache)
+
+
+def _stem_of(top: Path) -> str:
+    import hashlib
+
+    return f"project-{hashlib.sha256(os.fsencode(top)).hexdigest()[:12]}"
 
 
 def _private_repository(home: Path, scratch: Path) -> Path:
@@ -231,7 +273,7 @@ def _write_tree(place: _Place, choice: Choice) -> tuple[str, int]:
     if place.cache is not None:
         gone |= set(git.run("ls-files", "-z").split(b"\0")) - {b"", *choice.keep}
     elif head is not None and not choice.keep and not gone:
-        return git.line("rev-parse", head + "^{tree}"), 0
+        return place.head_tree or git.line("rev-parse", head + "^{tree}"), 0
     elif head is not None:
         git.run("read-tree", head)
     _remove(git, gone)
@@ -266,7 +308,7 @@ def _add(git: Git, keep: Iterable[bytes]) -> int:
 
 
 def _culprit(failure: GitFailed) -> bytes | None:
-    found = _CULPRIT.search(failure.said)
+    found = re.search(_CULPRIT, failure.said, re.MULTILINE | re.DOTALL)
     return next(filter(None, found.groups()), None) if found else None
 
 
@@ -281,8 +323,7 @@ def _is_dirty(place: _Place, tree: str) -> bool:
     return bool(user.hidden) and tree != Git(place.top).line("rev-parse", f"{user.head}^{{tree}}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tip:
+class _Tip(NamedTuple):
     """The newest version on one of our branches, or what someone else put there."""
 
     ref: str

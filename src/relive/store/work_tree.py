@@ -7,8 +7,8 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 from relive.store.git import Git, text
@@ -16,9 +16,9 @@ from relive.store.git import Git, text
 _HASHED_BYTES = 1_000_000_000  # a start must not wait for more than this much reading of large files
 _READ_BYTES = 4 << 20
 
-_SECRET = re.compile(
-    rb"\.env(\..*)?|.*\.(pem|key|p12|pfx)|id_(rsa|ed25519).*|.*credentials.*|secrets\..*|\.(netrc|pypirc|npmrc|htpasswd)",
-    re.IGNORECASE | re.DOTALL,
+_SECRET = (  # compiled when it is needed, for a start waits for that
+    rb"\.env(\..*)?|.*\.(pem|key|p12|pfx)|id_(rsa|ed25519).*|.*credentials.*|secrets\..*"
+    rb"|\.(netrc|pypirc|npmrc|htpasswd)"
 )
 # Endings of names; sets, because a start waits for regular expressions to be compiled.
 _CODE = frozenset(
@@ -33,8 +33,7 @@ _PRODUCT = frozenset(
 _TEXT = frozenset(b"yaml yml toml json cfg ini conf txt md rst gin jsonnet lock j2 xml html".split())
 
 
-@dataclass(frozen=True, slots=True)
-class LargeFile:
+class LargeFile(NamedTuple):
     """A file that is known by its hash only; `digest` is None when hashing it would have held up the start."""
 
     path: str
@@ -42,8 +41,7 @@ class LargeFile:
     digest: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What git says about a work tree. Paths are bytes, because the names of files are."""
 
     head: str | None = None
@@ -55,15 +53,13 @@ class Look:
     banned: frozenset[bytes] = frozenset()  # of the home, which someone committed
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     large_bytes: int
     untracked_files: int
     untracked_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     keep: tuple[bytes, ...]  # to be put into what HEAD holds, after
     gone: frozenset[bytes]  # these are taken out of it
     large: tuple[LargeFile, ...]
@@ -76,24 +72,38 @@ class _File(NamedTuple):
     size_bytes: int = 0
 
 
-def look_at(git: Git, fence: bytes) -> Look:
-    """What is on disk besides HEAD, without the paths that start with `fence`."""
-    options = ("--untracked-files=all", "--no-renames", "--no-ahead-behind", "--ignore-submodules=none")
-    out = git.run("status", "--porcelain=v2", "--branch", "-z", *options)
-    facts: dict[bytes, bytes] = {}
-    paths: dict[str, set[bytes]] = {"changed": set(), "gone": set(), "untracked": set()}
-    for entry in out.split(b"\0"):
-        if entry.startswith(b"# "):
-            name, _, value = entry[2:].partition(b" ")
-            facts[name] = value
-        elif entry:
-            kind, path = _parse(entry)
-            paths[kind].add(path)
-    seen = {kind: frozenset(p for p in found if not p.startswith(fence)) for kind, found in paths.items()}
-    head = None if facts[b"branch.oid"] == b"(initial)" else text(facts[b"branch.oid"])
-    branch = None if facts[b"branch.head"] == b"(detached)" else text(facts[b"branch.head"])
-    hidden, banned = _unlisted(git, fence)
-    return Look(head, branch, **seen, hidden=hidden, banned=banned)
+class Looking:
+    """Two questions to git, asked side by side: a start waits for the answers."""
+
+    def __init__(self, git: Git) -> None:
+        self._cwd = git.cwd
+        options = ("--untracked-files=all", "--no-renames", "--no-ahead-behind", "--ignore-submodules=none")
+        self._status = git.ask("status", "--porcelain=v2", "--branch", "-z", *options)
+        self._tracked = git.ask("ls-files", "-v", "-z")
+
+    def __enter__(self) -> Looking:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._status.drop()
+        self._tracked.drop()
+
+    def result(self, fence: bytes) -> Look:
+        """What is on disk besides HEAD, without the paths that start with `fence`."""
+        facts: dict[bytes, bytes] = {}
+        paths: dict[str, set[bytes]] = {"changed": set(), "gone": set(), "untracked": set()}
+        for entry in self._status.answer().split(b"\0"):
+            if entry.startswith(b"# "):
+                name, _, value = entry[2:].partition(b" ")
+                facts[name] = value
+            elif entry:
+                kind, path = _parse(entry)
+                paths[kind].add(path)
+        seen = {kind: frozenset(p for p in found if not p.startswith(fence)) for kind, found in paths.items()}
+        head = None if facts[b"branch.oid"] == b"(initial)" else text(facts[b"branch.oid"])
+        branch = None if facts[b"branch.head"] == b"(detached)" else text(facts[b"branch.head"])
+        hidden, banned = _unlisted(self._tracked.answer(), self._cwd, fence)
+        return Look(head, branch, **seen, hidden=hidden, banned=banned)
 
 
 def _parse(entry: bytes) -> tuple[str, bytes]:
@@ -105,12 +115,12 @@ def _parse(entry: bytes) -> tuple[str, bytes]:
     return "gone" if b"D" in fields[1] else "changed", fields[8]
 
 
-def _unlisted(git: Git, fence: bytes) -> tuple[frozenset[bytes], frozenset[bytes]]:
+def _unlisted(listing: bytes, top: Path, fence: bytes) -> tuple[frozenset[bytes], frozenset[bytes]]:
     """Tracked paths that `status` is silent about: those whose edits are hidden, and those of the home."""
-    entries = git.run("ls-files", "-v", "-z").split(b"\0")
+    entries = listing.split(b"\0")
     banned = {entry[2:] for entry in entries if entry.startswith(fence, 2)}
     flagged = {entry[2:] for entry in entries if entry and entry[:1] not in b"HM"} - banned
-    on_disk = {path for path in flagged if os.path.lexists(os.path.join(os.fsencode(git.cwd), path))}
+    on_disk = {path for path in flagged if os.path.lexists(os.path.join(os.fsencode(top), path))}
     return frozenset(on_disk), frozenset(banned)
 
 
@@ -136,7 +146,7 @@ def choose(look: Look, top: Path, limits: Limits) -> Choice:
 
 
 def _is_secret(path: bytes) -> bool:
-    return _SECRET.fullmatch(path.rpartition(b"/")[2]) is not None
+    return re.fullmatch(_SECRET, path.rpartition(b"/")[2], re.IGNORECASE | re.DOTALL) is not None
 
 
 def _is_product(path: bytes) -> bool:

@@ -119,7 +119,8 @@ def _landing(
     path: str, line: int, found: Carried, lines: Mapping[Placed | tuple[str, Node], tuple[int, int]]
 ) -> Landing:
     where = found.where
-    assert where is not None and found.node is not None
+    assert where is not None
+    assert found.node is not None
     patched, before = lines[where.unit.path, where.unit.node]
     patched += lines_before(where.unit, found.node)
     return Landing(

@@ -1,17 +1,9 @@
-"""The words of a run: its record of six fields, its outcome, and the names that tables give to things."""
+"""Everything known of a run but its logged values: the record of six fields."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-
-RUNNING = "running"
-FINISHED = "finished"
-FAILED = "failed"
-KILLED = "killed"
-
-MAX_NAME_CHARS = 1_000
-SHORT_ID = 8  # as many digits of a run's id as tables show
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +41,3 @@ class RunRecord:
     @property
     def took_s(self) -> float | None:
         return None if self.ended_us is None else (self.ended_us - self.started_us) / 1e6
-
-
-def clean_name(name: Any) -> str:
-    """A name that can be stored and shown, from whatever a user gave."""
-    text = name if type(name) is str else str(name)
-    if not text:
-        return "(empty)"
-    if len(text) > MAX_NAME_CHARS:
-        text = text[: MAX_NAME_CHARS - 1] + "…"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
