@@ -17,6 +17,7 @@ from relive.hindsight import Answer, Plan, Question, RunAnswer, Task, answer, pl
 
 _SHOWN = 20
 _TELL_EVERY_S = 5.0
+_NUMBERS = ("iterations", "segments", "predicted")
 
 
 @click.command()
@@ -82,23 +83,24 @@ def _show(plan: Plan) -> None:
         click.echo("nothing to replay", err=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, justify in (("run", "left"), ("started", "left"), ("args", "left"), ("statement", "left"),
-                          ("depth", "left"), ("iterations", "right"), ("segments", "right"), ("how", "left"),
-                          ("predicted", "right")):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for name in ("run", "started", "version", "args", "statement", "confidence", "depth", "iterations", "segments",
+                 "how", "predicted"):  # fmt: skip
+        justify: Any = "right" if name in _NUMBERS else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
     for case in plan.cases[:_SHOWN]:
         record = case.entry.record
         args = " ".join(f"{name}={arg['value']}" for name, arg in list(record.config["args"].items())[:4])
         lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
+        sure = case.patch.confidence
         table.add_row(
-            short(record.run), when(record.started_us), args, lines, case.plan.depth,
+            short(record.run), when(record.started_us), record.version[:8], args, lines, sure, case.plan.depth,
             str(case.plan.iterations or ""), str(len(case.plan.segments)), case.plan.resume,
             duration(case.plan.cost_s),
         )  # fmt: skip
     make_console().print(table, markup=False)
     if len(plan.cases) > _SHOWN:
         click.echo(f"… and {len(plan.cases) - _SHOWN} more runs")
-    reasons = dict.fromkeys(reason for case in plan.cases for reason in case.plan.reasons)
+    reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
     for reason in reasons:
         click.echo(f"note: {reason}")
     click.echo(

@@ -149,9 +149,9 @@ class _Planning:
     def _patch(self, entry: RunEntry) -> tuple[Patch, Files]:
         record = entry.record
         if record.world_size > 1:
-            return Patch({}, (), "", f"it was recorded by {record.world_size} ranks, which are not replayed yet"), {}
+            return Patch(refusal=f"it was recorded by {record.world_size} ranks, which are not replayed yet"), {}
         if not record.version:
-            return Patch({}, (), "", "it has no code version"), {}
+            return Patch(refusal="it has no code version; `versions` was switched off, or git was missing"), {}
         root = str(self._source or record.code["root"])
         if root not in self._trees:
             self._trees[root] = read_tree(Path(root)) if os.path.isdir(root) else {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import os
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.depth import Added
+from relive.transplant import Landing, added_statements, transplant
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "build", "dist"})
 MAX_FILES = 5_000
@@ -20,10 +20,18 @@ Files = Mapping[str, str]  # path below the project's root → text
 class Patch:
     """What is added to a version, or why it can't be."""
 
-    files: Files  # those that change, whole
-    added: tuple[Added, ...]
-    diff: str
+    files: Files = field(default_factory=dict)  # those that change, whole
+    added: tuple[Added, ...] = ()
+    diff: str = ""
     refusal: str = ""
+    notes: tuple[str, ...] = ()
+    landings: tuple[Landing, ...] = ()
+
+    @property
+    def confidence(self) -> str:
+        """That of the least certain statement."""
+        order = ("low", "medium", "high")
+        return min((landing.confidence for landing in self.landings), key=order.index, default="high")
 
 
 def read_tree(root: Path) -> dict[str, str]:
@@ -42,52 +50,21 @@ def _is_foreign(folder: Path) -> bool:
     return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").exists()
 
 
-def make_patch(old: Files, new: Files, names: Collection[str]) -> Patch:
-    """Put the statements that log these names in `new` into `old`."""
-    added: list[Added] = []
-    changed: dict[str, str] = {}
-    for file, text in new.items():
-        statements = list(log_statements(text, names))
-        before = old.get(file)
-        if not statements:
-            continue
-        if before is None:
-            return Patch({}, (), "", f"{file} isn't in this version")
-        lines = _inserted(before, text)
-        if lines is None:
-            return Patch({}, (), "", f"{file} has changed by more than added statements")
-        fresh = [Added(file, line, name) for line, name in statements if line in lines]
-        if fresh:
-            added += fresh
-            changed[file] = text
+def make_patch(old: Files, new: Files, names: Sequence[str]) -> Patch:
+    """Put the statements that log these names in `new`, and what they need, into `old`."""
+    statements = added_statements(old, new, names)
+    fresh = [statement for statement in statements if not statement.in_old]
+    if not statements:
+        return Patch(refusal=f'nothing in the project logs {" or ".join(names)}; add relive.log("{names[0]}", …) first')
+    if not fresh:
+        return Patch(refusal=f"this version logs {' and '.join(names)} itself")
+    moved = transplant(old, new, [(one.path, one.line) for one in fresh])
+    logged = {(one.path, one.line): one.name for one in fresh}
+    added = tuple(Added(one.old_path, one.old_line, logged[one.path, one.line]) for one in moved.landings)
+    notes = tuple(f"{one.path}:{one.line} is left out: {one.reason}" for one in moved.refusals)
     if not added:
-        return Patch({}, (), "", f"no statement that logs {' or '.join(names)} was added")
-    return Patch(changed, tuple(added), make_diff(old, changed))
-
-
-def log_statements(text: str, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """The lines at which a text logs one of the names."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called == "log" and node.args[0].value in names:
-                yield node.lineno, str(node.args[0].value)
-
-
-def _inserted(before: str, after: str) -> set[int] | None:
-    """The lines that were added; None when others were changed or removed."""
-    old, new = before.splitlines(), after.splitlines()
-    lines: set[int] = set()
-    for what, _, _, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if what == "insert":
-            lines |= set(range(first + 1, last + 1))
-        elif what != "equal":
-            return None
-    return lines
+        return Patch(refusal="not applicable: " + "; ".join(dict.fromkeys(one.reason for one in moved.refusals)))
+    return Patch(moved.files, added, make_diff(old, moved.files), notes=notes, landings=moved.landings)
 
 
 def make_diff(old: Files, changed: Files) -> str:
