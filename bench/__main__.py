@@ -14,6 +14,7 @@ NAMES = (
     "killed",
     "checkpoint_cost",
     "checkpoint_overhead",
+    "replay",
 )
 
 

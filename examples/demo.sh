@@ -18,4 +18,8 @@ say relive runs
 say relive show last
 say relive dataframe lr val_acc --where "lr < 0.1"
 say relive sql "select run, lr, max(val_acc) best from frame('lr', 'val_acc') group by run, lr order by best desc"
+# A question that nobody logged: add the statement now, and ask.
+sed -i '/optimizer.step()/a\            relive.log("grad_norm", sum(p.grad.norm().item() for p in net.parameters()))' train.py
+say relive replay grad_norm "lr < 0.1 and epoch >= 1" --yes
+say relive dataframe lr grad_norm --where "epoch >= 1"
 say relive doctor

@@ -27,15 +27,18 @@ def _output_options(command: Any) -> Any:
 @click.argument("names", nargs=-1)
 @click.option("--where", help='Only rows for which this is true, for example "lr < 0.1 and epoch > 3".')
 @click.option("--ranks", type=click.Choice(["canonical", "all"]), default="canonical", show_default=True)
+@click.option("--replays", type=click.Choice(["latest", "all", "none"]), default="latest", show_default=True)
+@click.option("--sources", is_flag=True, help="A column beside each name that tells where its values come from.")
 @_output_options
 def dataframe(
-    names: tuple[str, ...], where: str | None, ranks: str, style: str | None, parquet: Path | None, home: Path | None
-) -> None:
+    names: tuple[str, ...], where: str | None, ranks: str, replays: str, style: str | None, parquet: Path | None,
+    home: Path | None, *, sources: bool,
+) -> None:  # fmt: skip
     """One wide table over all runs, with a column for each of NAMES."""
     from relive.query import Query
 
-    frame = Query(open_home(home).path).dataframe(names, where=where, ranks=ranks)
-    _put_out(frame, style, parquet)
+    query = Query(open_home(home).path)
+    _put_out(query.dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources), style, parquet)
 
 
 @click.command()

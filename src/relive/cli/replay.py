@@ -25,7 +25,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @click.option("--where", help='Only where this holds, for example "lr < 0.01 and epoch >= 8".')
 @click.option("--run", "runs", multiple=True, help="Only this run; may be given several times.")
 @click.option("--explain", is_flag=True, help="Show the plan and do nothing.")
-@click.option("--show-patch", is_flag=True, help="Show what would be added to each version, and do nothing.")
+@click.option("--show-patch", "patch_of", metavar="RUN", help="Show what would be added to the code of a run.")
+@click.option("--from", "source_run", metavar="RUN", help="Take the statements from this run's version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -37,8 +38,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @home_option
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
-    show_patch: bool, workers: int | None, threads: int | None, yes: bool, from_start: bool, strict: bool, again: bool,
-    keep_going: bool, online: bool,
+    patch_of: str | None, source_run: str | None, workers: int | None, threads: int | None, yes: bool,
+    from_start: bool, strict: bool, again: bool, keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -46,9 +47,10 @@ def replay(
     """
     names, where = _take_where(names, where)
     place = open_home(home)
-    question = Question(names, where, runs, workers, from_start, again, threads)
+    chosen = (patch_of,) if patch_of else runs
+    question = Question(names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run)
     with planned(place, question) as plan:
-        if show_patch:
+        if patch_of:
             _show_patches(plan)
             return
         _show(plan)
@@ -103,6 +105,9 @@ def _show(plan: Plan) -> None:
     reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
     for reason in reasons:
         click.echo(f"note: {reason}")
+    unsure = [short(case.entry.record.run) for case in plan.cases if case.patch.confidence == "low"]
+    if unsure:
+        click.echo(f"note: the place is a guess in {', '.join(unsure)}; look at it with --show-patch RUN")
     click.echo(
         f"{len(plan.cases)} runs, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"
         f" with {plan.workers} worker{'s' if plan.workers > 1 else ''}"

@@ -32,6 +32,7 @@ class Question:
     from_start: bool = False
     again: bool = False  # also where there are values already
     threads: int | None = None
+    source: str | None = None  # a run whose version holds the statements; else they are in the working tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,12 +74,12 @@ class Plan:
 
 
 @contextlib.contextmanager
-def planned(home: Home, question: Question, *, source: Path | None = None) -> Iterator[Plan]:
+def planned(home: Home, question: Question) -> Iterator[Plan]:
     """Work the plan out. Its folder holds the versions until the block is left; nothing else is changed."""
     folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
     folder.mkdir(parents=True)
     try:
-        yield _Planning(home, question, folder, source).plan()
+        yield _Planning(home, question, folder).plan()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -86,11 +87,11 @@ def planned(home: Home, question: Question, *, source: Path | None = None) -> It
 class _Planning:
     """Gathers what a plan needs."""
 
-    def __init__(self, home: Home, question: Question, folder: Path, source: Path | None) -> None:
+    def __init__(self, home: Home, question: Question, folder: Path) -> None:
         self._home = home
         self._question = question
         self._folder = folder
-        self._source = source
+        self._entries: list[RunEntry] = []
         self._trees: dict[str, Files] = {}
         self._versions: dict[str, Files] = {}
         self._patches: dict[tuple[str, str], Patch] = {}
@@ -139,7 +140,7 @@ class _Planning:
         return kept, refusals
 
     def _candidates(self) -> list[RunEntry]:
-        entries = Index(self._home).runs()
+        entries = self._entries = Index(self._home).runs()
         if self._question.runs:
             return [find_run(entries, word) for word in self._question.runs]
         if not entries:
@@ -152,17 +153,32 @@ class _Planning:
             return Patch(refusal=f"it was recorded by {record.world_size} ranks, which are not replayed yet"), {}
         if not record.version:
             return Patch(refusal="it has no code version; `versions` was switched off, or git was missing"), {}
-        root = str(self._source or record.code["root"])
-        if root not in self._trees:
-            self._trees[root] = read_tree(Path(root)) if os.path.isdir(root) else {}
-        if record.version not in self._versions:
-            tree = self._folder / "versions" / record.version
-            materialise(record, {}, tree)
-            self._versions[record.version] = read_tree(tree)
-        key = record.version, root
+        where, new = self._new_files(entry)
+        old = self._version(entry)
+        key = record.version, where
         if key not in self._patches:
-            self._patches[key] = make_patch(self._versions[record.version], self._trees[root], self._question.names)
-        return self._patches[key], self._versions[record.version]
+            self._patches[key] = make_patch(old, new, self._question.names)
+        return self._patches[key], old
+
+    def _new_files(self, entry: RunEntry) -> tuple[str, Files]:
+        """Where the statements are looked for: the working tree of the run's project, or another run's version."""
+        if self._question.source is not None:
+            other = find_run(self._entries, self._question.source)
+            return other.record.version, self._version(other)
+        root = str(entry.record.code["root"])
+        if root not in self._trees:
+            if not os.path.isdir(root):
+                raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
+            self._trees[root] = read_tree(Path(root))
+        return root, self._trees[root]
+
+    def _version(self, entry: RunEntry) -> Files:
+        version = entry.record.version
+        if version not in self._versions:
+            tree = self._folder / "versions" / version
+            materialise(entry.record, {}, tree)
+            self._versions[version] = read_tree(tree)
+        return self._versions[version]
 
     def _profile(self, entry: RunEntry) -> tuple[Parsed, Profile]:
         record = entry.record

@@ -1,0 +1,137 @@
+"""Replay against running the script again: by depth, by length of the run, and against what the plan predicted."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.measuring import clean_environment, once_s, project, report, run_script
+
+# Three trainings; where a statement can be added, a line says so.
+SCRIPT = """
+import sys
+import torch
+import relive
+
+kind, epochs, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(0)
+
+class Block(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.attend = torch.nn.MultiheadAttention(width, 4, batch_first=True)
+        self.mix = torch.nn.Sequential(torch.nn.Linear(width, 128), torch.nn.GELU(), torch.nn.Linear(128, width))
+    def forward(self, x):
+        x = x + self.attend(x, x, x, need_weights=False)[0]
+        return x + self.mix(x)
+
+def make():
+    if kind == "cnn":
+        layers = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(),
+            torch.nn.Dropout(0.2), torch.nn.Linear(512, 10))
+        return layers, torch.randn(32, 3, 24, 24)
+    if kind == "transformer":
+        layers = torch.nn.Sequential(Block(64), Block(64), torch.nn.Flatten(), torch.nn.Linear(64 * 16, 10))
+        return layers, torch.randn(16, 16, 64)
+    layers = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    return layers, torch.randn(64, 256)
+
+net, x = make()
+y = torch.randint(0, 10, (len(x),))
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+with relive.checkpointing(model=net, optimizer=optimizer):
+    for epoch in relive.loop("epoch", range(epochs)):
+        for step in relive.loop("step", range(steps)):
+            loss = torch.nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            # inner
+        relive.log("loss", loss.item())
+        # outer
+relive.log("final", loss.item())
+# suffix
+"""
+NORM = 'relive.log("norm", sum(p.norm().item() for p in net.parameters()))'
+GOALS = {
+    "suffix_ratio": ">= 20", "outer_ratio": ">= 10", "inner_tenth_ratio": ">= 6", "inner_all_ratio": ">= 1.7",
+    "error_median": "<= 0.05", "error_worst": "<= 0.15",
+}  # fmt: skip
+STEPS = {"cnn": 40, "transformer": 25, "mlp": 60}
+ERRORS: list[float] = []
+
+
+def main() -> None:
+    """Each training at several lengths; the lengths show how the ratios grow."""
+    for kind, lengths in (("mlp", (10, 50, 200)), ("cnn", (20,)), ("transformer", (20,))):
+        for epochs in lengths:
+            _measure(kind, epochs, STEPS[kind])
+    report(
+        "replay_prediction", {key: GOALS[key] for key in ("error_median", "error_worst")}, plans=len(ERRORS),
+        error_median=statistics.median(ERRORS), error_worst=max(ERRORS),
+    )  # fmt: skip
+
+
+def _measure(kind: str, epochs: int, steps: int) -> None:
+    with project(SCRIPT) as folder:
+        args = (kind, str(epochs), str(steps))
+        again_s = once_s(lambda: run_script(folder, *args, OMP_NUM_THREADS="1", RELIVE_OFF="1"))
+        recorded_s = once_s(lambda: run_script(folder, *args, OMP_NUM_THREADS="1"))
+        source = (folder / "train.py").read_text()
+        tenth = f"epoch >= {epochs - max(1, epochs // 10)}"
+        took = {
+            "suffix": _replay(folder, source, "suffix", "", 1),
+            "outer": _replay(folder, source, "outer", "        ", 1),
+            "inner_tenth": _replay(folder, source, "inner", "            ", 1, tenth),
+            "inner_all": _replay(folder, source, "inner", "            ", 2),
+        }
+    ratios = {f"{name}_ratio": again_s / seconds for name, seconds in took.items()}
+    goals = {key: GOALS[key] for key in ratios}
+    report(f"replay_{kind}_{epochs}", goals, again_s=again_s, recorded_s=recorded_s, **ratios,
+           **{f"{name}_s": seconds for name, seconds in took.items()})  # fmt: skip
+
+
+def _replay(folder: Path, source: str, where: str, indent: str, workers: int, clause: str | None = None) -> float:
+    """Add a statement, replay it, take it out again; gives the seconds, and notes how far off the prediction was."""
+    name = f"norm_{where}_{workers}_{len(clause or '')}"
+    text = source.replace(f"{indent}# {where}\n", f"{indent}{NORM.replace('norm', name, 1)}\n")
+    (folder / "train.py").write_text(text)
+    code = (
+        "import sys, time, relive\n"
+        "from relive.hindsight import Question, answer, planned\n"
+        "from relive.store import Home\n"
+        "from pathlib import Path\n"
+        "question = Question((sys.argv[1],), sys.argv[3] or None, workers=int(sys.argv[2]))\n"
+        "home = Home(Path('.relive').absolute())\n"
+        "with planned(home, question) as plan:\n"
+        "    begun = time.perf_counter()\n"
+        "    found = answer(home, plan, watch=lambda tasks: None)\n"
+        "    took = time.perf_counter() - begun\n"
+        "assert found.is_good and found.added, found\n"
+        "print(plan.cost_s, took)\n"
+    )
+    env = {**clean_environment(), "OMP_NUM_THREADS": "1"}
+    lines: list[str] = []
+
+    def ask() -> None:
+        command = [sys.executable, "-c", code, name, str(workers), clause or ""]
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stdout + done.stderr)
+        lines.append(done.stdout)
+
+    seconds = once_s(ask)
+    predicted, took = map(float, lines[0].split())
+    ERRORS.append(abs(predicted - took) / took)
+    (folder / "train.py").write_text(source)
+    return seconds
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
