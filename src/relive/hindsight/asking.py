@@ -6,19 +6,30 @@ import contextlib
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hindsight.costing import read_costs
-from relive.hindsight.depth import PREFIX, SUFFIX, Reach, find_reach, leaving_loops
+from relive.hindsight.depth import PREFIX, SUFFIX, Reach
+from relive.hindsight.fitting import Fit, Fitting
 from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
 from relive.hindsight.profile import Profile, read_profile
-from relive.hindsight.source import Files, Patch, make_patch, read_tree
-from relive.hindsight.workplace import entry_file, materialise
+from relive.hindsight.source import Files, Patch, read_tree
+from relive.hindsight.workplace import entry_file
 from relive.model import RUNNING
 from relive.query import Context, Query
-from relive.store import Home, Index, Parsed, RunEntry, find_run, kept_checkpoints, parse_run, to_text
+from relive.store import (
+    Home,
+    Index,
+    Parsed,
+    RunEntry,
+    VersionFiles,
+    find_run,
+    kept_checkpoints,
+    parse_run,
+    to_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,18 @@ def planned(home: Home, question: Question) -> Iterator[Plan]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draft:
+    """What is known of one run before it is planned."""
+
+    entry: RunEntry
+    recorded: Parsed
+    journals: Sequence[Parsed]  # of its canonical rank: recorded, of child processes, and of replays
+    profile: Profile
+    fit: Fit
+    wanted: Wanted
+
+
 class _Planning:
     """Gathers what a plan needs."""
 
@@ -94,50 +117,58 @@ class _Planning:
         self._entries: list[RunEntry] = []
         self._trees: dict[str, Files] = {}
         self._versions: dict[str, Files] = {}
-        self._patches: dict[tuple[str, str], Patch] = {}
+        self._readers: dict[str, VersionFiles] = {}
+        self._opened = contextlib.ExitStack()
+        self._fitting = Fitting(home, question.names)
 
     def plan(self) -> Plan:
+        with self._opened:
+            drafts, refusals = self._drafts()
         question, costs = self._question, read_costs(self._home)
-        drafts, refusals = self._drafts()
-        threads = question.threads or max((_threads(draft[1]) for draft in drafts), default=1)
+        threads = question.threads or max((_threads(draft.recorded) for draft in drafts), default=1)
         workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
         parts = max(1, -(-workers // max(1, len(drafts))))
         found = Plan(question, self._folder, costs, workers, refusals=refusals)
-        for entry, recorded, profile, patch, reach, wanted, leaving in drafts:
+        for draft in drafts:
+            fit, run = draft.fit, draft.entry.record.run
             planned = plan(
-                profile, reach, wanted=wanted, parts=parts, costs=costs, leaving=leaving,
+                draft.profile, fit.reach, wanted=draft.wanted, parts=parts, costs=costs, leaving=fit.leaving,
                 from_start=question.from_start,
             )  # fmt: skip
             if planned.segments:
-                found.cases.append(Case(entry, recorded, profile, patch, reach, planned, wanted, leaving))
+                case = Case(draft.entry, draft.recorded, draft.profile, fit.patch, fit.reach, planned, draft.wanted,
+                            fit.leaving)  # fmt: skip
+                found.cases.append(case)
             else:
-                found.refusals.append((entry.record.run, "; ".join(planned.reasons) or "nothing is left to replay"))
+                found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))
         return found
 
-    def _drafts(
-        self,
-    ) -> tuple[list[tuple[RunEntry, Parsed, Profile, Patch, Reach, Wanted, frozenset[str]]], list[tuple[str, str]]]:
-        drafts, refusals = [], []
+    # --- drafts -------------------------------------------------------------------------------------------------
+
+    def _drafts(self) -> tuple[list[_Draft], list[tuple[str, str]]]:
+        drafts: list[_Draft] = []
+        refusals: list[tuple[str, str]] = []
         for entry in self._candidates():
-            run = entry.record.run
             try:
-                patch, files = self._patch(entry)
-                if patch.refusal:
-                    refusals.append((run, patch.refusal))
-                    continue
-                recorded, profile = self._profile(entry)
-                reach = find_reach({**files, **patch.files}, entry_file(entry.record), patch.added, profile.main_paths)
-                drafts.append((entry, recorded, profile, patch, reach, leaving_loops(files)))
+                draft = self._draft(entry)
             except ReliveError as error:
-                refusals.append((run, str(error)))
-        wanted = self._wanted([(draft[0], draft[1], draft[2], draft[4]) for draft in drafts])
-        kept = []
-        for (entry, recorded, profile, patch, reach, leaving), some in zip(drafts, wanted, strict=True):
-            if some is None:
-                refusals.append((entry.record.run, "it has these values already; --again replays it once more"))
+                refusals.append((entry.record.run, str(error)))
+                continue
+            if draft.fit.patch.refusal:
+                refusals.append((entry.record.run, draft.fit.patch.refusal))
             else:
-                kept.append((entry, recorded, profile, patch, reach, some, leaving))
+                drafts.append(draft)
+        kept = []
+        for draft, wanted in zip(drafts, self._wanted(drafts), strict=True):
+            if wanted is None:
+                refusals.append((draft.entry.record.run, self._why_not()))
+            else:
+                kept.append(replace(draft, wanted=wanted))
         return kept, refusals
+
+    def _why_not(self) -> str:
+        narrowed = "the condition does not hold in it, or " if self._question.where else ""
+        return f"{narrowed}it has these values already; --again replays it once more"
 
     def _candidates(self) -> list[RunEntry]:
         entries = self._entries = Index(self._home).runs()
@@ -147,65 +178,61 @@ class _Planning:
             raise NotFound("there are no runs yet; record one with `python train.py`")
         return [entry for entry in entries if entry.record.outcome != RUNNING]
 
-    def _patch(self, entry: RunEntry) -> tuple[Patch, Files]:
+    def _draft(self, entry: RunEntry) -> _Draft:
         record = entry.record
         if record.world_size > 1:
-            return Patch(refusal=f"it was recorded by {record.world_size} ranks, which are not replayed yet"), {}
+            raise NotFound(f"it was recorded by {record.world_size} ranks, which are not replayed yet")
         if not record.version:
-            return Patch(refusal="it has no code version; `versions` was switched off, or git was missing"), {}
-        where, new = self._new_files(entry)
-        old = self._version(entry)
-        key = record.version, where
-        if key not in self._patches:
-            self._patches[key] = make_patch(old, new, self._question.names)
-        return self._patches[key], old
+            raise NotFound("it has no code version; `versions` was switched off, or git was missing")
+        journals = [journal for journal in parse_run(self._home, record.run) if not journal.journal.rank]
+        main = next(journal for journal in journals if not journal.journal.process)
+        rows = kept_checkpoints(self._home.run_folder(record.run), [main])
+        start_up_s = float(main.header.get("since_start_s") or 1.0)
+        profile = read_profile(record.run, main, rows, start_up_s=start_up_s)
+        return _Draft(entry, main, journals, profile, self._fit(entry, profile), {})
 
-    def _new_files(self, entry: RunEntry) -> tuple[str, Files]:
+    def _fit(self, entry: RunEntry, profile: Profile) -> Fit:
+        tree, script = str(entry.record.code.get("tree")), entry_file(entry.record)
+        new = self._new_files(entry)
+        known = self._fitting.find(tree, new, script, profile.main_paths)
+        return known or self._fitting.make(tree, self._version(entry), new, script, profile.main_paths)
+
+    def _new_files(self, entry: RunEntry) -> Files:
         """Where the statements are looked for: the working tree of the run's project, or another run's version."""
         if self._question.source is not None:
-            other = find_run(self._entries, self._question.source)
-            return other.record.version, self._version(other)
+            return self._version(find_run(self._entries, self._question.source))
         root = str(entry.record.code["root"])
         if root not in self._trees:
             if not os.path.isdir(root):
                 raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
             self._trees[root] = read_tree(Path(root))
-        return root, self._trees[root]
+        return self._trees[root]
 
     def _version(self, entry: RunEntry) -> Files:
-        version = entry.record.version
+        code, version = entry.record.code, entry.record.version
         if version not in self._versions:
-            tree = self._folder / "versions" / version
-            materialise(entry.record, {}, tree)
-            self._versions[version] = read_tree(tree)
+            repository = str(code["repository"])
+            if repository not in self._readers:
+                self._readers[repository] = self._opened.enter_context(VersionFiles(Path(repository)))
+            self._versions[version] = self._readers[repository].read(version)
         return self._versions[version]
-
-    def _profile(self, entry: RunEntry) -> tuple[Parsed, Profile]:
-        record = entry.record
-        journals = parse_run(self._home, record.run)
-        main = next(journal for journal in journals if not journal.journal.rank and not journal.journal.process)
-        rows = kept_checkpoints(self._home.run_folder(record.run), [main])
-        start_up_s = float(main.header.get("since_start_s") or 1.0)
-        return main, read_profile(record.run, main, rows, start_up_s=start_up_s)
 
     # --- which iterations ---------------------------------------------------------------------------------------
 
-    def _wanted(self, drafts: Sequence[tuple[RunEntry, Parsed, Profile, Reach]]) -> list[Wanted | None]:
+    def _wanted(self, drafts: Sequence[_Draft]) -> list[Wanted | None]:
         """For each run the iterations that are asked for and lack an answer; None when nothing is."""
         chosen = self._where(drafts)
-        return [self._lacking(*draft, chosen.get(at)) for at, draft in enumerate(drafts)]
+        return [self._lacking(draft, chosen.get(at)) for at, draft in enumerate(drafts)]
 
-    def _lacking(
-        self, entry: RunEntry, recorded: Parsed, profile: Profile, reach: Reach, chosen: Wanted | None
-    ) -> Wanted | None:
+    def _lacking(self, draft: _Draft, chosen: Wanted | None) -> Wanted | None:
         if self._question.where and chosen is None:
             return None
         wanted: dict[int, Collection[int]] = dict(chosen or {})
         if self._question.again:
             return wanted
-        done, is_done_outside = self._done(entry, profile)
-        depth = reach.depth(profile.main_paths)
-        if depth in (PREFIX, SUFFIX):
+        profile, reach = draft.profile, draft.fit.reach
+        done, is_done_outside = self._done(draft)
+        if reach.depth(profile.main_paths) in (PREFIX, SUFFIX):
             return None if is_done_outside else wanted
         left = False
         for loop in profile.mains:
@@ -215,36 +242,34 @@ class _Planning:
                 left |= bool(wanted[loop.number])
         return wanted if left or (reach.is_after and not is_done_outside) else None
 
-    def _done(self, entry: RunEntry, profile: Profile) -> tuple[dict[int, set[int]], bool]:
+    def _done(self, draft: _Draft) -> tuple[dict[int, set[int]], bool]:
         """The iterations of main loops in which each of the names has a value, recorded or replayed."""
-        names = set(self._question.names)
-        per_name: dict[str, set[tuple[int, int]]] = {name: set() for name in names}
-        for journal in parse_run(self._home, entry.record.run):
+        per_name: dict[str, set[tuple[int, int]]] = {name: set() for name in self._question.names}
+        for journal in draft.journals:
             for code, name in enumerate(journal.names):
-                if name in names and not journal.journal.rank:
+                if name in per_name:
                     rows = journal.name == code
                     pairs = set(zip(journal.loop[rows].tolist(), journal.iteration[rows].tolist(), strict=True))
-                    per_name[name] |= {_main_turn(journal, profile, *pair) for pair in pairs}
-        everywhere = set.intersection(*per_name.values()) if per_name else set()
+                    per_name[name] |= {_main_turn(journal, draft.profile, *pair) for pair in pairs}
         done: dict[int, set[int]] = {}
-        for loop, turn in everywhere:
+        for loop, turn in set.intersection(*per_name.values()) if per_name else ():
             done.setdefault(loop, set()).add(turn)
         return done, 0 in done
 
-    def _where(self, drafts: Sequence[tuple[RunEntry, Parsed, Profile, Reach]]) -> dict[int, Wanted]:
+    def _where(self, drafts: Sequence[_Draft]) -> dict[int, Wanted]:
         where = self._question.where
         if where is None:
             return {}
         contexts: list[Context] = []
         meant: list[tuple[int, int, int]] = []  # draft, main loop, iteration
-        for at, (entry, recorded, profile, _) in enumerate(drafts):
-            for loop, context, turn in _contexts(entry, recorded, profile):
+        for at, draft in enumerate(drafts):
+            for loop, context, turn in _contexts(draft.entry, draft.recorded, draft.profile):
                 contexts.append(context)
                 meant.append((at, loop, turn))
         chosen: dict[int, dict[int, set[int]]] = {}
         for position in Query(self._home.path).select(contexts, where):
             at, loop, turn = meant[position]
-            turns = chosen.setdefault(at, {number.number: set() for number in drafts[at][2].mains})
+            turns = chosen.setdefault(at, {main.number: set() for main in drafts[at].profile.mains})
             turns.setdefault(loop, set()).add(turn)
         return {at: dict(turns) for at, turns in chosen.items()}
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relive.store.summaries import Summary
     from relive.store.tombstones import kept_checkpoints
     from relive.store.values import decode, encode, from_text, inline, to_text
+    from relive.store.version_files import VersionFiles
 
 __all__ = [
     "PIECE_BYTES",
@@ -49,6 +50,7 @@ __all__ = [
     "Report",
     "RunEntry",
     "Summary",
+    "VersionFiles",
     "age_s",
     "checkpoint_rows",
     "choose",
@@ -99,6 +101,7 @@ __getattr__ = lazily(
         "scattering": "read_all",
         "summaries": "Summary",
         "tombstones": "kept_checkpoints",
+        "version_files": "VersionFiles",
         "values": "decode encode from_text inline to_text",
     },
 )

@@ -76,6 +76,10 @@ class Git(NamedTuple):
         """Start the command, to be answered later."""
         return Asked(self._start(["git", *_OPTIONS, verb, *args], data), verb, self.cwd, data)
 
+    def start(self, verb: str, *args: str) -> subprocess.Popen[bytes]:
+        """A command that is talked to; whoever starts it ends it."""
+        return self._start(["git", *_OPTIONS, verb, *args], b"")
+
     def line(self, verb: str, *args: str, data: bytes | None = None) -> str:
         return text(self.run(verb, *args, data=data)).removesuffix("\n")
 

@@ -1,0 +1,65 @@
+"""How a question fits one version: the patch, and where in the loops its statements may run; worked out once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from relive.hashing import stable_hash
+from relive.hindsight.code import Path as LoopPath
+from relive.hindsight.depth import Reach, find_reach, leaving_loops
+from relive.hindsight.source import Files, Patch, make_patch
+from relive.store import Home
+
+_RULES = 1  # counts up whenever the same sources would fit otherwise
+_KEPT = 2_000  # files of this kind in a home; the oldest go
+
+
+class Fit(msgspec.Struct):
+    """A version with the statements in it, and what that means for replaying a run that `entry` started."""
+
+    patch: Patch
+    reach: Reach
+    leaving: frozenset[str]  # loops that may be left by another way than to what follows them
+
+
+class Fitting:
+    """Fits a question to versions. What was found out is kept in the home, since sources never change."""
+
+    def __init__(self, home: Home, names: Sequence[str]) -> None:
+        self._folder = home.path / "fits"
+        self._names = list(names)
+        self._digests: dict[int, str] = {}
+
+    def find(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Fit | None:
+        """What is known already; `tree` is the id of the version's content."""
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            return msgspec.json.decode(self._path(tree, new, entry, mains).read_bytes(), type=Fit)
+        return None
+
+    def make(self, tree: str, old: Files, new: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
+        patch = make_patch(old, new, self._names)
+        reach = find_reach({**old, **patch.files}, entry, patch.added, mains)
+        fit = Fit(patch, reach, leaving_loops(old))
+        with contextlib.suppress(OSError):  # a home that can't be written to is asked anew each time
+            self._keep(self._path(tree, new, entry, mains), msgspec.json.encode(fit))
+        return fit
+
+    def _path(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Path:
+        if id(new) not in self._digests:
+            self._digests[id(new)] = stable_hash(dict(new))
+        key = [_RULES, tree, self._digests[id(new)], self._names, entry, sorted(map(list, mains))]
+        return self._folder / f"{stable_hash(key)[:32]}.json"
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        self._folder.mkdir(exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_bytes(content)
+        part.rename(path)
+        files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+        for old in files[:-_KEPT]:
+            old.unlink(missing_ok=True)
