@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @click.option("--explain", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--show-patch", "patch_of", metavar="RUN", help="Show what would be added to the code of a run.")
 @click.option("--from", "source_run", metavar="RUN", help="Take the statements from this run's version.")
+@click.option("--at", metavar="FILE:LINE", help="Put the statement before this line of the version; needs --run.")
+@click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -34,12 +36,19 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @click.option("--strict", is_flag=True, help="When a recorded value is not reproduced, try again from the start.")
 @click.option("--again", is_flag=True, help="Also where there are values already.")
 @click.option("--keep-going", is_flag=True, help="End with code 0 although some runs failed.")
+@click.option(
+    "--env",
+    type=click.Choice(["current", "rebuild"]),
+    default="current",
+    show_default=True,
+    help="Use today's packages, or those that the run recorded.",
+)
 @click.option("--online", is_flag=True, help="Let wandb, mlflow and the like talk to their servers.")
 @home_option
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
-    patch_of: str | None, source_run: str | None, workers: int | None, threads: int | None, yes: bool,
-    from_start: bool, strict: bool, again: bool, keep_going: bool, online: bool,
+    patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
+    threads: int | None, yes: bool, env: str, from_start: bool, strict: bool, again: bool, keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -48,7 +57,12 @@ def replay(
     names, where = _take_where(names, where)
     place = open_home(home)
     chosen = (patch_of,) if patch_of else runs
-    question = Question(names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run)
+    if at and not chosen:
+        raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
+    question = Question(
+        names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at,
+        _edit if edit else None,
+    )  # fmt: skip
     with planned(place, question) as plan:
         if patch_of:
             _show_patches(plan)
@@ -61,7 +75,7 @@ def replay(
             return
         begun = time.perf_counter()
         with _progress(plan) as watch:
-            found = answer(place, plan, watch=watch, strict=strict, offline=not online)
+            found = answer(place, plan, watch=watch, strict=strict, offline=not online, rebuild=env == "rebuild")
         found.took_s = time.perf_counter() - begun
     _report(found, names)
     if not found.is_good and not keep_going:
@@ -73,6 +87,11 @@ def _take_where(names: tuple[str, ...], where: str | None) -> tuple[tuple[str, .
     if where is None and len(names) > 1 and any(sign in names[-1] for sign in "<>=() "):
         return names[:-1], names[-1]
     return names, where
+
+
+def _edit(files: Mapping[str, str]) -> dict[str, str]:
+    """Let the user change the files of a patch, one after the other."""
+    return {file: click.edit(text, extension=".py") or text for file, text in files.items()}
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------

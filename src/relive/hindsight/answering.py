@@ -15,6 +15,7 @@ from relive.hindsight.executor import Task, Watch, execute
 from relive.hindsight.job import Job
 from relive.hindsight.joining import join
 from relive.hindsight.planner import Segment, plan
+from relive.hindsight.rebuilding import rebuilt_python
 from relive.hindsight.verify import Comparison, Mismatch, compare
 from relive.hindsight.workplace import Workplace, environment, lay_out, materialise
 from relive.model import FINISHED, RunRecord
@@ -69,9 +70,11 @@ class Answer:
         return not any(run.mismatches or run.missing for run in self.runs)
 
 
-def answer(home: Home, planned: Plan, *, watch: Watch, strict: bool = False, offline: bool = True) -> Answer:
+def answer(
+    home: Home, planned: Plan, *, watch: Watch, strict: bool = False, offline: bool = True, rebuild: bool = False
+) -> Answer:
     """Replay all cases of a plan, keep what came out, and tell how far it can be trusted."""
-    doing = _Doing(home, planned, offline=offline)
+    doing = _Doing(home, planned, offline=offline, rebuild=rebuild)
     finished = doing.execute(planned.cases, watch)
     found = Answer(refusals=list(planned.refusals), is_stopped=not finished)
     for case in planned.cases:
@@ -90,10 +93,11 @@ def answer(home: Home, planned: Plan, *, watch: Watch, strict: bool = False, off
 class _Doing:
     """One replay at work."""
 
-    def __init__(self, home: Home, planned: Plan, *, offline: bool) -> None:
+    def __init__(self, home: Home, planned: Plan, *, offline: bool, rebuild: bool) -> None:
         self._home = home
         self._planned = planned
         self._offline = offline
+        self._rebuild = rebuild
         self._tasks: dict[int, list[Task]] = {}
         self._segments: dict[int, list[Parsed]] = {}
 
@@ -126,7 +130,12 @@ class _Doing:
                 record, base, offline=self._offline, threads=threads
             )
 
-        return Task(prepare, segment.cost_s, case.entry.record.run)
+        return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run)
+
+    def _python(self, case: Case) -> str:
+        if not self._rebuild:
+            return sys.executable
+        return rebuilt_python(self._home, case.entry.record.environment.get("packages") or {})
 
     def _tree(self, case: Case) -> Path:
         """The patched tree of a version, made once for all segments of all its runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from relive.errors import NotFound, ReliveError
 from relive.hindsight.costing import read_costs
 from relive.hindsight.depth import PREFIX, SUFFIX, Reach
 from relive.hindsight.fitting import Fit, Fitting
+from relive.hindsight.pinning import Pins, from_text, put_at
 from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
 from relive.hindsight.profile import Profile, read_profile
-from relive.hindsight.source import Files, Patch, read_tree
+from relive.hindsight.source import Files, Patch, make_patch, read_tree
 from relive.hindsight.workplace import entry_file
 from relive.model import RUNNING
 from relive.query import Context, Query
@@ -31,6 +32,8 @@ from relive.store import (
     to_text,
 )
 
+Edit = Callable[[Files], Files]
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -44,6 +47,8 @@ class Question:
     again: bool = False  # also where there are values already
     threads: int | None = None
     source: str | None = None  # a run whose version holds the statements; else they are in the working tree
+    at: str | None = None  # `file:line` of the old version, where the user wants the statement
+    edit: Edit | None = None  # lets the user change the patched files of a version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +124,7 @@ class _Planning:
         self._versions: dict[str, Files] = {}
         self._readers: dict[str, VersionFiles] = {}
         self._opened = contextlib.ExitStack()
+        self._edited: set[str] = set()
         self._fitting = Fitting(home, question.names)
 
     def plan(self) -> Plan:
@@ -194,8 +200,26 @@ class _Planning:
     def _fit(self, entry: RunEntry, profile: Profile) -> Fit:
         tree, script = str(entry.record.code.get("tree")), entry_file(entry.record)
         new = self._new_files(entry)
+        pinned = self._pinned(tree, entry, new)
+        if pinned is not None:
+            return self._fitting.of_patch(pinned, self._version(entry), script, profile.main_paths)
         known = self._fitting.find(tree, new, script, profile.main_paths)
         return known or self._fitting.make(tree, self._version(entry), new, script, profile.main_paths)
+
+    def _pinned(self, tree: str, entry: RunEntry, new: Files) -> Patch | None:
+        """The patch that the user chose for this version, now or earlier."""
+        question = self._question
+        pins = Pins(self._home, question.names)
+        if question.at is not None:
+            pins.keep(tree, put_at(self._version(entry), new, question.names, question.at))
+        known = pins.find(tree)
+        if question.edit is not None and tree not in self._edited:
+            old = self._version(entry)
+            patch = known or make_patch(old, new, question.names)
+            pins.keep(tree, from_text(old, question.edit(patch.files or old), question.names))
+            self._edited.add(tree)
+            known = pins.find(tree)
+        return known
 
     def _new_files(self, entry: RunEntry) -> Files:
         """Where the statements are looked for: the working tree of the run's project, or another run's version."""

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ class Task:
     """A job and what became of it."""
 
     prepare: Callable[[], tuple[Job, dict[str, str]]]  # makes its folder; called when a worker is free
+    python: str
     cost_s: float
     label: str
     job: Job | None = None
@@ -88,7 +88,7 @@ class _Worker:
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             # A session of its own: Ctrl-C at the terminal is ours to answer.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "relive.hindsight.worker", str(task.job.write())],
+                [task.python, "-P", "-m", "relive.hindsight.worker", str(task.job.write())],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, cwd=task.job.cwd, start_new_session=True,
             )  # fmt: skip
 

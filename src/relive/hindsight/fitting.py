@@ -43,11 +43,15 @@ class Fitting:
 
     def make(self, tree: str, old: Files, new: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
         patch = make_patch(old, new, self._names)
-        reach = find_reach({**old, **patch.files}, entry, patch.added, mains)
-        fit = Fit(patch, reach, leaving_loops(old))
+        fit = self.of_patch(patch, old, entry, mains)
         with contextlib.suppress(OSError):  # a home that can't be written to is asked anew each time
             self._keep(self._path(tree, new, entry, mains), msgspec.json.encode(fit))
         return fit
+
+    def of_patch(self, patch: Patch, old: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
+        """What a patch means, whoever made it."""
+        reach = find_reach({**old, **patch.files}, entry, patch.added, mains)
+        return Fit(patch, reach, leaving_loops(old))
 
     def _path(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Path:
         if id(new) not in self._digests:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from relive.record.args import take_out
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.children import Member
-    from relive.record.differences import changes_since, is_same_machine
+    from relive.record.differences import changes_since, installed_packages, is_same_machine
     from relive.record.loops import RecordedLoop
     from relive.record.off import NullJournal, Off
     from relive.record.opening import OpenRun, open_driver, open_explicitly
@@ -31,6 +31,7 @@ __all__ = [
     "Surroundings",
     "changes_since",
     "here",
+    "installed_packages",
     "is_same_machine",
     "look_around",
     "open_driver",
@@ -47,7 +48,7 @@ __getattr__ = lazily(
         "args": "take_out",
         "blocks": "PlainBlock RecordedBlock",
         "children": "Member",
-        "differences": "changes_since is_same_machine",
+        "differences": "changes_since installed_packages is_same_machine",
         "loops": "RecordedLoop",
         "off": "NullJournal Off",
         "opening": "OpenRun open_driver open_explicitly",

@@ -15,6 +15,11 @@ from relive.record.fingerprint import fingerprint
 _TELLING = ("torch", "numpy", "scipy", "scikit-learn", "tensorflow", "jax", "transformers", "pandas")
 
 
+def installed_packages() -> dict[str, str]:
+    """Name → version of what is installed now, as runs record it."""
+    return environment.packages()
+
+
 def changes_since(record: RunRecord) -> list[str]:
     """What may make a script compute other values than it did in this run, most telling first."""
     return [*_changed_data(record), *_changed_packages(record), *_changed_python(record)]
