@@ -48,7 +48,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
-    threads: int | None, yes: bool, env: str, from_start: bool, strict: bool, again: bool, keep_going: bool, online: bool,
+    threads: int | None, yes: bool, env: str, from_start: bool, strict: bool, again: bool, keep_going: bool,
+    online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -71,7 +72,11 @@ def replay(
         if explain or not plan.cases:
             _tell_refusals(plan.refusals)
             raise SystemExit(0 if explain or plan.refusals else 1)
-        if not yes and sys.stdin.isatty() and not click.confirm(f"Replay {len(plan.cases)} runs?", default=True):
+        if (
+            not yes
+            and sys.stdin.isatty()
+            and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True)
+        ):
             return
         begun = time.perf_counter()
         with _progress(plan) as watch:
@@ -128,9 +133,13 @@ def _show(plan: Plan) -> None:
     if unsure:
         click.echo(f"note: the place is a guess in {', '.join(unsure)}; look at it with --show-patch RUN")
     click.echo(
-        f"{len(plan.cases)} runs, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"
-        f" with {plan.workers} worker{'s' if plan.workers > 1 else ''}"
+        f"{_count(len(plan.cases), 'run')}, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"
+        f" with {_count(plan.workers, 'worker')}"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _show_patches(plan: Plan) -> None:
@@ -199,7 +208,7 @@ def _report(found: Answer, names: Sequence[str]) -> None:
         click.echo("stopped; what was done is kept", err=True)
     exactly = "exactly" if not any(run.mismatches for run in found.runs) else "of those compared"
     click.echo(
-        f"{len(found.runs)} runs, {found.added:,} values added, {found.reproduced:,} recorded values reproduced"
+        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added, {found.reproduced:,} recorded values reproduced"
         f" {exactly}, {duration(found.took_s)}"
     )
     if not found.added and not found.is_stopped:
