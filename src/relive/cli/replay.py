@@ -208,8 +208,8 @@ def _report(found: Answer, names: Sequence[str]) -> None:
         click.echo("stopped; what was done is kept", err=True)
     exactly = "exactly" if not any(run.mismatches for run in found.runs) else "of those compared"
     click.echo(
-        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added, {found.reproduced:,} recorded values reproduced"
-        f" {exactly}, {duration(found.took_s)}"
+        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
+        f" {found.reproduced:,} recorded values reproduced {exactly}, {duration(found.took_s)}"
     )
     if not found.added and not found.is_stopped:
         click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
