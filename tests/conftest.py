@@ -116,6 +116,8 @@ class Script:
             process.kill()
             stdout, stderr = process.communicate()
             pytest.fail(f"{command} ran longer than {timeout} s\n{stdout}\n{stderr}")
+        if process.returncode and "No module named 'torch'" in stderr:
+            pytest.importorskip("torch")
         if check and process.returncode != 0:
             pytest.fail(f"{command} ended with {process.returncode}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
         return Finished(process.returncode, stdout, stderr, self.project, self.home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 
@@ -52,3 +53,29 @@ def _fork() -> int:
         with loading:
             os._exit(0)
     return pid
+
+
+@pytest.mark.parametrize("own_thread", [False, True])
+def test_a_fork_is_warned_of_only_if_it_would_be_without_us(script, own_thread: bool) -> None:
+    done = script(
+        f"""
+        import os, sys, threading, time, warnings
+        import relive
+        relive.log("loss", 1)
+        before = list(warnings.filters)
+        stop = threading.Event()
+        if {own_thread}:
+            threading.Thread(target=stop.wait).start()
+        for _ in range(2):
+            if os.fork() == 0:
+                print(list(warnings.filters) == before, flush=True)
+                os._exit(0)
+            os.wait()
+        stop.set()
+        time.sleep(1.5)
+        print(list(warnings.filters) == before)
+        """
+    )
+
+    assert done.stdout == "True\n" * 3
+    assert done.stderr.count("is multi-threaded") == (own_thread and sys.version_info >= (3, 12))

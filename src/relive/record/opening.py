@@ -18,7 +18,7 @@ from relive.record.children import Member, join_parent, read_told
 from relive.record.inputs import InputWatch
 from relive.record.interrupts import is_users
 from relive.record.off import Ended, EndedJournal, Off
-from relive.record.outcome import Ending, ExitWatch, ended_by, interrupt_kept
+from relive.record.outcome import Ending, ExitWatch, ended_by, exit_of_worker, interrupt_kept
 from relive.record.provenance import Provenance
 from relive.record.recorder import Recorder
 from relive.record.rendezvous import shared_run
@@ -229,7 +229,7 @@ class _Hooks:
             os.environ[PARENT_VARIABLE] = told
 
     def close_in_worker(self) -> None:
-        error = sys.exc_info()[1]  # what the worker did not catch is being handled now
+        error = sys.exc_info()[1] or exit_of_worker()  # what the worker did not catch is being handled now, or was
         for run in reversed(self.runs.copy()):
             run.close(error)
 

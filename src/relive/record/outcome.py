@@ -37,6 +37,9 @@ class ExitWatch:
 
     def outcome(self) -> Ending:
         """What happened, for the line that ends the run."""
+        worker = exit_of_worker()
+        if worker is not None:
+            return ended_by(worker)
         error = _last_exception()
         if error is not None and error is not self._before and not hasattr(sys, "ps1"):
             return ended_by(error)
@@ -94,6 +97,19 @@ def ended_by(error: BaseException) -> Ending:
     if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
         return FINISHED, None
     return FAILED, describe(error)
+
+
+def exit_of_worker() -> SystemExit | None:
+    """How a forked worker of multiprocessing ended, if that is why we are called.
+
+    Its exit functions are called when its exception is gone (from Python 3.13 on), by a function that knows the code.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_bootstrap":  # that one is left by then
+        if frame.f_code.co_name == "_launch" and frame.f_globals.get("__name__", "").startswith("multiprocessing."):
+            return SystemExit(frame.f_locals.get("code"))
+        frame = frame.f_back
+    return None
 
 
 def _outermost_frame() -> FrameType | None:

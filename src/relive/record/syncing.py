@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from relive.record.forking import hush
 from relive.record.warnings import warn_once
 from relive.store import Journal
 
@@ -26,10 +27,12 @@ class Syncer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+        hush.end()
 
     def _work(self) -> None:
         touched = time.monotonic()
         while not self._stop.wait(self._every_s):
+            hush.end()
             try:
                 self._journal.sync()
                 if time.monotonic() - touched > TOUCH_S:

@@ -97,18 +97,25 @@ class Catalog:
             return self._open(str(path))
 
     def _open(self, path: str) -> sqlite3.Connection:
-        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("pragma synchronous = normal")
         version = db.execute("pragma user_version").fetchone()[0]
         if version == SCHEMA_VERSION:
-            return db
+            return
         with self.lock():
             db.execute("pragma journal_mode = wal")
             if db.execute("pragma user_version").fetchone()[0] not in (0, SCHEMA_VERSION):
                 _drop_all(db)
             db.executescript(SCHEMA)
             db.execute(f"pragma user_version = {SCHEMA_VERSION}")
-        return db
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -155,6 +162,10 @@ class Catalog:
 
     def close(self) -> None:
         self.db.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "db"):
+            self.db.close()
 
 
 def _drop_all(db: sqlite3.Connection) -> None:
