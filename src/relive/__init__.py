@@ -2,13 +2,28 @@
 
 import sys as _sys
 
-from relive.api import arg, artifact, checkpointing, data, dataframe, log, loop, replay, restore, run, skipblock, sql
+from relive.api import (
+    arg,
+    artifact,
+    background,
+    checkpointing,
+    data,
+    dataframe,
+    log,
+    loop,
+    replay,
+    restore,
+    run,
+    skipblock,
+    sql,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "arg",
     "artifact",
+    "background",
     "checkpointing",
     "data",
     "dataframe",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from relive.checkpoint import Checkpoint
     from relive.hindsight import Answer
-    from relive.record import Driver, OpenRun, PlainBlock, RecordedBlock
+    from relive.record import Background, Driver, OpenRun, PlainBlock, RecordedBlock
 
 T = TypeVar("T")
 _here = here.get
@@ -111,6 +111,21 @@ def restore(
     checkpoint = find_checkpoint(_home(home), run, at)
     checkpoint.restore(into or {}, random=rng and into is not None)
     return checkpoint
+
+
+def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs: Any) -> Background:
+    """A writer whose calls return as soon as their data is copied; the work is done behind, in the same order.
+
+    A class or function, with its arguments, makes a writer in a process of its own, which can't hold training up; the
+    calls of an instance are made by a thread. While `max_bytes` wait to be written the next call waits, too. `flush`
+    and `close` wait for everything, and raise what failed.
+
+    >>> with relive.background(SummaryWriter, "runs/x") as writer:
+    ...     writer.add_histogram("weights", net.fc.weight, step)
+    """
+    from relive.record import background as open_background
+
+    return open_background(writer, *args, max_bytes=max_bytes, **kwargs)
 
 
 @contextlib.contextmanager

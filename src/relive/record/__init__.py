@@ -7,6 +7,7 @@ from relive.record.session import Driver, Place, here, session
 
 if TYPE_CHECKING:
     from relive.record.args import take_out
+    from relive.record.background import Background, background
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.children import Member
     from relive.record.differences import changes_since, installed_packages, is_same_machine
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from relive.record.warnings import say
 
 __all__ = [
+    "Background",
     "Driver",
     "Member",
     "NullJournal",
@@ -29,6 +31,7 @@ __all__ = [
     "RecordedLoop",
     "Recorder",
     "Surroundings",
+    "background",
     "changes_since",
     "here",
     "installed_packages",
@@ -46,6 +49,7 @@ __getattr__ = lazily(
     __name__,
     {
         "args": "take_out",
+        "background": "Background background",
         "blocks": "PlainBlock RecordedBlock",
         "children": "Member",
         "differences": "changes_since installed_packages is_same_machine",
