@@ -1,0 +1,51 @@
+"""The story of a class that was forgotten: ten versions of a detector, a question on the last day, and its answer.
+
+python examples/forgetting/story.py FOLDER
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import history
+
+HERE = Path(__file__).parent
+
+
+def record(folder: Path) -> str:
+    """Ten days: each has its version of the code, and a run. Gives the newest version."""
+    history.make_data(folder / "data")
+    (folder / ".gitignore").write_text("data/\n*.npy\n")
+    text = ""
+    for day, text in enumerate(history.versions((HERE / "train.py").read_text(encoding="utf-8"))):
+        (folder / "train.py").write_text(text, encoding="utf-8")
+        run(folder, "train.py", "--kwargs", f"day={day}")
+    return text
+
+
+def ask(folder: Path, newest: str) -> None:
+    """The statements that nobody had thought of go into the newest version, and are carried into all others."""
+    (folder / "train.py").write_text(history.asked(newest), encoding="utf-8")
+    run(folder, "-m", "relive", "replay", "f1_ped", "f1_alert", "tstamp >= '2026-01-01'", "--yes")
+
+
+def run(folder: Path, *command: str) -> None:
+    subprocess.run([sys.executable, *command], cwd=folder, check=True)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True)
+    ask(folder, record(folder))
+    run(folder, "-m", "relive", "dataframe", "day", "acc", "f1_ped", "f1_alert", "--where", "epoch = 5")
+    query = "select run, day from frame('day', 'f1_ped') where f1_ped > 0.9 order by day desc limit 1"
+    print("the newest run that still knows pedestrians:")
+    run(folder, "-m", "relive", "sql", query)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Ten versions of a detector, a class that was forgotten midway, and a question that was asked on the last day."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import relive
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "forgetting"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project after the story: ten runs, and the columns that were asked for."""
+    spec = importlib.util.spec_from_file_location("story", EXAMPLE / "story.py")
+    story = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(story)
+    sys.path.remove(str(EXAMPLE))
+    folder = tmp_path_factory.mktemp("forgetting")
+    story.ask(folder, story.record(folder))
+    return folder
+
+
+def test_the_filled_table_shows_which_versions_forgot_a_class(told: Path):
+    frame = relive.dataframe("day", "f1_ped", home=told / ".relive").sort_values("day")
+
+    known = [bool(value > 0.9) for value in frame["f1_ped"]]
+    assert known == [True] * 4 + [False] * 4 + [True] * 2
+
+
+def test_a_statement_in_a_function_is_carried_into_versions_with_other_names(told: Path):
+    frame = relive.dataframe("day", "f1_alert", sources=True, home=told / ".relive")
+
+    assert len(frame) == 60
+    assert frame["f1_alert"].notna().all()
+    assert set(frame["f1_alert_source"]) == {"replay 1"}
+
+
+def test_the_run_to_go_back_to_is_found_by_one_query(told: Path):
+    query = "select day from frame('day', 'f1_ped') where f1_ped > 0.9 and day < 8 order by day desc limit 1"
+
+    assert relive.sql(query, home=told / ".relive")["day"].tolist() == [3]
