@@ -21,6 +21,7 @@ STEPS: list[list[tuple[str, str]]] = [
         ("    guess = found.argmax(1)\n", "    labels = shares.argmax(1)\n"),
         ("    return float((guess == y).mean())", "    return float((labels == y).mean())"),
         ("acc = validate", "accuracy = validate"), ('relive.log("acc", acc)', 'relive.log("acc", accuracy)'),
+        ("{acc:.3f}", "{accuracy:.3f}"),
     ],
     [  # "drop what the labellers were unsure about": which is nearly every pedestrian
         (
