@@ -15,6 +15,7 @@ NAMES = (
     "checkpoint_cost",
     "checkpoint_overhead",
     "replay",
+    "multiversion",
     "background",
 )
 
