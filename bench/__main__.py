@@ -16,6 +16,8 @@ NAMES = (
     "checkpoint_overhead",
     "replay",
     "background",
+    "memo",
+    "parsl_tests",
 )
 
 
