@@ -17,6 +17,8 @@ NAMES = (
     "replay",
     "multiversion",
     "background",
+    "memo",
+    "parsl_tests",
 )
 
 

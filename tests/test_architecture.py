@@ -40,6 +40,7 @@ HIGHEST_FOR_SERVER = ROWS["query"]
 NEIGHBOURS = {
     ("cli", "server"),  # `relive serve` starts it
     ("hashing", "doors"),
+    ("integrations", "memo"),  # Parsl's memoizer is ours behind Parsl's methods
     ("hashing", "errors"),  # whoever refuses a value must be able to raise
     ("model", "doors"),
     ("model", "errors"),

@@ -1,6 +1,7 @@
 """Hindsight logging for machine learning: train now, ask later, get the values for every run you ever made."""
 
 import sys as _sys
+from typing import TYPE_CHECKING
 
 from relive.api import (
     arg,
@@ -18,6 +19,13 @@ from relive.api import (
     sql,
 )
 
+if TYPE_CHECKING:
+    from relive.memo import Memo as _Memo
+
+    memo: _Memo
+else:
+    from relive import memo
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -29,6 +37,7 @@ __all__ = [
     "dataframe",
     "log",
     "loop",
+    "memo",
     "replay",
     "restore",
     "run",

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from relive.cli import care, checkpoints, queries, replay, runs, transplanting
+from relive.cli import care, checkpoints, memos, queries, replay, runs, transplanting
 from relive.errors import ReliveError
 
 
@@ -34,6 +34,6 @@ def main() -> None:
 
 for command in (
     runs.runs, runs.show, replay.replay, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export,
-    care.doctor, runs.rm, checkpoints.gc, transplanting.transplant,
+    care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
 ):  # fmt: skip
     main.add_command(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from relive.cli.choosing import home_option, make_console, open_home, open_index
 from relive.cli.showing import cut, duration, last_value, size, value, when
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
-from relive.store import Index, RunEntry, Summary, find_run, to_text
+from relive.store import Index, RunEntry, Summary, find_run, journals_in, read_lines, to_text
 
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 
@@ -97,6 +98,7 @@ def _sections(index: Index, entry: RunEntry) -> list[tuple[str, list[tuple[str, 
         ("metrics", _metrics(index.summaries([entry])[record.run])),
         ("environment", _environment(record)),
         ("artifacts", _artifacts(record)),
+        *([("memo", rows)] if (rows := _memo(index, record.run)) else []),
     ]
 
 
@@ -177,6 +179,27 @@ def _environment(record: RunRecord) -> list[tuple[str, str]]:
 
 def _artifacts(record: RunRecord) -> list[tuple[str, str]]:
     return [(a["name"], f"{a['kind']} {size(a['size_bytes'])} {a['digest'][:12]}") for a in record.artifacts]
+
+
+def _memo(index: Index, run: str) -> list[tuple[str, str]]:
+    """Which remembered steps were reused, and from where; on all ranks and in all workers."""
+    by_function: dict[str, Counter[str]] = {}
+    for _, path in journals_in(index.home.run_folder(run)):
+        for line in read_lines(path).lines:
+            if line["k"] == "memo":
+                by_function.setdefault(line["function"], Counter())[_memo_outcome(line, run)] += 1
+    return [
+        (name, ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
+        for name, outcomes in by_function.items()
+    ]
+
+
+def _memo_outcome(line: dict[str, Any], run: str) -> str:
+    if line["outcome"] == "hit":
+        source = line.get("from")
+        return "reused from " + ("this run" if source == run else f"run {short(source)}" if source else "no run")
+    found = f"{line['found']}, " if "found" in line else ""
+    return "computed" + (f" ({found}{line['kept']})" if found or line.get("kept") != "stored" else "")
 
 
 @click.command()

@@ -6,9 +6,9 @@ from relive.doors import lazily
 from relive.hashing.digests import digest, hasher
 
 if TYPE_CHECKING:
-    from relive.hashing.preimage import register, stable_hash
+    from relive.hashing.preimage import plain_binder, register, stable_hash
 
-__all__ = ["digest", "hasher", "register", "stable_hash"]
+__all__ = ["digest", "hasher", "plain_binder", "register", "stable_hash"]
 
 # A script that is recorded waits for the hashing of bytes, not for that of values.
-__getattr__ = lazily(__name__, {"preimage": "register stable_hash"})
+__getattr__ = lazily(__name__, {"preimage": "plain_binder register stable_hash"})

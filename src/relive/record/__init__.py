@@ -11,16 +11,22 @@ if TYPE_CHECKING:
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.children import Member
     from relive.record.differences import changes_since, installed_packages, is_same_machine
+    from relive.record.environment import is_secret
+    from relive.record.fingerprint import Fingerprint, FingerprintCache, fingerprint_file, fingerprint_folder
+    from relive.record.interrupts import is_users
     from relive.record.loops import RecordedLoop
+    from relive.record.noting import home_here, note, run_here
     from relive.record.off import NullJournal, Off
     from relive.record.opening import OpenRun, open_driver, open_explicitly
     from relive.record.recorder import Recorder
     from relive.record.surroundings import Surroundings, look_around
-    from relive.record.warnings import say
+    from relive.record.warnings import say, warn_once
 
 __all__ = [
     "Background",
     "Driver",
+    "Fingerprint",
+    "FingerprintCache",
     "Member",
     "NullJournal",
     "Off",
@@ -33,15 +39,23 @@ __all__ = [
     "Surroundings",
     "background",
     "changes_since",
+    "fingerprint_file",
+    "fingerprint_folder",
     "here",
+    "home_here",
     "installed_packages",
     "is_same_machine",
+    "is_secret",
+    "is_users",
     "look_around",
+    "note",
     "open_driver",
     "open_explicitly",
+    "run_here",
     "say",
     "session",
     "take_out",
+    "warn_once",
 ]
 
 # Importing relive is quick; the rest is loaded by the first verb.
@@ -55,9 +69,13 @@ __getattr__ = lazily(
         "differences": "changes_since installed_packages is_same_machine",
         "loops": "RecordedLoop",
         "off": "NullJournal Off",
+        "environment": "is_secret",
+        "fingerprint": "Fingerprint FingerprintCache fingerprint_file fingerprint_folder",
+        "interrupts": "is_users",
+        "noting": "home_here note run_here",
         "opening": "OpenRun open_driver open_explicitly",
         "recorder": "Recorder",
         "surroundings": "Surroundings look_around",
-        "warnings": "say",
+        "warnings": "say warn_once",
     },
 )

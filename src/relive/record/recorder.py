@@ -171,6 +171,11 @@ class Recorder:
         with self._guarded("checkpoint-lost"):
             watch.end(iteration, frame, exhausted=exhausted)
 
+    def note_line(self, kind: str, content: dict[str, Any], place: Place) -> None:
+        """A line about what happened in an iteration, for whoever shows the run."""
+        with self._guarded("log-lost"):
+            self.journal.line(kind, place.loop, place.iteration, **content)
+
     # --- loops --------------------------------------------------------------------------------------------------
 
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:

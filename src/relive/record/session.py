@@ -86,6 +86,7 @@ class Session:
         self.asked: set[str] = set()  # the names that some `relive.arg` asked for
         self.at_exit: list[Callable[[], None]] = []
         self.first: Driver | None = None  # what the first verb opened
+        self.waiting: list[Callable[[Driver], None]] = []  # what happened before, and is to be told to that driver
         self._explicit: list[Driver] = []
         self.renew()
 
@@ -121,6 +122,10 @@ class Session:
                 self._early = before
         for name, value in early.logged:
             driver.log(name, value, driver.root)
+        if not explicitly:
+            waiting, self.waiting = self.waiting, []
+            for tell in waiting:
+                tell(driver)
         return driver
 
     def leave(self, driver: Driver) -> None:

@@ -11,11 +11,11 @@ from relive.errors import ReliveWarning
 _told: set[str] = set()
 
 
-def warn_once(slug: str, message: str) -> None:
-    """Warn once per process. `slug` is a heading in docs/reference/messages.md."""
-    if slug in _told:
+def warn_once(slug: str, message: str, *, about: str = "") -> None:
+    """Warn once per process, and per thing that it is about. `slug` is a heading in docs/reference/messages.md."""
+    if slug + about in _told:
         return
-    _told.add(slug)
+    _told.add(slug + about)
     text = f"[{slug}] {message}"
     try:
         warnings.warn(ReliveWarning(text), stacklevel=3)

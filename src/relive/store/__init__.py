@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from relive.store.journal import ROOT, Journal, JournalClosed
     from relive.store.lines import read_lines
     from relive.store.liveness import age_s, is_alive, process_start
+    from relive.store.memos import MemoRow, Memos, MissRow, sealed
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.parsing import LoopRow, Parsed, parse
     from relive.store.points import Points
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
     from relive.store.tombstones import kept_checkpoints
-    from relive.store.values import decode, encode, from_text, inline, to_text
+    from relive.store.values import decode, encode, from_text, inline, safe_repr, to_text
     from relive.store.version_files import VersionFiles
 
 __all__ = [
@@ -41,6 +42,9 @@ __all__ = [
     "JournalClosed",
     "JournalName",
     "LoopRow",
+    "MemoRow",
+    "Memos",
+    "MissRow",
     "PackWriter",
     "Packs",
     "Parsed",
@@ -74,6 +78,8 @@ __all__ = [
     "read_lines",
     "read_run",
     "replay_header",
+    "safe_repr",
+    "sealed",
     "slots_bytes",
     "to_text",
     "versions",
@@ -92,6 +98,7 @@ __getattr__ = lazily(
         "journal": "ROOT Journal JournalClosed",
         "lines": "read_lines",
         "liveness": "age_s is_alive process_start",
+        "memos": "MemoRow Memos MissRow sealed",
         "packs": "PackWriter Packs Piece digest_of",
         "parsing": "LoopRow Parsed parse",
         "points": "Points",
@@ -102,6 +109,6 @@ __getattr__ = lazily(
         "summaries": "Summary",
         "tombstones": "kept_checkpoints",
         "version_files": "VersionFiles",
-        "values": "decode encode from_text inline to_text",
+        "values": "decode encode from_text inline safe_repr to_text",
     },
 )

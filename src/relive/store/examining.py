@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from relive.store.collecting import preview
 from relive.store.home import Home, journals_in
 from relive.store.index import parse_run
 from relive.store.lines import read_lines
+from relive.store.memos import Memos
 from relive.store.naming import Names, named_chunks
 from relive.store.packs import Packs, Piece
 from relive.store.reading import read_slots
@@ -42,6 +45,7 @@ def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             for chunk in sorted(named):
                 yield from _chunk(run, chunks, chunk, deep)
         yield from checkpoints.examine(run)
+    yield from _memo(home, chunks, deep)
     if orphans := preview(home, Policy()).total_bytes:
         yield Finding("home", f"orphans: {orphans} bytes; `relive gc` removes them")
 
@@ -73,6 +77,23 @@ def _chunk(run: str, chunks: Chunks, name: str, deep: bool) -> Iterator[Finding]
             raise NotFound(f"chunk {name[:12]} is missing; copy it back from another home")
     except (NotFound, Damaged) as error:
         yield Finding(run, str(error), damage=True)
+
+
+def _memo(home: Home, chunks: Chunks, deep: bool) -> Iterator[Finding]:
+    """Remembered calls that can't be read are no damage to the record: they are computed again."""
+    if not home.memo.exists():
+        return
+    try:
+        with contextlib.closing(Memos(home.memo)) as memos:
+            rows = memos.rows()
+    except (Damaged, sqlite3.Error, OSError) as error:
+        yield Finding("memo", f"{error}; remembered calls are computed again")
+        return
+    for row in rows:
+        wrong = [] if row.is_whole else ["is not what was written"]
+        wrong += [found.text for name in row.chunks.split() for found in _chunk("memo", chunks, name, deep)]
+        if wrong:
+            yield Finding("memo", f"entry {row.key[:12]} of {row.function}: {wrong[0]}; it is computed again")
 
 
 class _Checkpoints:

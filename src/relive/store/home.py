@@ -70,6 +70,10 @@ class Home:
         return self.path / "replays"
 
     @property
+    def memo(self) -> Path:
+        return self.path / "memo.sqlite"
+
+    @property
     def launches(self) -> Path:
         return self.path / "launches"
 

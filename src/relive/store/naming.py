@@ -17,6 +17,7 @@ from relive.store.chunks import Chunks
 from relive.store.home import Home, JournalName
 from relive.store.journal import FORMAT
 from relive.store.lines import Line
+from relive.store.memos import memo_chunks
 from relive.store.packs import Packs, Piece
 from relive.store.tombstones import Told, dropped
 
@@ -67,8 +68,10 @@ class Names:
         self._manifests: dict[str, tuple[Piece, ...]] = {}
 
     def look(self, without: Collection[Where] = ()) -> Named:
-        """What is named now: by all runs, and by who else keeps chunks; `without` are checkpoints to leave out."""
+        """What is named now, by runs, remembered calls and who else keeps chunks; `without` leaves out checkpoints."""
         named, packs = Named(set(self._also())), set(self._packs.names())
+        with named.doubting("memo"):
+            named.chunks |= memo_chunks(self._home.memo)
         for run in sorted(self._home.run_ids()):
             with named.doubting(run):
                 for stem in _stems(self._home.run_folder(run)):

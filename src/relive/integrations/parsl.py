@@ -1,0 +1,193 @@
+"""Parsl apps remembered by relive: a memoizer for `parsl.Config(memoizer=...)`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+import parsl.dataflow.memoization as parsl_memo
+from parsl.data_provider.files import File
+
+from relive.errors import Damaged, ReliveError, Unstable
+from relive.memo import Call, Computed, Keys, Sqlite, Unstorable, content_of
+from relive.record import home_here, note, run_here, warn_once
+from relive.store import Home
+
+_OUTPUTS = frozenset({"outputs", "stdout", "stderr"})  # what an app writes: the content there is no input
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A task that computes a key, and the tasks that wait for what it gives."""
+
+    task: int
+    call: Call
+    begun_s: float
+    waiting: list[Future[Any]] = field(default_factory=list)
+
+
+class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
+    """Remembers the results of apps with `cache=True` in the home, beside those of `relive.memo`.
+
+    Code counts, by content, as for `relive.memo`. Identical tasks that run at once are computed once.
+    Failures are remembered as Parsl's own memoizer does: until the DataFlowKernel is closed.
+
+    >>> parsl.load(parsl.Config(memoizer=relive.integrations.parsl.Memoizer()))
+    """
+
+    def __init__(self, *, home: str | os.PathLike[str] | None = None, memoize: bool = True) -> None:
+        self.home = home
+        self.memoize = memoize
+        self._store: Sqlite | None = None
+        self._keys: dict[tuple[Any, tuple[str, ...]], Keys] = {}
+        self._flights: dict[str, _Flight] = {}
+        self._failed: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, *, run_dir: str, config_run_dir: str) -> None:
+        home = Home(Path(self.home).expanduser().absolute()) if self.home is not None else home_here()[0]
+        home.create()
+        self._store = Sqlite(home)
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        self._keys.clear()
+        self._failed.clear()
+
+    def check_memo(self, task: Any) -> Future[Any] | None:
+        """A future that has, or will have, what the task would give; None when it has to be run."""
+        task["hashsum"] = None
+        if not self.memoize or not task["memoize"] or self._store is None:
+            return None
+        call = self._call(task)
+        task["hashsum"] = call.key
+        found = self._look_up(call)
+        if found is not None:
+            return found
+        with self._lock:
+            if call.key in self._failed:
+                return self._failed[call.key]
+            flight = self._flights.setdefault(call.key, _Flight(task["id"], call, time.perf_counter()))
+            if flight.task == task["id"]:  # the first, or its retry
+                return None
+            future: Future[Any] = Future()
+            flight.waiting.append(future)
+            return future
+
+    def update_memo_result(self, task: Any, r: Any) -> None:
+        flight = self._landed(task)
+        if flight is None or self._store is None:
+            return
+        computed = Computed(time.perf_counter() - flight.begun_s, run_here())
+        kept = "stored"
+        try:
+            self._store.store_result(flight.call, r, computed)
+        except Unstorable as error:
+            kept = "unstorable"
+            message = f"what {flight.call.function} gave ({type(r).__name__}) can't be remembered: {error}"
+            warn_once("memo-unstorable", f"{message}; return something that can be pickled", about=flight.call.function)
+        except Exception as error:  # noqa: BLE001 - the workflow must go on without its memory
+            kept = "failed"
+            warn_once("memo-off", f"{flight.call.function} was not remembered: {error}", about=flight.call.function)
+        _tell(flight.call, outcome="miss", kept=kept, took_s=computed.took_s)
+        for future in flight.waiting:
+            future.set_result(r)
+
+    def update_memo_exception(self, task: Any, e: BaseException) -> None:
+        flight = self._landed(task)
+        if flight is None:
+            return
+        with self._lock:
+            self._failed[flight.call.key] = task["app_fu"]
+        _tell(flight.call, outcome="miss", kept="raised", took_s=time.perf_counter() - flight.begun_s)
+        for future in flight.waiting:
+            future.set_exception(e)
+
+    def _landed(self, task: Any) -> _Flight | None:
+        with self._lock:
+            flight = self._flights.get(task.get("hashsum") or "")
+            return self._flights.pop(flight.call.key) if flight is not None and flight.task == task["id"] else None
+
+    def _look_up(self, call: Call) -> Future[Any] | None:
+        assert self._store is not None
+        try:
+            entry = self._store.look_up(call.key)
+            value = entry.value if entry is not None else None
+        except (ReliveError, Damaged, OSError) as error:
+            warn_once("memo-unreadable", f"{error} (a call of {call.function})", about=call.function)
+            return None
+        if entry is None:
+            return None
+        _tell(call, outcome="hit", kind=entry.kind, saved_s=entry.took_s, **{"from": entry.run})
+        future: Future[Any] = Future()
+        future.set_result(value)
+        return future
+
+    def _call(self, task: Any) -> Call:
+        """The key of a task. Parsl expects a `ValueError` for what can't be hashed; the task then fails with it."""
+        function = _users_function(task["func"])
+        ignored = tuple(task["ignore_for_cache"] or ())
+        keys = self._keys.get((function, ignored))
+        if keys is None:
+            keys = self._keys[function, ignored] = Keys(function, special=_special)
+        try:
+            return keys.make(_arguments(keys, ignored, task["args"], task["kwargs"]))
+        except Unstable as error:
+            cause = error.__cause__
+            if cause is not None and not isinstance(cause, Unstable):
+                raise cause from error  # what the user's own id_for_memo raised
+            raise ValueError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A place that the task writes to."""
+
+    place: str
+
+
+def _tell(call: Call, **told: Any) -> None:
+    note("memo", {"function": call.function, "key": call.key[:32], **told})
+
+
+def _users_function(function: Any) -> Any:
+    """The function that the user wrote, below what Parsl wraps around it."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.args[0] if function.args and callable(function.args[0]) else function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            return function
+
+
+def _arguments(keys: Keys, ignored: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        bound = dict(keys.bind(tuple(args), dict(kwargs)))
+    except TypeError:  # Parsl adds parameters that the function needn't have
+        bound = {"args": tuple(args), **kwargs}
+    counted = {name: value for name, value in bound.items() if name not in ignored}
+    return {name: _as_output(value) if name in _OUTPUTS else value for name, value in counted.items()}
+
+
+def _as_output(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_output(item) for item in value]
+    return _Output(str(value)) if isinstance(value, PurePath | File) else value
+
+
+def _special(value: Any) -> object:
+    """Files by their content, and types that the user taught Parsl to hash by what that gives."""
+    if isinstance(value, File):
+        return [value.url, content_of(Path(value.filepath), None) if value.scheme == "file" else None]
+    taught = parsl_memo.id_for_memo.dispatch(type(value))
+    is_own = taught is not parsl_memo.id_for_memo.dispatch(object) and taught.__module__ != parsl_memo.__name__
+    return taught(value, output_ref=False) if is_own else NotImplemented

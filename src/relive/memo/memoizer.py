@@ -1,0 +1,107 @@
+"""The seam: what a store of remembered calls can do, what it holds, and its twin in memory."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from relive.memo.flights import Flights
+from relive.memo.keys import Call
+from relive.memo.results import Stored, read_value, store_value
+
+RESULT = "result"
+EXCEPTION = "exception"
+
+
+@dataclass(slots=True, eq=False)  # not frozen, for the same reason as `Call`
+class Entry:
+    """A remembered call: what it gave, when, and at what cost."""
+
+    key: str
+    function: str
+    kind: str  # "result" or "exception"
+    run: str  # the run that computed it; "" if there was none
+    created_us: int
+    took_s: float
+    size_bytes: int
+    read: Callable[[], Any] = field(repr=False)
+
+    @property
+    def is_exception(self) -> bool:
+        return self.kind == EXCEPTION
+
+    @property
+    def age_s(self) -> float:
+        return max(0.0, time.time() - self.created_us / 1e6)
+
+    @property
+    def age_days(self) -> float:
+        return self.age_s / 86_400
+
+    @property
+    def value(self) -> Any:
+        """The result, or the exception; read anew each time, so that nobody else's changes are in it."""
+        return self.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What is known about a call once it was computed, besides its outcome."""
+
+    took_s: float
+    run: str = ""
+    found: str = "absent"  # what the look-up had found: absent, expired, unreadable
+
+
+class Memoizer(Protocol):
+    """Where remembered calls live. Whatever was stored can be looked up from the moment that storing returned."""
+
+    flights: Flights
+
+    def look_up(self, key: str) -> Entry | None: ...
+    def store_result(self, call: Call, result: Any, computed: Computed) -> None: ...
+    def store_exception(self, call: Call, error: BaseException, computed: Computed) -> None: ...
+    def close(self) -> None: ...
+
+
+class InMemory:
+    """Remembers for as long as the process lives: for tests, and for results that must not be written down."""
+
+    def __init__(self, *, max_bytes: int = 0) -> None:
+        self.flights = Flights(None)
+        self._max_bytes = max_bytes  # 0 is no bound
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+
+    def look_up(self, key: str) -> Entry | None:
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def store_result(self, call: Call, result: Any, computed: Computed) -> None:
+        self._store(call, RESULT, result, computed)
+
+    def store_exception(self, call: Call, error: BaseException, computed: Computed) -> None:
+        self._store(call, EXCEPTION, error, computed)
+
+    def close(self) -> None:
+        self._entries.clear()
+
+    def _store(self, call: Call, kind: str, value: Any, computed: Computed) -> None:
+        chunks: dict[str, bytes] = {}
+
+        def put(data: Any) -> str:
+            chunks[name := str(len(chunks))] = bytes(data)
+            return name
+
+        stored: Stored = store_value(value, put)
+        self._entries[call.key] = Entry(
+            call.key, call.function, kind, computed.run, time.time_ns() // 1000, computed.took_s, stored.size_bytes,
+            lambda: read_value(stored.form, chunks.__getitem__),
+        )  # fmt: skip
+        self._entries.move_to_end(call.key)
+        while self._max_bytes and sum(one.size_bytes for one in list(self._entries.values())) > self._max_bytes:
+            self._entries.popitem(last=False)

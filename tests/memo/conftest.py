@@ -1,0 +1,31 @@
+"""What tests of remembered calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.memo import InMemory, Memoizer, Sqlite
+from relive.record import warnings
+from relive.store import Home
+
+
+@pytest.fixture(autouse=True)
+def own_home(home: Path) -> Path:
+    return home
+
+
+@pytest.fixture(autouse=True)
+def told_anew() -> None:
+    """Warnings come once a process: each test is as good as one."""
+    warnings.forget()
+
+
+@pytest.fixture(params=["sqlite", "in memory"])
+def memoizer(request: pytest.FixtureRequest, home: Path) -> Iterator[Memoizer]:
+    """Both sides of the seam."""
+    chosen: Memoizer = Sqlite(Home(home)) if request.param == "sqlite" else InMemory()
+    yield chosen
+    chosen.close()
