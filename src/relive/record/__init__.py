@@ -6,6 +6,7 @@ from relive.doors import lazily
 from relive.record.session import Driver, Place, here, session
 
 if TYPE_CHECKING:
+    from relive.record.ahead import asking_git
     from relive.record.args import take_out
     from relive.record.background import Background, background
     from relive.record.blocks import PlainBlock, RecordedBlock
@@ -31,6 +32,7 @@ __all__ = [
     "RecordedLoop",
     "Recorder",
     "Surroundings",
+    "asking_git",
     "background",
     "changes_since",
     "here",
@@ -48,6 +50,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "ahead": "asking_git",
         "args": "take_out",
         "background": "Background background",
         "blocks": "PlainBlock RecordedBlock",
