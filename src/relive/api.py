@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,9 +25,20 @@ _here = here.get
 
 def _open() -> Driver:
     """What the first verb does; loading the recorder is left until then."""
-    from relive.record import open_driver
+    with _asking_git():
+        from relive.record import open_driver
 
-    return open_driver()
+        return open_driver()
+
+
+def _asking_git() -> AbstractContextManager[None]:
+    try:
+        from relive.record import asking_git
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        return contextlib.nullcontext()  # no file can be opened any more; opening the run says so, if it can
+    return asking_git()
 
 
 def log(name: str, value: T) -> T:

@@ -6,6 +6,7 @@ from relive.doors import lazily
 from relive.record.session import Driver, Place, here, session
 
 if TYPE_CHECKING:
+    from relive.record.ahead import asking_git
     from relive.record.args import take_out
     from relive.record.background import Background, background
     from relive.record.blocks import PlainBlock, RecordedBlock
@@ -37,6 +38,7 @@ __all__ = [
     "RecordedLoop",
     "Recorder",
     "Surroundings",
+    "asking_git",
     "background",
     "changes_since",
     "fingerprint_file",
@@ -62,6 +64,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "ahead": "asking_git",
         "args": "take_out",
         "background": "Background background",
         "blocks": "PlainBlock RecordedBlock",

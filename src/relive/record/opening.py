@@ -123,10 +123,12 @@ class OpenRun:
         from relive.store import versions
 
         settings = self._around.settings
+        asking, session.asked_git = session.asked_git, None
         try:
             taken = versions.take(
                 Path(self._around.entry.root), home=self._around.home.path, large_bytes=settings.large_file_bytes,
                 untracked_files=settings.untracked_files, untracked_bytes=settings.untracked_bytes,
+                asking=asking,
             )  # fmt: skip
         except VersionError as error:
             self.recorder.journal.line("warning", slug="no-version", message=str(error))

@@ -8,9 +8,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from relive.record.blocks import PlainBlock
+
+if TYPE_CHECKING:
+    from relive.store import Asking
 
 
 class Driver(Protocol):
@@ -85,6 +88,7 @@ class Session:
         self.kwargs: dict[str, str] = {}  # what stood behind --kwargs
         self.asked: set[str] = set()  # the names that some `relive.arg` asked for
         self.at_exit: list[Callable[[], None]] = []
+        self.asked_git: Asking | None = None  # while the first run is opened
         self.first: Driver | None = None  # what the first verb opened
         self.waiting: list[Callable[[Driver], None]] = []  # what happened before, and is to be told to that driver
         self._explicit: list[Driver] = []

@@ -6,6 +6,7 @@ from relive.doors import lazily
 
 if TYPE_CHECKING:
     from relive.store import kinds, versions
+    from relive.store.asking import Asking, ask
     from relive.store.checkpoints import CheckpointRow, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
@@ -33,6 +34,7 @@ __all__ = [
     "REPLAYS",
     "REPLAY_CHOICES",
     "ROOT",
+    "Asking",
     "CheckpointRow",
     "Chunks",
     "Claims",
@@ -56,6 +58,7 @@ __all__ = [
     "Summary",
     "VersionFiles",
     "age_s",
+    "ask",
     "checkpoint_rows",
     "choose",
     "collect",
@@ -89,6 +92,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "asking": "Asking ask",
         "checkpoints": "CheckpointRow checkpoint_rows choose",
         "chunks": "PIECE_BYTES Chunks",
         "collecting": "Claims Report collect preview",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,11 +41,13 @@ class JournalName(NamedTuple):
         return cls(0, REPLAYS + number)
 
 
-@dataclass(frozen=True, slots=True)
 class Home:
     """A folder that holds runs, chunks and what is derived from them."""
 
-    path: Path
+    __slots__ = ("path",)
+
+    def __init__(self, path: Path) -> None:  # written out: a start would wait for dataclasses, and for them alone
+        self.path = path
 
     @property
     def runs(self) -> Path:

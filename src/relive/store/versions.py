@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 from relive.errors import VersionError
-from relive.store.git import EMAIL, Git, GitFailed, text
+from relive.store.asking import REPOSITORY, Asking, ask
+from relive.store.git import EMAIL, Asked, Git, GitFailed, text
+from relive.store.tips import FORMAT, Tip, read_tips, refs_of
 from relive.store.work_tree import Choice, LargeFile, Limits, Look, Looking, choose, fence_of
 
 __all__ = ["LargeFile", "Past", "Version", "history", "list_files", "materialise", "read_file", "take"]
@@ -25,7 +26,6 @@ _CULPRIT = (  # patterns are compiled when they are needed, for a start waits fo
 )
 _JUNK = """.venv/ venv/ site-packages/ node_modules/ __pycache__/ *.pyc .ipynb_checkpoints/ .mypy_cache/ .pytest_cache/
     .ruff_cache/ .hypothesis/ .tox/ .nox/ .cache/ .eggs/ *.egg-info/ .DS_Store .idea/ .vscode/ .hg/ .svn/"""
-_TIP = "%00".join(("%(refname)", "%(objectname)", "%(tree)", "%(committeremail)", "%(worktreepath)", "%(contents)%01"))
 
 
 class Version(NamedTuple):
@@ -59,11 +59,17 @@ def take(
     untracked_files: int = 5_000,
     untracked_bytes: int = 100_000_000,
     label: str = "",
+    asking: Asking | None = None,
 ) -> Version:
-    """Store the code under `root` as it is on disk now; unchanged code gives the version that is already there."""
+    """Store the code under `root` as it is on disk now; unchanged code gives the version that is already there.
+
+    `asking` may have been begun before, so that git was at work meanwhile.
+    """
     limits = Limits(large_bytes, untracked_files, untracked_bytes)
-    with _scratch(home) as scratch:
-        place = _place(root.resolve(), home.resolve(), scratch)
+    root = root.resolve()
+    asked = asking if asking is not None and asking.root == root else ask(root)
+    with asking or nullcontext(), asked or nullcontext(), _scratch(home) as scratch:
+        place = _place(root, home.resolve(), scratch, asked)
         choice = choose(place.look, place.top, limits)
         tree, dropped = _write_tree(place, choice)
         tip = _commit(place, tree, label)
@@ -164,6 +170,7 @@ class _Place(NamedTuple):
     look: Look  # what is to be stored, seen from `repository`
     user: Look  # what the user's own git says
     head_tree: str | None = None  # of the user's HEAD, if it is known
+    tips: Asked | None = None  # a question already asked
     cache: Path | None = None  # an index that outlives us, so that unchanged files aren't hashed again
 
 
@@ -176,22 +183,19 @@ class _Found(NamedTuple):
     tree: str | None = None  # of HEAD
 
 
-def _place(root: Path, home: Path, scratch: Path) -> _Place:
-    # When there is little doubt about the answer to the first question, the next ones are asked at once.
-    with Looking(Git(root)) if (root / ".git").exists() else nullcontext() as early:
-        found = _find_repository(root)
-        if found is None:
-            return _private_place(root, home, scratch)
-        fence = fence_of(home, found.top)
-        if early is not None and found.top == root:
-            look = early.result(fence)
-        else:
-            look = _look_at(Git(found.top), fence)
+def _place(root: Path, home: Path, scratch: Path, asked: Asking | None) -> _Place:
+    found = _find_repository(root, asked)
+    if found is None:
+        return _private_place(root, home, scratch)
+    early = asked if asked is not None and found.top == root else None
+    fence = fence_of(home, found.top)
+    look = early.look.result(fence) if early is not None else _look_at(Git(found.top), fence)
     if not _ours_to_write(found.repository):
         return _private_place(found.top, home, scratch)._replace(user=look)
     git = Git(found.top).using(index=scratch / "index")
     tree = found.tree if look.head == found.head else None
-    return _Place(git, found.repository, found.top, look.branch or "detached", look, user=look, head_tree=tree)
+    place = _Place(git, found.repository, found.top, look.branch or "detached", look, user=look, head_tree=tree)
+    return place if early is None else place._replace(tips=early.tips)
 
 
 def _look_at(git: Git, fence: bytes) -> Look:
@@ -199,17 +203,17 @@ def _look_at(git: Git, fence: bytes) -> Look:
         return looking.result(fence)
 
 
-def _find_repository(root: Path) -> _Found | None:
+def _find_repository(root: Path, asked: Asking | None) -> _Found | None:
     """The repository that `root` is in; None if there is none."""
     if not root.is_dir():
         raise VersionError(f"{root} isn't a folder; give the project's folder")
-    questions = ["--show-toplevel", "--git-common-dir"]
+    question = asked.repository if asked is not None else Git(root).ask("rev-parse", *REPOSITORY, "HEAD", "HEAD^{tree}")
     try:
-        out = Git(root).line("rev-parse", *questions, "HEAD", "HEAD^{tree}")
+        out = text(question.answer()).removesuffix("\n")
     except GitFailed as failure:
         if any(reason in failure.said for reason in _NO_REPOSITORY):
             return None
-        out = Git(root).line("rev-parse", *questions)  # perhaps nothing was committed yet
+        out = Git(root).line("rev-parse", *REPOSITORY)  # perhaps nothing was committed yet
     top, common, *head = [*out.split("\n"), ""]
     found = _Found(Path(top), (root / common).resolve(), *head[:2]) if common else None
     if found is None:
@@ -323,21 +327,11 @@ def _is_dirty(place: _Place, tree: str) -> bool:
     return bool(user.hidden) and tree != Git(place.top).line("rev-parse", f"{user.head}^{{tree}}")
 
 
-class _Tip(NamedTuple):
-    """The newest version on one of our branches, or what someone else put there."""
-
-    ref: str
-    id: str
-    tree: str
-    head: str | None
-    ours: bool = True
-    checked_out: bool = False
-
-
-def _commit(place: _Place, tree: str, label: str) -> _Tip:
+def _commit(place: _Place, tree: str, label: str) -> Tip:
     """Find or make the version. Many runs may start at once: those with the same code get the same one."""
-    for _ in range(_ATTEMPTS):
-        tips = _tips(place)
+    for attempt in range(_ATTEMPTS):
+        known = place.tips if attempt == 0 else None
+        tips = read_tips(known.answer(), place.stem) if known is not None else _tips(place)
         for tip in tips.values():
             if tip.ours and (tip.tree, tip.head) == (tree, place.user.head):
                 return tip
@@ -347,11 +341,11 @@ def _commit(place: _Place, tree: str, label: str) -> _Tip:
     raise VersionError(f"the branch relive/{place.stem} in {place.repository} keeps moving; start the run again")
 
 
-def _advance(place: _Place, tips: dict[str, _Tip], *, tree: str, label: str) -> _Tip | None:
+def _advance(place: _Place, tips: dict[str, Tip], *, tree: str, label: str) -> Tip | None:
     """Put a new version on the first ref that takes it; None if another run was faster."""
     message = _message(place, label).encode("utf-8", "replace")
     failure: GitFailed | None = None
-    for ref in _refs(place.stem):
+    for ref in refs_of(place.stem):
         tip = tips.get(ref)
         if tip is not None and (tip.checked_out or not tip.ours):
             continue
@@ -359,7 +353,7 @@ def _advance(place: _Place, tips: dict[str, _Tip], *, tree: str, label: str) -> 
         made = place.git.line("commit-tree", tree, *parent, data=message)
         try:
             place.git.run("update-ref", "--no-deref", ref, made, tip.id if tip else "")
-            return _Tip(ref, made, tree, place.user.head)
+            return Tip(ref, made, tree, place.user.head)
         except GitFailed as error:
             if _tips(place) != tips:
                 return None
@@ -369,24 +363,8 @@ def _advance(place: _Place, tips: dict[str, _Tip], *, tree: str, label: str) -> 
     )
 
 
-def _refs(stem: str) -> tuple[str, str]:
-    """The branch that people see, and a flat name that neither clashes with a branch of theirs nor shadows one."""
-    flat = quote(stem, safe="", errors="surrogateescape")
-    return f"refs/heads/relive/{stem}", f"refs/relive-versions/{flat}"
-
-
-def _tips(place: _Place) -> dict[str, _Tip]:
-    refs = _refs(place.stem)
-    out = text(place.git.run("for-each-ref", f"--format={_TIP}", *refs))
-    records = (record.split("\0", 5) for record in out.split("\x01\n"))
-    tips = [_tip(record) for record in records if len(record) == 6]
-    return {tip.ref: tip for tip in tips if tip.ref in refs}
-
-
-def _tip(record: list[str]) -> _Tip:
-    ref, id, tree, email, work_tree, message = record
-    head = re.search(r"^relive-head: (\w+)$", message, re.MULTILINE)
-    return _Tip(ref, id, tree, head and head[1], ours=email == f"<{EMAIL}>", checked_out=bool(work_tree))
+def _tips(place: _Place) -> dict[str, Tip]:
+    return read_tips(place.git.run("for-each-ref", f"--format={FORMAT}", *refs_of(place.stem)), place.stem)
 
 
 def _message(place: _Place, label: str) -> str:
