@@ -19,6 +19,7 @@ NAMES = (
     "background",
     "memo",
     "parsl_tests",
+    "alignment",
 )
 
 

@@ -50,6 +50,7 @@ class _Aligner:
         self.left_out = [False] * len(new.nodes)
         self.weights: dict[str, float] = {}
         self.sums: dict[Node, float] = {}
+        self.contents: dict[Node, frozenset[str]] = {}
         self.paired_scopes: set[Node] = set()
 
     # --- scopes ------------------------------------------------------------------------------------------------------
@@ -99,9 +100,10 @@ class _Aligner:
                 for other, theirs in contents
                 if other.kind == node.kind and self.new[other.order] is None
             ]
-            share, _, best = max(shares, default=(0.0, 0, node))
+            (share, _, best), *others = sorted(shares, reverse=True) or [(0.0, 0, node)]
             if share >= 0.4:
-                self._pair(best, node, share)
+                doubtful = bool(others) and others[0][0] > 0.9 * share
+                self._pair(best, node, share * 0.4 if doubtful else share)
                 self.pair_scopes(best, node)
 
     # --- sequences ---------------------------------------------------------------------------------------------------
@@ -261,16 +263,25 @@ class _Aligner:
             return 0.95  # a loop that relive knows by its name
         if old.kind != new.kind and not _go_together(old, new):
             return 0.0
-        both = old.words & new.words
+        ours, theirs = self._words(new), self._words(old)
+        both = ours & theirs
         if not both:
             return 0.0
         weights = self.weights or self._weigh()
         return 2 * sum([weights[word] for word in both]) / (self._sum(old) + self._sum(new))
 
+    def _words(self, node: Node) -> frozenset[str]:
+        """The words of a header; functions and classes are known by all that is inside them."""
+        if node.kind not in SCOPES:
+            return node.words
+        if node not in self.contents:
+            self.contents[node] = node.words.union(*(inner.words for inner in node.inside()))
+        return self.contents[node]
+
     def _sum(self, node: Node) -> float:
         if node not in self.sums:
             weights = self.weights
-            self.sums[node] = sum([weights[word] for word in node.words])
+            self.sums[node] = sum([weights[word] for word in self._words(node)])
         return self.sums[node]
 
     def _weigh(self) -> dict[str, float]:

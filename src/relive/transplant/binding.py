@@ -59,6 +59,24 @@ class Names:
         found = [effects(self.tree, node) for node in self.touching(scope, name)]
         return any(name in each.binds for each in found) and not any(name in each.elsewhere for each in found)
 
+    def is_local(self, slot: Slot, name: str) -> bool:
+        """Whether the function around a slot binds a name itself, not as a parameter."""
+        scope = scope_of(slot)
+        if scope.kind != "def" or name in parameters(head_at_margin(self.tree, scope)):
+            return False
+        return self.is_of(scope, name)
+
+    def belongs_to(self, slot: Slot, name: str) -> bool:
+        """Whether the scope around a slot binds a name itself, or nothing does."""
+        scope = scope_of(slot)
+        return self.owner(scope, name) in (scope, None)
+
+    def is_used_in(self, scope: Node, name: str) -> bool:
+        """Whether binding a name in a scope would change what the code there, or in its functions, means."""
+        if scope.parent is None:
+            return self.is_of(scope, name)
+        return any(name in node.words for node in scope.inside()) or self.is_of(scope, name)
+
     def touching(self, scope: Node, name: str) -> list[Node]:
         """The statements of a scope, not of the functions in it, whose headers have the name in them."""
         key = (scope, name)
@@ -153,7 +171,7 @@ class Names:
         return self._of_blocks(node, [self._through(block, name) for block in blocks])
 
     def _of_blocks(self, node: Node, blocks: list[Bound]) -> Bound:
-        if node.kind == "with":
+        if node.kind == "with" or node.key == "if__name__=='__main__':":
             return blocks[0]
         kinds = [clause.kind for clause in node.clauses]
         if node.kind == "if" and "else" in kinds:

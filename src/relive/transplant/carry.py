@@ -15,10 +15,11 @@ from relive.transplant.place import Place, places
 from relive.transplant.project import Project
 from relive.transplant.slice import Unit, import_of, join, origin, parsed_import, with_new_wrappers
 from relive.transplant.slots import Slot, surroundings
-from relive.transplant.tree import SCOPES, Node
+from relive.transplant.tree import LOOPS, SCOPES, Node
 
 _TRIED = 4  # places that are tried for one at which all names have values
 _LEAST = 0.02  # less probable places are not
+_NEARBY = 10  # statements before and after, of any block, of which one must have a partner
 _ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MOST_UNITS = 40  # a statement that needs more new code than this is another program
 
@@ -67,11 +68,13 @@ class Carrier:
         old_path, alignment = found
         unit = with_new_wrappers(alignment, path, node, self.project.left_out.get(path, ()))
         ranked = self._places(unit, alignment)
-        if not ranked:
+        if not ranked or not _is_grounded(alignment, unit.node):
             raise Refused("nothing that stands around it is in the old version")
+        if unit.node.kind in LOOPS:
+            self.carried.probability *= 0.8  # a loop that the old version doesn't have, less most of its body
         chosen, missing = self._best(unit, old_path, alignment, ranked)
         around = sum(place.probability for place in ranked if self._same(unit, alignment, chosen, place))
-        self.carried.probability = around
+        self.carried.probability *= around * _sure_of_functions(alignment, node)
         self.carried.equivalent = len(ranked) > 1 and self._same(unit, alignment, chosen, _second(ranked, chosen))
         placed = Placed(unit, old_path, chosen.slot, {})
         self.carried.node, self.carried.where = node, placed
@@ -115,6 +118,8 @@ class Carrier:
         missing = {}
         for name, at_once in free_names(alignment.new_tree, unit.nodes()).items():
             state = old_names.at(slot, name, at_once=at_once)
+            if new_names.is_local(own_slot, name) and not old_names.belongs_to(slot, name):
+                state = Bound.NO  # another thing of the same name, which the function doesn't own
             if state < new_names.at(own_slot, name, at_once=at_once) and (old_path, name) not in self.provided:
                 missing[name] = state
         return missing
@@ -129,6 +134,8 @@ class Carrier:
                 placed.names[name] = other
                 self.carried.probability *= 0.97
             elif not self._bring(placed, alignment, name, state):
+                if self.project.names(alignment.old_tree).is_of(scope_of(placed.slot), name):
+                    raise Refused(f"{name} has its value there only on some ways through the old version")
                 self.carried.probability *= 0.75
                 self.carried.notes.append(f"{name} may have no value there")
         self._check_modules(placed, alignment)
@@ -190,8 +197,9 @@ class Carrier:
         slot = self._slot_for(unit, user, alignment)
         placed = Placed(unit, user.old_path, slot, {})
         if unit.source is None:
-            self._forbid_rebinding(unit, slot, alignment, user)
-            self.carried.probability *= 0.97
+            self._forbid_rebinding(unit, slot, alignment)
+            if unit.node.kind not in SCOPES and "(" in unit.node.key:
+                self.carried.probability *= 0.9  # what it calls may change more than can be seen
         missing = self._missing(unit, user.old_path, alignment, slot)
         if unit.source is None:
             self._supply(placed, alignment, missing)
@@ -219,13 +227,13 @@ class Carrier:
             return Slot(root, top.index if top is not None else 0)
         return user.slot
 
-    def _forbid_rebinding(self, unit: Unit, slot: Slot, alignment: Alignment, user: Placed) -> None:
+    def _forbid_rebinding(self, unit: Unit, slot: Slot, alignment: Alignment) -> None:
         """New code must not give new values to what old code uses."""
         old_names, scope = self.project.names(alignment.old_tree), scope_of(slot)
         bound = {name for node in unit.nodes() for name in effects(alignment.new_tree, node).binds}
         if unit.node.kind in SCOPES:
             bound = {unit.node.name}
-        taken = sorted(name for name in bound if old_names.is_of(scope, name))
+        taken = sorted(name for name in bound if old_names.is_used_in(scope, name))
         if taken:
             head = alignment.new_tree.head(unit.node).split("\n")[0].strip()
             raise Refused(f"`{head}` would have to come along, but it also binds {taken[0]}, which the old version has")
@@ -299,6 +307,21 @@ class Carrier:
             found = parsed_import(tree, node)
             for alias in found.names if found is not None else ():
                 self._check_import(path, node, alias.asname or alias.name)
+
+
+def _is_grounded(alignment: Alignment, node: Node) -> bool:
+    """Whether anything speaks for a place: a partner of the function, of a sibling, or of a statement nearby."""
+    if node.scope.parent is not None and alignment.old[node.scope.order] is not None:
+        return True
+    siblings = [each.order for each in (node.parent.body if node.parent else None) or ()]
+    nearby = [*range(max(0, node.order - _NEARBY), node.order), *range(node.after, node.after + _NEARBY)]
+    return any(alignment.old[order] is not None for order in (*siblings, *nearby) if order < len(alignment.old))
+
+
+def _sure_of_functions(alignment: Alignment, node: Node) -> float:
+    """How sure it is that the functions around a statement are those of the old version: less if paired by looks."""
+    scopes = [outer for outer in node.around() if outer.kind in SCOPES and alignment.old[outer.order] is not None]
+    return min([1.0, *(0.5 + alignment.likeness[scope.order] for scope in scopes)])
 
 
 def _second(ranked: list[Place], chosen: Place) -> Place:

@@ -95,14 +95,14 @@ def _places(source: str, names: Collection[str]) -> list[tuple[int, int, str]]:
         parsed = ast.parse(source)
     except (SyntaxError, ValueError):
         parsed = None
+    texts = source.split("\n")
     lines = [0]
-    for line in source.splitlines(keepends=True):
-        lines.append(lines[-1] + len(line))
+    for line in texts:
+        lines.append(lines[-1] + len(line) + 1)
     if parsed is None:
         pattern = re.compile(rf"{STRING}|#[^\r\n]*|(?<![\w.])(\w+)\b(?!\s*=[^=])", re.DOTALL)
         return [(*found.span(1), found.group(1)) for found in pattern.finditer(source) if found.group(1) in names]
     found = []
-    texts = source.splitlines(keepends=True)
     for node in ast.walk(parsed):
         if isinstance(node, ast.Name) and node.id in names:
             prefix = texts[node.lineno - 1].encode()[: node.col_offset].decode(errors="ignore")

@@ -11,7 +11,7 @@ from relive.transplant.tree import STRING, Node, Tree
 _STRINGS = re.compile(rf"{STRING}|#[^\r\n]*", re.DOTALL)
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _INDENT = re.compile(r"[ \t\f]*")
-_SIMPLE_NEWLINE = "\n"
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def insertion(tree: Tree, slot: Slot, source: str, gap: Gap) -> Insertion:
 
 def _newline_of(text: str) -> str:
     found = _NEWLINE.search(text)
-    return found.group() if found else _SIMPLE_NEWLINE
+    return found.group() if found else "\n"
 
 
 def dedented(tree: Tree, node: Node) -> str:
@@ -138,23 +138,30 @@ def _line_in_gap(tree: Tree, slot: Slot, gap: Gap) -> int:
 
 
 def _place_among(lines: list[str], gap: Gap, *, at_end: bool) -> int:
-    above, below = _comments(gap.above), _comments(gap.below)
-    kept = [number for number, line in enumerate(lines) if line in above]
+    """After the comments that stood above the statement, before those that stood below, with its blank lines."""
+    kept = [number for number, line in enumerate(lines) if _is_among(line, _comments(gap.above))]
     if kept:
         return _over_blanks(lines, kept[-1] + 1, _blanks_at_end(gap.above))
-    ahead = [number for number, line in enumerate(lines) if line in below]
+    ahead = [number for number, line in enumerate(lines) if _is_among(line, _comments(gap.below))]
     if ahead and not at_end:
         number = ahead[0]
         while number and not lines[number - 1] and _blanks_at_start(gap.below):
             number -= 1
-        return number
-    if at_end:
-        return 0
-    if not _blanks_at_start(gap.above):
-        return 0
-    if not _blanks_at_start(gap.below):
-        return len(lines) if not any(lines) else _over_blanks(lines, 0, 9)
+        return max(number, min(ahead[0], _over_blanks(lines, 0, _blanks_at_start(gap.above))))
+    if not at_end and not _blanks_at_start(gap.below) and _blanks_at_start(gap.above):
+        return len(lines) if not any(lines) else _over_blanks(lines, 0, len(lines))
     return _over_blanks(lines, 0, _blanks_at_start(gap.above))
+
+
+def _is_among(line: str, comments: set[str]) -> bool:
+    """Whether a line is one of some comments, or much like one."""
+    if not line or not comments:
+        return False
+    words = set(_WORD.findall(line.lower()))
+    theirs = [set(_WORD.findall(comment.lower())) for comment in comments]
+    return line in comments or any(
+        2 * len(words & each) > len(words) + len(each) - len(words & each) for each in theirs
+    )
 
 
 def _over_blanks(lines: list[str], number: int, blanks: int) -> int:
@@ -165,7 +172,9 @@ def _over_blanks(lines: list[str], number: int, blanks: int) -> int:
 
 def _comments_below(tree: Tree, first: int, slot: Slot) -> int:
     """How many lines after the end of a block are comments and blank lines that could still belong to it."""
-    following = tree.nodes[slot.block.after].line if slot.block.after < len(tree.nodes) else len(tree.lines) + 1
+    ends = tree.lines[-1] == len(tree.text)  # with a newline, after which there is no line
+    end = len(tree.lines) if ends else len(tree.lines) + 1
+    following = tree.nodes[slot.block.after].line if slot.block.after < len(tree.nodes) else end
     return max(0, following - first)
 
 

@@ -12,6 +12,7 @@ from relive.transplant.tree import SCOPES, Node, Tree, parse
 _SAME_FILE = 0.3  # the share of statements that two files of different paths must have in common
 _ONLY_FILE = 0.1  # the same, where there is no other choice
 _SAME_FUNCTION = 0.5  # the same, for a function that moved to another file
+_LED_TO = 0.6  # what the versions in between say, against a direct likeness
 
 
 class Project:
@@ -126,6 +127,14 @@ def _by_way_of(direct: Alignment, middle: Sequence[Tree], left_out: Iterable[Nod
         newer, without = tree, []
     old, new, likeness = list(direct.old), list(direct.new), list(direct.likeness)
     for order, found in enumerate(partner):
-        if found is not None and old[order] is None and new[found.order] is None:
-            old[order], new[found.order], likeness[order] = found, direct.new_tree.nodes[order], 0.6
+        if found is None or found is old[order] or likeness[order] >= _LED_TO:
+            continue
+        rival, before = new[found.order], old[order]
+        if rival is not None and likeness[rival.order] >= _LED_TO:
+            continue
+        if rival is not None:
+            old[rival.order], likeness[rival.order] = None, 0.0
+        if before is not None:
+            new[before.order] = None
+        old[order], new[found.order], likeness[order] = found, direct.new_tree.nodes[order], _LED_TO
     return Alignment(direct.old_tree, direct.new_tree, old, new, likeness)

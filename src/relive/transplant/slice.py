@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from relive.transplant.align import Alignment
-from relive.transplant.binding import Names
+from relive.transplant.binding import Names, own
 from relive.transplant.effects import effects, head_at_margin, parameters
+from relive.transplant.names import free_names
 from relive.transplant.tree import SCOPES, Node, Tree
+
+_METHOD = re.compile(r"\.(\w+)\(")
+_FILLS = frozenset("append appendleft add extend insert update setdefault put push accumulate collect reset".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,12 @@ def origin(names: Names, node: Node, name: str) -> Origin | None:
 
 
 def _only_changes(tree: Tree, node: Node, name: str) -> bool:
-    """`scores.append(x)`, `table[key] = x`: statements that are there for the sake of the name."""
+    """`scores.append(x)`, `table[key] = x`: statements that are there to fill what the name stands for."""
     told = effects(tree, node)
-    return not node.kind and name in told.changes and told.binds <= {name} and node.key.startswith(name)
+    if node.kind or name not in told.changes or told.binds - {name} or not node.key.startswith(name):
+        return False
+    method = _METHOD.match(node.key, len(name))
+    return method is None or method.group(1) in _FILLS
 
 
 def with_new_wrappers(alignment: Alignment, path: str, node: Node, left_out: Collection[Node]) -> Unit:
@@ -70,12 +79,26 @@ def with_new_wrappers(alignment: Alignment, path: str, node: Node, left_out: Col
         top = outer
     if top is node:
         return Unit(path, node)
-    kept = {node, *node.inside()}
-    for outer in node.around():
-        if outer is top:
-            break
-        kept.add(outer)
+    kept = {node, *node.inside(), *_between(node, top)}
+    while more := _givers_inside(alignment.new_tree, Unit(path, top, frozenset(kept))):
+        kept |= more
     return Unit(path, top, frozenset(kept))
+
+
+def _between(node: Node, top: Node) -> set[Node]:
+    """The blocks around a node that are inside another."""
+    return set(itertools.takewhile(lambda outer: outer is not top, node.around()))
+
+
+def _givers_inside(tree: Tree, unit: Unit) -> set[Node]:
+    """Statements of the block that a unit is made of that give names their values which it needs, and it lacks."""
+    needed = free_names(tree, unit.nodes())
+    found: set[Node] = set()
+    for node in own(unit.node):
+        names = [name for name in needed if name in node.words and node not in unit.nodes()]
+        if any(name in effects(tree, node).binds or _only_changes(tree, node, name) for name in names):
+            found |= {node, *node.inside(), *_between(node, unit.node)}
+    return found
 
 
 def _owner(node: Node) -> Node | None:

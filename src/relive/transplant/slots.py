@@ -28,6 +28,11 @@ class Slot:
         return body[self.index] if self.index < len(body) else None
 
     @property
+    def depth(self) -> int:
+        """How far out its block is: of slots at one place in the text, the innermost comes first."""
+        return -sum(1 for _ in self.block.around())
+
+    @property
     def order(self) -> int:
         """The number that a statement put here would get."""
         before = self.before

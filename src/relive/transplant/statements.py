@@ -57,6 +57,18 @@ def _in_old(old: str | None, tree: Tree, nodes: list[Node]) -> set[Node]:
     return {node for node, partner in partners.items() if partner is not None and said.get(partner) == mine[node]}
 
 
+def on_line(tree: Tree, line: int) -> list[Node]:
+    """The statements that a line stands for: of several on one line those that log, if any do, else the first."""
+    node = tree.at_line(line)
+    if node is None:
+        return []
+    sharing = [each for each in tree.nodes if each.line == line and not each.is_clause]
+    if len(sharing) > 1:
+        logging = {each for each, _ in _log_calls(tree)}
+        return [each for each in sharing if each in logging] or [node]
+    return [node]
+
+
 def _log_calls(tree: Tree) -> Iterator[tuple[Node, re.Pattern[str]]]:
     """Statements with a call of relive.log in their header, and what names it may log."""
     aliases = _aliases(tree)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from relive.transplant.binding import Names
 from relive.transplant.carry import Carried, Carrier, Placed, Refused
@@ -14,6 +16,7 @@ from relive.transplant.project import Project
 from relive.transplant.results import Landing, Refusal, Transplant
 from relive.transplant.slice import lines_before, render
 from relive.transplant.slots import Slot, surroundings
+from relive.transplant.statements import on_line
 from relive.transplant.tree import Node, Tree, parse
 
 
@@ -51,13 +54,13 @@ def _wanted(
 ) -> tuple[list[tuple[str, int, Node]], list[Refusal]]:
     wanted, refusals = [], []
     for path, line in statements:
-        node = project.new_tree(path).at_line(line) if path in project.new else None
-        if node is None:
+        nodes = on_line(project.new_tree(path), line) if path in project.new else []
+        if not nodes:
             what = f"line {line} holds no statement" if path in project.new else "there is no such file"
             refusals.append(Refusal(path, line, f"{what} in the new version"))
         else:
-            wanted.append((path, line, node))
-            project.leave_out(path, [node])
+            wanted += [(path, line, node) for node in nodes]
+            project.leave_out(path, nodes)
     return wanted, refusals
 
 
@@ -87,9 +90,21 @@ def _patched(project: Project, all_placed: Sequence[Placed]) -> dict[str, tuple[
         by_path[placed.old_path].append((placed, _insertion(project, placed)))
     patched = {}
     for path, pairs in by_path.items():
-        pairs.sort(key=lambda pair: (pair[1].offset, pair[0].slot.order, pair[0].unit.node.order))
+        pairs = _in_order(pairs)
         patched[path] = (apply(project.old[path], [insertion for _, insertion in pairs]), pairs)
     return patched
+
+
+def _in_order(pairs: list[tuple[Placed, Insertion]]) -> list[tuple[Placed, Insertion]]:
+    """Insertions in the order of the text; what goes to one slot keeps the order it had in the new version."""
+    ordered: list[tuple[Placed, Insertion]] = []
+    for placed, each in sorted(
+        pairs, key=lambda pair: (pair[0].slot.order, pair[0].slot.depth, pair[0].unit.node.order)
+    ):
+        last = ordered[-1][1] if ordered and ordered[-1][0].slot == placed.slot else each
+        moved = each if last.offset <= each.offset else replace(each, offset=last.offset, line=last.line)
+        ordered.append((placed, moved))
+    return sorted(ordered, key=lambda pair: pair[1].offset)
 
 
 def _put_together(project: Project, carried: list[tuple[str, int, Carried]], refusals: list[Refusal]) -> Transplant:
@@ -99,7 +114,9 @@ def _put_together(project: Project, carried: list[tuple[str, int, Carried]], ref
             seen.setdefault((placed.unit.path, placed.unit.node, placed.unit.source), placed)
     patched = _patched(project, list(seen.values()))
     files = {path: text for _, _, found in carried for path, text in found.files.items()}
-    added: dict[str, tuple[int, ...]] = {path: tuple(range(1, text.count("\n") + 2)) for path, text in files.items()}
+    added: dict[str, tuple[int, ...]] = {
+        path: tuple(range(1, len(text.splitlines()) + 1)) for path, text in files.items()
+    }
     lines: dict[Placed | tuple[str, Node], tuple[int, int]] = {}
     for path, (text, pairs) in patched.items():
         files[path] = text
@@ -176,12 +193,12 @@ def _parses(source: str) -> bool:
 
 def _check_names(project: Project, patched: Tree, pairs: list[tuple[Placed, Insertion]]) -> None:
     """Every name of what was put in has its value in the patched text, as surely as in the new version."""
-    names, shift = Names(patched), 0
+    names, starts, longer = Names(patched), [node.start for node in patched.nodes], 0
     for placed, each in pairs:
-        line = each.line + shift
-        shift += each.lines
-        node = patched.at_line(line)
-        if node is None or node.parent is None:
+        at = bisect_left(starts, each.offset + longer)
+        longer += len(each.text)
+        node = patched.nodes[at] if at < len(starts) else None
+        if node is None or node.parent is None or node.start >= each.offset + longer:
             raise Refused("the old version would no longer parse with it")
         new_tree = project.new_tree(placed.unit.path)
         new_names, own = project.names(new_tree), placed.unit.node

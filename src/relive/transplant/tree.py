@@ -155,7 +155,7 @@ class _Builder:
         text = self.text
         for begun, pieces in _logical_lines(text):
             start = pieces[0][0]
-            if text[start] == "@" and text[start + 1] != "=":
+            if text[start] == "@" and text[start + 1 : start + 2] != "=":
                 self.decorated = start if self.decorated is None else self.decorated
                 continue
             indent = text[begun:start]
