@@ -169,6 +169,26 @@ def test_workers_of_a_run_tell_it_too(script: Any, home: Path):
     assert "steps.step 1 reused from this run, 1 computed" in " ".join(script.relive("show", "last").stdout.split())
 
 
+@pytest.mark.slow
+def test_in_a_replay_a_remembered_step_is_a_hit(script: Any, home: Path):
+    text = """
+        import relive
+        @relive.memo
+        def features(n):
+            return list(range(n))
+        data = features(5)
+        for epoch in relive.loop("epoch", range(3)):
+            relive.log("seen", len(data) + epoch)
+    """
+    script(text)
+    script.write(text.rstrip() + "\n            relive.log('total', sum(data) + epoch)\n")
+    script.relive("replay", "total", "--yes")
+
+    assert script.relive("dataframe", "total", "--csv").stdout.split()[1:] != []
+    assert "12" in script.relive("dataframe", "total", "--csv").stdout
+    assert len(Memos(home / "memo.sqlite").misses()) == 1
+
+
 # --- relive gc --------------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,17 @@ def own_home(home: Path) -> Path:
 def told_anew() -> None:
     """Warnings come once a process: each test is as good as one."""
     warnings.forget()
+
+
+@pytest.fixture
+def change(home: Path) -> Callable[..., None]:
+    """Change the SQLite file behind everybody's back."""
+
+    def change(statement: str, *values: object) -> None:
+        with contextlib.closing(sqlite3.connect(home / "memo.sqlite", isolation_level=None)) as connection:
+            connection.execute(statement, values)
+
+    return change
 
 
 @pytest.fixture(params=["sqlite", "in memory"])

@@ -7,7 +7,6 @@ import concurrent.futures
 import inspect
 import os
 import pickle
-import sqlite3
 import sys
 import threading
 import time
@@ -171,10 +170,9 @@ def test_a_result_that_cannot_be_kept_is_returned_and_told_once():
     assert calls == [3, 3]
 
 
-def test_damage_is_a_miss_with_a_warning(home: Path):
+def test_damage_is_a_miss_with_a_warning(change: Callable[..., None]):
     square(3)
-    with sqlite3.connect(home / "memo.sqlite") as connection:
-        connection.execute("update entries set form = '8'")
+    change("update entries set form = '8'")
     with pytest.warns(ReliveWarning, match=r"\[memo-unreadable\].*not what was written"):
         assert square(3) == 9
     assert square(3) == 9

@@ -108,10 +108,9 @@ def test_an_exception_that_cannot_be_made_again_is_refused(store: Sqlite):
         store.store_exception(call(1), Odd(1, 2), COMPUTED)
 
 
-def test_a_damaged_row_is_told_and_not_given(store: Sqlite, home: Path):
+def test_a_damaged_row_is_told_and_not_given(store: Sqlite, change: Callable[..., None]):
     store.store_result(call(1), "right", COMPUTED)
-    with sqlite3.connect(home / "memo.sqlite") as connection:
-        connection.execute("update entries set form = ?", (b'"wrong"',))
+    change("update entries set form = ?", b'"wrong"')
 
     with pytest.raises(Damaged):
         store.look_up(call(1).key)
@@ -150,11 +149,10 @@ def test_a_pickle_from_elsewhere_is_not_read_until_it_is_trusted(store: Sqlite, 
     assert trusted.value == {1: object}
 
 
-def test_a_newer_format_is_left_alone(store: Sqlite, home: Path):
+def test_a_newer_format_is_left_alone(store: Sqlite, home: Path, change: Callable[..., None]):
     store.store_result(call(1), 1, COMPUTED)
     store.close()
-    with sqlite3.connect(home / "memo.sqlite") as connection:
-        connection.execute("pragma user_version=99")
+    change("pragma user_version=99")
 
     with pytest.raises(sqlite3.OperationalError, match="newer relive; upgrade"):
         Sqlite(Home(home)).look_up(call(1).key)

@@ -47,7 +47,7 @@ def ls(limit: int, as_json: bool, function: str | None, where: str | None, home:
         make_console().print(_table(shown), markup=False)
     total = size(sum(row.size_bytes for row in rows))
     more = f", the newest {len(shown)} shown (-n 0 shows all)" if len(shown) < len(rows) else ""
-    click.echo(f"{len(rows)} calls remembered, {total}{more}", err=True)
+    click.echo(f"{_calls(len(rows))} remembered, {total}{more}", err=True)
 
 
 @memo.command()
@@ -91,8 +91,8 @@ def rm(keys: tuple[str, ...], yes: bool, function: str | None, where: str | None
     memos = _memos(home)
     rows = _chosen(memos, keys, function, where)
     if rows and not yes:
-        click.confirm(f"Forget {len(rows)} calls, {size(sum(row.size_bytes for row in rows))}?", abort=True)
-    click.echo(f"{memos.remove(row.key for row in rows)} calls forgotten; `relive gc` frees their space")
+        click.confirm(f"Forget {_calls(len(rows))}, {size(sum(row.size_bytes for row in rows))}?", abort=True)
+    click.echo(f"{_calls(memos.remove(row.key for row in rows))} forgotten; `relive gc` frees the space")
 
 
 @memo.command()
@@ -100,6 +100,10 @@ def rm(keys: tuple[str, ...], yes: bool, function: str | None, where: str | None
 def trust(home: Path | None) -> None:
     """Let pickled results of a home that was copied here be read. Only say so if you trust where it came from."""
     click.echo(f"{_memos(home).trust()} pickled results are trusted from now on")
+
+
+def _calls(count: int) -> str:
+    return f"{count} call" if count == 1 else f"{count} calls"
 
 
 def _memos(home: Path | None) -> Memos:

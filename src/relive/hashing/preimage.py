@@ -222,9 +222,11 @@ def plain_binder(names: Iterable[str]) -> Callable[[dict[str, Any]], str | None]
     atoms = _ATOMS
 
     def hash_plain(value: dict[str, Any]) -> str | None:
+        if len(value) != len(ordered):
+            return None
         pieces = [head]
         for name, encoded in ordered:
-            item = value[name]
+            item = value.get(name, ordered)  # which is no plain value
             atom = atoms.get(type(item))
             if atom is None:
                 return None

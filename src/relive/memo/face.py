@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from relive.errors import ReliveError
+
 if TYPE_CHECKING:
     from relive.memo.explaining import Explanation
     from relive.memo.keys import Call
@@ -57,6 +59,12 @@ class Memo(ModuleType):
     def __call__(self, *function: Callable[..., Any], **options: Any) -> Any:
         from relive.memo.memoised import Memoised, Options
 
+        unknown = [name for name in options if name not in Options.__slots__]
+        if unknown or len(function) > 1:
+            wrong = f"no option {unknown[0]!r}" if unknown else "one function at a time"
+            raise ReliveError(
+                f"relive.memo has {wrong}; write @relive.memo({', '.join(Options.__slots__)}), all by name"
+            )
         chosen = Options(**options)
         if function:
             return Memoised(function[0], chosen).wrap()

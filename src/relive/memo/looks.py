@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from relive.record import is_secret
 
 _LONGEST = 80
 _SHOWN = 6
+_is_secret = functools.lru_cache(maxsize=1024)(is_secret)
 _PLAIN = (type(None), bool, int, float, complex)
 
 
 def look(name: str, value: Any) -> str:
     """A few characters that tell one argument from another; the hash is what really does."""
-    return "<redacted>" if is_secret(name) else _cut(_look(value, 2))
+    return "<redacted>" if _is_secret(name) else _cut(_look(value, 2))
 
 
 def _look(value: Any, depth: int) -> str:
@@ -39,7 +41,7 @@ def _look(value: Any, depth: int) -> str:
 
 
 def _hidden(key: Any, value: Any, depth: int) -> str:
-    return "<redacted>" if type(key) is str and is_secret(key) else _look(value, depth - 1)
+    return "<redacted>" if type(key) is str and _is_secret(key) else _look(value, depth - 1)
 
 
 def _shaped(value: Any) -> str:

@@ -252,7 +252,7 @@ class Memoised:
         warn_once("memo-off", f"a call of {self.keys.name} was not remembered: {reason}", about=self.keys.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for the same reason as `Call`
 class Hit:
     """What a call gives without being made."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 
 from relive.errors import ReliveWarning
 
 _told: set[str] = set()
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def warn_once(slug: str, message: str, *, about: str = "") -> None:
@@ -18,9 +20,17 @@ def warn_once(slug: str, message: str, *, about: str = "") -> None:
     _told.add(slug + about)
     text = f"[{slug}] {message}"
     try:
-        warnings.warn(ReliveWarning(text), stacklevel=3)
+        warnings.warn(ReliveWarning(text), stacklevel=_levels_to_the_user())
     except Exception:  # noqa: BLE001 - warnings may be errors here, or shown by the user's code; training must go on
         say(text)
+
+
+def _levels_to_the_user() -> int:
+    """So that the warning shows the user's line, and not ours."""
+    levels, frame = 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        levels, frame = levels + 1, frame.f_back
+    return levels
 
 
 def say(text: str) -> None:

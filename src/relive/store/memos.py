@@ -145,7 +145,7 @@ class Memos:
         self.path = path
         self._pid = 0
         self._connection: sqlite3.Connection | None = None
-        self._inherited: list[sqlite3.Connection] = []  # of the parent; closing them here could end its transactions
+        self._left_open: list[sqlite3.Connection] = []  # the parent's, or to a damaged file: closing writes to it
         self._mark = ""
         self._lock = threading.RLock()
 
@@ -241,6 +241,10 @@ class Memos:
             if connection is not None and self._pid == os.getpid():
                 connection.close()
 
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # Python may be ending, and half of what this needs be gone
+            self.close()
+
     # --- inside -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -282,7 +286,7 @@ class Memos:
             connection.close()
             raise
         if self._connection is not None:
-            self._inherited.append(self._connection)
+            self._left_open.append(self._connection)
         self._connection, self._pid, self._mark = connection, os.getpid(), mark_of(self.path)
         return connection
 
@@ -293,7 +297,9 @@ class Memos:
     def set_aside(self) -> Path:
         """Move a damaged file out of the way; what it held is computed again."""
         with self._lock:
-            self._connection = None  # not closed: that would write to the damaged file
+            if self._connection is not None:
+                self._left_open.append(self._connection)
+            self._connection = None
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
             for suffix in ("-wal", "-shm", ""):
                 with contextlib.suppress(FileNotFoundError):
