@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relive.record.opening import OpenRun, open_driver, open_explicitly
     from relive.record.recorder import Recorder
     from relive.record.surroundings import Surroundings, look_around
-    from relive.record.warnings import say
+    from relive.record.warnings import say, warn_once
 
 __all__ = [
     "Background",
@@ -41,6 +41,7 @@ __all__ = [
     "say",
     "session",
     "take_out",
+    "warn_once",
 ]
 
 # Importing relive is quick; the rest is loaded by the first verb.
@@ -57,6 +58,6 @@ __getattr__ = lazily(
         "opening": "OpenRun open_driver open_explicitly",
         "recorder": "Recorder",
         "surroundings": "Surroundings look_around",
-        "warnings": "say",
+        "warnings": "say warn_once",
     },
 )

@@ -6,7 +6,7 @@ from relive.doors import lazily
 
 if TYPE_CHECKING:
     from relive.store import kinds, versions
-    from relive.store.checkpoints import CheckpointRow, checkpoint_rows, choose
+    from relive.store.checkpoints import CheckpointRow, candidates, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
     from relive.store.examining import examine
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relive.store.points import Points
     from relive.store.reading import slots_bytes
     from relive.store.replays import REPLAY_CHOICES, replay_header
+    from relive.store.restores import note_restore, restore_speed
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
@@ -50,6 +51,7 @@ __all__ = [
     "RunEntry",
     "Summary",
     "age_s",
+    "candidates",
     "checkpoint_rows",
     "choose",
     "collect",
@@ -64,6 +66,7 @@ __all__ = [
     "journals_in",
     "kept_checkpoints",
     "kinds",
+    "note_restore",
     "parse",
     "parse_run",
     "preview",
@@ -72,6 +75,7 @@ __all__ = [
     "read_lines",
     "read_run",
     "replay_header",
+    "restore_speed",
     "slots_bytes",
     "to_text",
     "versions",
@@ -81,7 +85,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "checkpoints": "CheckpointRow checkpoint_rows choose",
+        "checkpoints": "CheckpointRow candidates checkpoint_rows choose",
         "chunks": "PIECE_BYTES Chunks",
         "collecting": "Claims Report collect preview",
         "examining": "examine",
@@ -95,6 +99,7 @@ __getattr__ = lazily(
         "points": "Points",
         "reading": "slots_bytes",
         "replays": "REPLAY_CHOICES replay_header",
+        "restores": "note_restore restore_speed",
         "retention": "Policy",
         "scattering": "read_all",
         "summaries": "Summary",
