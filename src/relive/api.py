@@ -113,15 +113,18 @@ def restore(
 ) -> Checkpoint:
     """Put a past state of a run back into live objects, bit for bit; gives the checkpoint, to look at the rest of it.
 
-    `at` names the iteration (`epoch=7`); without it the last checkpoint is meant. `rng=False` leaves the global random
-    generators alone.
+    `at` names the iteration (`epoch=7`); without it the last checkpoint is meant, or the latest before it that isn't
+    damaged. `rng=False` leaves the global random generators alone.
 
     >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
     """
-    from relive.checkpoint import find_checkpoint
+    from relive.checkpoint import find_checkpoints, restore_first_whole
+    from relive.record import warn_once
 
-    checkpoint = find_checkpoint(_home(home), run, at)
-    checkpoint.restore(into or {}, random=rng and into is not None)
+    found = find_checkpoints(_home(home), run, at)
+    checkpoint, damaged = restore_first_whole(found, into or {}, random=rng and into is not None, only_first=bool(at))
+    if damaged:
+        warn_once("checkpoint-damaged", f"{damaged[0]}; an earlier one was restored, name its iteration to be sure")
     return checkpoint
 
 

@@ -23,6 +23,10 @@ class Damaged(ReliveError):
     """Bytes at rest that don't match what was written."""
 
 
+class Gone(NotFound, Damaged):
+    """Bytes that were stored and aren't there any more."""
+
+
 class VersionError(ReliveError):
     """The code version could not be taken or read."""
 

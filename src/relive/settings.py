@@ -26,6 +26,7 @@ class Settings(NamedTuple):
     inputs: bool = True  # watch which files the run opens for reading
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
     variables: tuple[str, ...] = ()  # further environment variables to record
+    overhead: float = 1 / 15  # the share of a training's time that its checkpoints may cost
     keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
     memo_bytes: int = 0  # how many bytes of remembered results the home may hold; 0 is no bound
     budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relive.checkpoint.controller import Ledger
+from relive.checkpoint.controller import Ledger, SlowDown
 
 
 def simulate(costs: list[float], times: list[float], overhead: float = 1 / 15) -> tuple[list[int], float]:
@@ -66,3 +66,66 @@ def test_a_change_of_disk_speed_midway_is_followed(jump: float) -> None:
     _, share = simulate([0.1] * 200 + [0.1 * jump] * 400, [1.0] * 600)
 
     assert share <= 1 / 15 * 1.05
+
+
+def test_what_iterations_take_longer_while_a_checkpoint_is_written_is_charged() -> None:
+    slow = SlowDown()
+    for took in (1.0, 1.01, 0.99, 1.0):
+        slow.observe(took, is_writing=False)
+    slow.observe(1.5, is_writing=True)
+    slow.observe(1.2, is_writing=True)
+
+    assert slow.settle(charged_s=0.1) == pytest.approx(0.6, abs=0.1), "beyond what the writer's CPU was charged"
+    assert slow.settle(charged_s=0.0) == 0.0, "once"
+
+
+def test_the_ordinary_scatter_of_iterations_is_no_slow_down() -> None:
+    slow = SlowDown()
+    for took in (1.0, 1.4, 0.7, 1.2, 0.9):
+        slow.observe(took, is_writing=False)
+    slow.observe(1.5, is_writing=True)
+
+    assert slow.settle(charged_s=0.0) == 0.0
+
+
+def test_nothing_is_known_of_a_slow_down_before_some_iterations_without_one() -> None:
+    slow = SlowDown()
+    slow.observe(1.0, is_writing=False)
+    slow.observe(9.0, is_writing=True)
+
+    assert slow.settle(charged_s=0.0) == 0.0
+
+
+def test_a_hidden_slow_down_is_kept_within_the_promise() -> None:
+    """Iterations take 0.3 s longer while a checkpoint is written, of which the writer's CPU shows a tenth."""
+    ledger, slow, elapsed, lost, pending, behind = Ledger(), SlowDown(), 0.0, 0.0, False, 0.0
+    for number in range(2000):
+        usual = 1.0 if number < 1000 else 0.5  # half of the way it gets quicker
+        took = usual + 0.3 if pending else usual
+        lost += took - usual
+        elapsed += took
+        block = ledger.executed("epoch", took)
+        slow.observe(took, is_writing=pending)
+        if pending:
+            ledger.charge_more(slow.settle(behind))
+        pending = ledger.is_worth_it(block, size_bytes=10_000_000, elapsed_s=elapsed)
+        if pending:
+            block.checkpoints += 1
+            behind = 0.03 if slow.is_known else 0.3  # it is the time that the writer takes while nothing is known
+            ledger.charge(behind)
+
+    assert block.checkpoints > 250
+    assert lost / (elapsed - lost) <= 1 / 15 * 1.05
+
+
+def test_slow_restores_are_weighed_against_checkpoints() -> None:
+    ledger = Ledger(overhead=0.5)
+    ledger.charge(0.1)
+
+    assert ledger.restore_ratio(10**8) == 1.0
+    ledger.restore_bytes_per_s = 10**8
+    assert ledger.restore_ratio(10**8) == pytest.approx(10.0)
+    block = ledger.executed("epoch", 1.0)
+    assert not ledger.is_worth_it(block, size_bytes=10**8, elapsed_s=10.0), "0.1 is more than 1/11"
+    ledger.restore_bytes_per_s = 10**9
+    assert ledger.is_worth_it(block, size_bytes=10**8, elapsed_s=10.0)

@@ -6,7 +6,7 @@ from relive.doors import lazily
 
 if TYPE_CHECKING:
     from relive.checkpoint.engine import Checkpointer, LoopWatch
-    from relive.checkpoint.finding import find_checkpoint, packs_of
+    from relive.checkpoint.finding import Found, find_checkpoints, packs_of, restore_first_whole
     from relive.checkpoint.reach import Outer, put_back, users_frame
     from relive.checkpoint.restoring import Checkpoint
     from relive.checkpoint.writer import Writer
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Checkpoint",
     "Checkpointer",
+    "Found",
     "LoopWatch",
     "Outer",
     "Writer",
-    "find_checkpoint",
+    "find_checkpoints",
     "packs_of",
     "put_back",
+    "restore_first_whole",
     "users_frame",
 ]
 
@@ -27,7 +29,7 @@ __getattr__ = lazily(
     __name__,
     {
         "engine": "Checkpointer LoopWatch",
-        "finding": "find_checkpoint packs_of",
+        "finding": "Found find_checkpoints packs_of restore_first_whole",
         "reach": "Outer put_back users_frame",
         "restoring": "Checkpoint",
         "writer": "Writer",

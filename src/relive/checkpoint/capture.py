@@ -61,9 +61,9 @@ class Capture:
         return sum(leaf.size_bytes for leaf in self._leaves)
 
     def prepare(self) -> None:
-        """Make the arena ready before it is needed."""
+        """Make the arena ready before it is needed, in the background: touching memory takes longer than copying."""
         self._look()
-        self._arena.reserve(size_bytes(self._leaves))
+        self._arena.reserve_soon(size_bytes(self._leaves))
 
     def take(self, extra: dict[str, Any]) -> Moment:
         """Copy the state now. `extra` are small values besides the subjects: random states, variables."""

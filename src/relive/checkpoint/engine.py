@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import FrameType
 from typing import Any, Protocol
 
 from relive.checkpoint.capture import Capture, Moment
-from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger
+from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger, SlowDown
 from relive.checkpoint.near import covered
 from relive.checkpoint.randomness import global_states
 from relive.checkpoint.reach import Outer, lost_variables, near, users_frame, variables, variables_around
@@ -15,6 +16,7 @@ from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import is_plain
 from relive.checkpoint.writer import Writer, Written
+from relive.errors import ReliveError
 
 MAIN_DEPTH, NESTED_DEPTH = 1, 2
 _CHEAP = 0.25  # of what ε allows for an iteration: then its end is kept even if a nested loop's end was
@@ -41,8 +43,15 @@ class Checkpointer:
         self._writer = writer
         self._line = line
         self._every = every
-        self.ledger = Ledger(overhead=DEFAULT_OVERHEAD if overhead is None else overhead)
+        allowed = DEFAULT_OVERHEAD if overhead is None else overhead
+        self.ledger = Ledger(overhead=allowed, restore_bytes_per_s=writer.restore_speed())
+        self._slow_down = SlowDown()
+        self._charged_s: float | None = None  # for the work of the writer, until what it slowed down is settled
+        self._stalled_s, self._was_writing = 0.0, False  # in this iteration of the main loop
+        self._taken_at = 0.0
+        self._is_prepared = False
         self._begun = _now()
+        self._process = os.getpid()
         self._depth = 0
         self._nested_taken_at = -1
         self.main_iteration = -1
@@ -63,7 +72,12 @@ class Checkpointer:
 
     def consider(self, watch: LoopWatch, iteration: int, took_s: float, frame: FrameType | None) -> None:
         """A nested loop or an iteration of the main loop ended: take a checkpoint if it is worth it."""
+        if self._is_forked():
+            return
+        self._tell_trouble()
         block = self.ledger.executed(watch.block, took_s)
+        if watch.is_main:
+            self._observe(took_s)
         if self._every is not None:
             self._writer.wait()  # asked for in so many words: rather wait than leave one out
         elif watch.is_main and self._nested_taken_at == iteration and not self._is_cheap(block):
@@ -72,6 +86,26 @@ class Checkpointer:
             self._take(watch, iteration, block, frame)
             if not watch.is_main:
                 self._nested_taken_at = watch.parent_iteration
+        elif not self._is_prepared:
+            self._is_prepared = True
+            self._capture.prepare()
+
+    def begin_iteration(self, iteration: int) -> None:
+        self.main_iteration = iteration
+        self._stalled_s, self._was_writing = 0.0, self._writer.is_busy
+
+    def _observe(self, took_s: float) -> None:
+        """What iterations took longer while the writer worked is charged to its checkpoint."""
+        self._slow_down.observe(took_s - self._stalled_s, is_writing=self._was_writing)
+        if self._charged_s is not None and not self._writer.is_busy:
+            self.ledger.charge_more(self._slow_down.settle(self._charged_s))
+            self._charged_s = None
+
+    def _tell_trouble(self) -> None:
+        error = self._writer.trouble()
+        if error is not None:
+            self.ledger.charge(_now() - self._taken_at)  # at most; else each further attempt would seem to be free
+            raise ReliveError(f"a checkpoint could not be written ({error}); free some space") from error
 
     def is_of(self, objects: dict[str, Any]) -> bool:
         """Are these the very objects whose state is kept here?"""
@@ -81,15 +115,24 @@ class Checkpointer:
         """A stretch of code that is no loop ended."""
         watch = LoopWatch(self, name, loop, is_main=False)
         watch.line = line
+        self._begun = min(self._begun, _now() - took_s)  # the first block has earned its own time
         self.main_iteration += 1
         self.consider(watch, 0, took_s, frame)
 
     def close(self) -> None:
         """Wait for what is being written."""
-        self._writer.wait()
+        if not self._is_forked():
+            self._writer.wait()
+            self._tell_trouble()
+
+    def _is_forked(self) -> bool:
+        """In a forked child checkpoints are the parent's business, and the writer's thread is not here."""
+        return os.getpid() != self._process
 
     def finish(self, watch: LoopWatch, iteration: int, frame: FrameType | None) -> None:
         """The main loop is over: its end is always kept, whatever it costs."""
+        if self._is_forked():
+            return
         self._writer.wait()
         block = self.ledger.blocks.setdefault(f"{watch.name}: end", Block())
         self._take(watch, iteration, block, frame, is_end=True)
@@ -110,17 +153,21 @@ class Checkpointer:
     def _take(
         self, watch: LoopWatch, iteration: int, block: Block, frame: FrameType | None, *, is_end: bool = False
     ) -> None:
-        begun = _now()
+        begun = self._taken_at = _now()
         user = users_frame(frame)
         moment = self._moment(user, watch)
         stall_s = _now() - begun
+        self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
         self.left_out.update(moment.left_out)
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
         def done(written: Written) -> None:
-            # What the writer's thread used is what the training lost, on a machine whose cores are all busy.
-            self.ledger.charge(stall_s + written.cpu_s)
+            # What the writer's thread used is what the training lost, on a machine whose cores are all busy. If its
+            # iterations turn out to be slowed down by more, that is added; while that can't be known, the worst is.
+            behind_s = written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
+            self.ledger.charge(stall_s + behind_s)
+            self._charged_s = behind_s
             self._line(
                 "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
                 bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
@@ -164,7 +211,7 @@ class LoopWatch:
     def begin_turn(self, iteration: int, frame: FrameType | None) -> None:
         self._turn_begun = _now()
         if self.is_main:
-            self._owner.main_iteration = iteration
+            self._owner.begin_iteration(iteration)
         if not self.line and (user := users_frame(frame)) is not None:
             self.line = user.f_lineno
             if self.is_main:

@@ -3,24 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relive.checkpoint.restoring import Checkpoint
-from relive.errors import NotFound
-from relive.store import CheckpointRow, Chunks, Home, Index, Packs, choose, find_run, kept_checkpoints, parse_run
+from relive.errors import Damaged, NotFound
+from relive.store import CheckpointRow, Chunks, Home, Index, Packs, candidates, find_run, kept_checkpoints, parse_run
 
 
-def find_checkpoint(home: Path, run: str, at: Mapping[str, Any]) -> Checkpoint:
-    """Open the checkpoint of a run at an iteration; says which there are when that one is not."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint that a run's journal names; whether its bytes are whole shows when it is read."""
+
+    where: str
+    manifest: str
+    home: Home
+
+    def open(self) -> Checkpoint:
+        return Checkpoint(self.manifest, Chunks(self.home.chunks), packs_of(self.home))
+
+
+def find_checkpoints(home: Path, run: str, at: Mapping[str, Any]) -> list[Found]:
+    """The checkpoint of a run at an iteration, and then the earlier ones; says which there are when there is none."""
     place = Home(home)
     record = find_run(Index(place).runs(), run).record
     canonical = [journal for journal in parse_run(place, record.run) if not journal.journal.rank]
     rows = kept_checkpoints(place.run_folder(record.run), canonical)
-    chosen = choose(rows, at)
-    if chosen is None:
+    found = candidates(rows, at)
+    if not found:
         raise NotFound(_missing(record.run, at, rows))
-    return Checkpoint(chosen.manifest, Chunks(place.chunks), packs_of(place))
+    return [Found(row.where, row.manifest, place) for row in found]
+
+
+def restore_first_whole(
+    found: Sequence[Found], into: Mapping[str, Any], *, random: bool, only_first: bool
+) -> tuple[Checkpoint, list[str]]:
+    """Restore the first checkpoint that is whole; tells what is wrong with those before it."""
+    damaged: list[str] = []
+    for one in found:
+        try:
+            checkpoint = one.open()
+            checkpoint.restore(into, random=random)
+        except Damaged as error:
+            if only_first:
+                others = (
+                    f"whole may be {', '.join(f.where for f in found[1:6])}" if found[1:] else "there is no earlier"
+                )
+                raise type(error)(f"the checkpoint at {one.where} can't be read: {error}; {others}") from error
+            damaged.append(f"{one.where}: {error}")
+        else:
+            return checkpoint, damaged
+    raise Damaged(f"no checkpoint of the run can be read ({damaged[0]}); run `relive doctor`")
 
 
 def packs_of(home: Home) -> Packs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,19 @@ class Arena:
 
     def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
+        self._reserving = threading.Lock()
 
     def reserve(self, size_bytes: int) -> None:
         """Take memory and touch it, so that the first copy is as quick as the later ones."""
-        if size_bytes > len(self._memory):
-            memory = _page_locked(size_bytes)
-            memory.fill(0)
-            self._memory = memory
+        with self._reserving:
+            if size_bytes > len(self._memory):
+                memory = _page_locked(size_bytes)
+                memory.fill(0)
+                self._memory = memory
+
+    def reserve_soon(self, size_bytes: int) -> None:
+        """The same without waiting for it; numpy lets others work meanwhile."""
+        threading.Thread(target=self.reserve, args=(size_bytes,), name="relive-arena", daemon=True).start()
 
     def slice(self, start: int, size_bytes: int) -> Any:
         return self._memory[start : start + size_bytes]

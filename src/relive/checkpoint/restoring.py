@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from relive.checkpoint.randomness import restore_global_states
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import Json, harvest
 from relive.errors import Damaged, NotFound
-from relive.store import Chunks, Packs, Piece, read_all
+from relive.store import Chunks, Packs, Piece, note_restore, read_all
 
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
@@ -68,10 +69,13 @@ class Checkpoint:
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Put the state back into live objects, in place, and the global random generators if asked for."""
         self._live.update(into)
-        for name, thing in into.items():
-            stored = self._stored(name)
-            subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
-        self._finish()
+        begun = time.perf_counter()
+        with self._packs.reading():
+            for name, thing in into.items():
+                stored = self._stored(name)
+                subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
+            size_bytes = self._finish()
+        note_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         if random:
             self.restore_random()
 
@@ -82,7 +86,8 @@ class Checkpoint:
         unknown = [key for key in wanted if key not in leaves]
         if unknown:
             raise NotFound(f"{name} has no {unknown[0]!r} in this checkpoint; it has {', '.join(leaves)}")
-        return {key: self.made(leaves[key]) for key in wanted}
+        with self._packs.reading():
+            return {key: self.made(leaves[key]) for key in wanted}
 
     def variables(self) -> dict[str, Any]:
         """The variables of the loop as they were."""
@@ -163,8 +168,10 @@ class Checkpoint:
             yield piece, view[at : at + piece.size_bytes]
             at += piece.size_bytes
 
-    def _finish(self) -> None:
+    def _finish(self) -> int:
+        """Fill what is to be filled; gives its size in bytes."""
         wanted, alive = self._later, self._alive
         self._later, self._alive = [], []
         read_all(self._packs, wanted)
         del alive
+        return sum(piece.size_bytes for piece, _ in wanted)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from relive.checkpoint.capture import Moment
-from relive.store import Chunks, Packs, PackWriter, Piece, digest_of
+from relive.store import Chunks, Packs, PackWriter, Piece, digest_of, restore_speed
 
 FORMAT = 1
 PIECE_BYTES = 4 << 20
@@ -51,6 +51,10 @@ class Writer:
     @property
     def is_busy(self) -> bool:
         return self._is_at_it
+
+    def restore_speed(self) -> float | None:
+        """How quickly checkpoints were seen to come back in this home."""
+        return restore_speed(self._packs.folder)
 
     def begin(self, moment: Moment, done: Done) -> None:
         """Write in the background; `done` is called on the writer's thread, and makes the checkpoint exist."""

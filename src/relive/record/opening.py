@@ -80,6 +80,7 @@ class OpenRun:
         journal = Journal(self.folder / JournalName(rank).stem)
         self.recorder = Recorder(self.run, journal, Chunks(home.chunks))
         self.recorder.checks_kwargs = True
+        self.recorder.overhead = around.settings.overhead
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
         told = {"name": name, "tags": encode(tags or {}, self.recorder.chunks.put)}
         journal.line("run", **_storable(_header(self.run, around, told)))

@@ -7,7 +7,7 @@ from relive.doors import lazily
 if TYPE_CHECKING:
     from relive.store import kinds, versions
     from relive.store.asking import Asking, ask
-    from relive.store.checkpoints import CheckpointRow, checkpoint_rows, choose
+    from relive.store.checkpoints import CheckpointRow, candidates, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
     from relive.store.examining import examine
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from relive.store.points import Points
     from relive.store.reading import slots_bytes
     from relive.store.replays import REPLAY_CHOICES, replay_header
+    from relive.store.restores import note_restore, restore_speed
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.summaries import Summary
@@ -59,6 +60,7 @@ __all__ = [
     "VersionFiles",
     "age_s",
     "ask",
+    "candidates",
     "checkpoint_rows",
     "choose",
     "collect",
@@ -73,6 +75,7 @@ __all__ = [
     "journals_in",
     "kept_checkpoints",
     "kinds",
+    "note_restore",
     "parse",
     "parse_run",
     "preview",
@@ -81,6 +84,7 @@ __all__ = [
     "read_lines",
     "read_run",
     "replay_header",
+    "restore_speed",
     "safe_repr",
     "sealed",
     "slots_bytes",
@@ -93,7 +97,7 @@ __getattr__ = lazily(
     __name__,
     {
         "asking": "Asking ask",
-        "checkpoints": "CheckpointRow checkpoint_rows choose",
+        "checkpoints": "CheckpointRow candidates checkpoint_rows choose",
         "chunks": "PIECE_BYTES Chunks",
         "collecting": "Claims Report collect preview",
         "examining": "examine",
@@ -108,6 +112,7 @@ __getattr__ = lazily(
         "points": "Points",
         "reading": "slots_bytes",
         "replays": "REPLAY_CHOICES replay_header",
+        "restores": "note_restore restore_speed",
         "retention": "Policy",
         "scattering": "read_all",
         "summaries": "Summary",

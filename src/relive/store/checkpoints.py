@@ -60,7 +60,8 @@ def _row(journal: Parsed, line: Line, time_us: int) -> CheckpointRow:
     loop = journal.loops[line["loop"]]
     at = _around(loop)
     if line["place"] == ITERATION:
-        at[loop.name] = loop.value(line["i"])
+        item = journal.known_items.at(loop.loop, line["i"])
+        at[loop.name] = loop.value(line["i"]) if item is None else item
     return CheckpointRow(
         journal.journal.rank, journal.journal.process, line["seq"], line["place"], loop.name, at, line["i"] + 1,
         line["manifest"], line["bytes"], line["new_bytes"], time_us, line["stall_s"], line["write_s"],
@@ -91,3 +92,11 @@ def choose(rows: Iterable[CheckpointRow], at: Mapping[str, Any]) -> CheckpointRo
         whole = [row for row in fitting if row.place == ITERATION and set(row.at) == set(at)]
         fitting = whole or [row for row in fitting if row.at]
     return fitting[-1] if fitting else None
+
+
+def candidates(rows: Sequence[CheckpointRow], at: Mapping[str, Any]) -> list[CheckpointRow]:
+    """The checkpoint meant, and behind it the earlier ones, the latest first: to fall back on if it is damaged."""
+    meant = choose(rows, at)
+    if meant is None:
+        return []
+    return [meant, *(row for row in reversed(rows) if row.time_us < meant.time_us)]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.errors import Damaged, NotFound
+from relive.errors import Damaged, Gone, NotFound
 from relive.hashing import digest
 
 PIECE_BYTES = 16 << 20  # files are stored in pieces of this size, so that large ones need little memory
@@ -55,7 +55,7 @@ class Chunks:
         try:
             raw = self.path(name).read_bytes()
         except FileNotFoundError:
-            raise NotFound(f"chunk {name[:12]} is not in {self.folder}; copy it back from another home") from None
+            raise Gone(f"chunk {name[:12]} is not in {self.folder}; copy it back from another home") from None
         data = _unpacked(raw, name)
         if digest(data) != name:
             raise Damaged(f"chunk {name[:12]} in {self.folder} is damaged; restore it from a backup")

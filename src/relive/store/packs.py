@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from relive.errors import Damaged, NotFound, ReliveError
+from relive.errors import Damaged, Gone, ReliveError
 
 MAGIC = b"relpack\x01"
 PLAIN, ZSTD = 0, 1
@@ -85,7 +85,9 @@ class Packs:
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
         """While held, no pack is collected. Where one may only read there is no lock to take, and none is made."""
-        return self.shared() if os.access(self.folder, os.W_OK) else contextlib.nullcontext()
+        lock = self.folder / "lock"
+        may_lock = os.access(lock if lock.exists() else self.folder, os.W_OK)
+        return self.shared() if may_lock else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def alone(self, *, patience_s: float) -> Iterator[None]:
@@ -118,7 +120,7 @@ class Packs:
             self._elsewhere = self.known()
             moved = self._elsewhere.get(key)
         if moved is None:
-            raise NotFound(f"pack {piece.pack} is gone; restore an earlier checkpoint")
+            raise Gone(f"pack {piece.pack} is gone; restore an earlier checkpoint")
         return moved
 
     def read_into(self, piece: Piece, buffer: Any) -> None:
@@ -222,8 +224,10 @@ class PackWriter:
             if failed is None:
                 self._finish()
         finally:
-            self._file.close()
-            self._partial.unlink(missing_ok=True)
+            try:
+                self._file.close()  # writes what it still holds, which may fail once more
+            finally:
+                self._partial.unlink(missing_ok=True)
 
     def _finish(self) -> None:
         rows = [(p.offset, p.stored_bytes, p.size_bytes, p.codec, p.digest) for p in self._pieces]

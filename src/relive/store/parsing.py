@@ -103,6 +103,11 @@ class _Items:
         if forked_from is not None:
             self._inherit(forked_from.known_items, set(slots.of(kinds.LOOP).loop.tolist()))
 
+    def at(self, loop: int, iteration: int) -> Any:
+        """The item as it is stored; None where it is the iteration's number."""
+        key = loop << 32 | iteration
+        return self.integers[key] if key in self.integers else self.others.get(key)
+
     def _inherit(self, parent: _Items, own: set[int]) -> None:
         """The parent's items, but for loops that the child began itself: after the fork both count on alike."""
         self.integers = {k: v for k, v in parent.integers.items() if k >> 32 not in own} | self.integers
