@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.frames import set_variables
-from relive.checkpoint.liveouts import live_outs, rebound_in, set_in, used_in
-from relive.checkpoint.near import covered, subjects_near
-from relive.checkpoint.objects import is_data, is_foreign, is_iterator, is_users_object
+from relive.checkpoint.frames import Lost, set_variables
+from relive.checkpoint.functions import is_given
+from relive.checkpoint.liveouts import (
+    bound_in_function,
+    given_in,
+    live_outs,
+    rebound_in,
+    set_in,
+    set_later,
+    used_in,
+)  # fmt: skip
+from relive.checkpoint.near import Found, covered, subjects_near
+from relive.checkpoint.objects import holds_too_many, is_data, is_iterator, is_small, is_users_object
 from relive.checkpoint.restoring import Checkpoint
-from relive.checkpoint.subjects import Subject
+from relive.checkpoint.sources import is_foreign
 from relive.checkpoint.tree import is_leaf
 
 MAX_FRAMES = 20
 
 
-class _Everything:
-    """Contains whatever it is asked for."""
-
-    def __contains__(self, _name: object) -> bool:
-        return True
-
-
-_EVERYTHING: Container[str] = _Everything()
 Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
 
 
@@ -45,13 +46,14 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | None) -> dict[str, Subject]:
-    """Objects with state around the loop at a line, but for those that it, or the loop around it, makes anew."""
+def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | None) -> Found:
+    """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
     frames = frames_of(frame)
     inside: dict[int, frozenset[str]] = {id(frame): rebound_in(frame, line)}
     for one in frames:
         if outer is not None and id(one) == outer[0]:
-            inside[id(one)] = inside.get(id(one), frozenset()) | rebound_in(one, outer[2])
+            later = set_later(one, outer[2], line if one is frame else one.f_lineno)
+            inside[id(one)] = inside.get(id(one), frozenset()) | later
     return subjects_near(frames, named, inside)
 
 
@@ -85,13 +87,28 @@ def _is_stateless(value: Any) -> bool:
 
 
 def variables(frame: FrameType, line: int, named: Collection[int]) -> dict[str, Any]:
-    """The live-outs of the loop at a line that hold data, with their values.
+    """What the loop at a line leaves in variables: all that others read, and what is small of the rest.
 
     An object of the user's that was there before the loop is near it; one that it makes is kept whole.
     """
     rebound = rebound_in(frame, line)
     names = [name for name in live_outs(frame, line) if name in rebound or not _is_object(frame, name)]
-    return _data_in(frame, names, named)
+    names += [name for name in given_in(frame, line) if is_given(_value(frame, name))]
+    found = _data_in(frame, names, named)
+    rest = [name for name in sorted(rebound) if name not in found and is_small(_value(frame, name))]
+    return found | _data_in(frame, rest, named)
+
+
+def unkept(frame: FrameType, line: int, kept: Collection[str], named: Collection[int]) -> list[str]:
+    """What the loop at a line binds and the checkpoint does not hold: too large, or nothing that can be kept."""
+    return [
+        name
+        for name in sorted(rebound_in(frame, line))
+        if name not in kept
+        and name in frame.f_locals
+        and id(frame.f_locals[name]) not in named
+        and not _is_stateless(frame.f_locals[name])
+    ]
 
 
 def _is_object(frame: FrameType, name: str) -> bool:
@@ -114,32 +131,39 @@ def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
 def variables_around(inner: FrameType, outer: Outer | None, named: Collection[int]) -> list[dict[str, Any]]:
     """For each frame up to that of the main loop: what it has worked out so far in this iteration.
 
-    With them a resume may begin in the middle of an iteration, after its nested loop.
+    With them a resume may begin in the middle of an iteration, after its nested loop. Objects are near the loop.
     """
     frames = frames_between(inner, outer)
     names = [list(frame.f_locals) for frame in frames[:-1]]
     if frames and outer is not None:
         names.append(list(set_in(frames[-1], outer[2])))
-    return [_data_in(frame, chosen, named) for frame, chosen in zip(frames, names, strict=True)]
+    return [
+        _data_in(frame, [name for name in chosen if not _is_object(frame, name)], named)
+        for frame, chosen in zip(frames, names, strict=True)
+    ]
 
 
 def put_back(
-    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0
-) -> list[str]:
+    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0,
+    is_warm: bool = False,
+) -> list[str]:  # fmt: skip
     """Bring a running script to the state of a checkpoint: objects, what is near, variables, and random generators.
 
-    `frame` is where the skipped loop stands. `outer` is given when the iteration around it did not run as it did then:
-    then the variables of that iteration are put back, too. Gives the names of what is not there to be put back.
+    `frame` is where the skipped loop stands, and `outer` the loop around it. `is_warm`: the iteration around it did not
+    run as it did then, so that its variables are put back, too. Gives the names of what is not there to be put back.
     """
     checkpoint.restore(objects, random=False)
     user = users_frame(frame)
     missing: list[str] = []
     if user is not None:
-        named = covered(objects.values())
-        missing = checkpoint.restore_near(subjects_near(frames_of(user), named, {}))
-        for level, around in enumerate(frames_between(user, outer)):
-            set_variables(around, checkpoint.around(level), rebound=_EVERYTHING)
-        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, line or user.f_lineno))
+        at = line or user.f_lineno
+        missing = checkpoint.restore_near(near(user, at, covered(objects.values()), outer))
+        for level, around in enumerate(frames_between(user, outer if is_warm else None)):
+            bound = rebound_in(around, outer[2]) if outer and id(around) == outer[0] else bound_in_function(around)
+            set_variables(around, checkpoint.around(level), rebound=bound)
+        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, at))
+        lost = {name: Lost(name) for name in checkpoint.unkept()}
+        set_variables(user, lost, rebound=lost)
     checkpoint.restore_random()
     return missing
 
@@ -148,6 +172,8 @@ def _data_in(frame: FrameType, names: Iterable[str], named: Collection[int]) -> 
     found: dict[str, Any] = {}
     for name in names:
         value = _value(frame, name)
+        if holds_too_many(value):
+            continue
         if value is not None and id(value) not in named and (is_data(value) or is_users_object(value)):
             found[name] = value.detach() if hasattr(value, "detach") and is_leaf(value) else value
         elif value is None and name in frame.f_locals:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from relive.checkpoint.leaves import Stored, fill, made, window
 from relive.checkpoint.randomness import restore_global_states
-from relive.checkpoint.subjects import Subject, subject_of
+from relive.checkpoint.subjects import subject_of
 from relive.checkpoint.tree import Json, harvest
 from relive.errors import Damaged, NotFound
 from relive.store import Chunks, Packs, Piece, read_all
 
+if TYPE_CHECKING:
+    from relive.checkpoint.near import Found
+
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
 AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
+UNKEPT = "unkept"  # the names of variables that were too large
 NEAR = "near"  # what was found near the loop without being named
 
 
@@ -101,14 +105,19 @@ class Checkpoint:
             if name.startswith(start)
         }
 
-    def restore_near(self, subjects: Mapping[str, Subject]) -> list[str]:
+    def restore_near(self, found: Found) -> list[str]:
         """Put back what was found near the loop; gives the names of what was kept and is not there now."""
+        self._live.update({f"{NEAR}:{name}": thing for name, thing in found.things.items()})
         for name in self.near():
-            if name in subjects:
+            if name in found.subjects:
                 stored = self._subjects[f"{NEAR}:{name}"]
-                subjects[name].put_back(stored["leaves"], stored["rest"], self)
+                found.subjects[name].put_back(stored["leaves"], stored["rest"], self)
         self._finish()
-        return [name for name in self.near() if name not in subjects]
+        return [name for name in self.near() if name not in found.subjects]
+
+    def unkept(self) -> list[str]:
+        """Variables that the loop bound and that are not held here."""
+        return list(self.extra(UNKEPT)) if UNKEPT in self._subjects else []
 
     def restore_random(self) -> None:
         """Put the global random generators back: the last step, since rebuilding objects may draw numbers."""

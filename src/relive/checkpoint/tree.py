@@ -67,7 +67,7 @@ class Planter:
 
     def _pickle(self, value: Any, name: str) -> Json:
         try:
-            self.blobs.append(_pickled(value, self._known))
+            self.blobs.append(_pickled(value, name, self._known))
         except Exception as error:
             raise Unpicklable(
                 f"{name} can't be kept in a checkpoint ({error}); leave it out or give it a state_dict"
@@ -76,14 +76,16 @@ class Planter:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles all but the objects that are kept by themselves."""
+    """Pickles an object, but not those inside it that are kept by themselves."""
 
-    def __init__(self, stream: io.BytesIO, known: Mapping[int, str]) -> None:
+    def __init__(self, stream: io.BytesIO, name: str, known: Mapping[int, str]) -> None:
         super().__init__(stream, protocol=5)
+        self._name = name
         self._known = known
 
     def persistent_id(self, thing: Any) -> str | None:
-        return self._known.get(id(thing))
+        known = self._known.get(id(thing))
+        return known if known != self._name else None  # where its own state is kept, it is not only named
 
 
 class _Unpickler(pickle.Unpickler):
@@ -99,9 +101,9 @@ class _Unpickler(pickle.Unpickler):
         return self._live[name]
 
 
-def _pickled(value: Any, known: Mapping[int, str]) -> bytes:
+def _pickled(value: Any, name: str, known: Mapping[int, str]) -> bytes:
     stream = io.BytesIO()
-    _Pickler(stream, known).dump(value)
+    _Pickler(stream, name, known).dump(value)
     return stream.getvalue()
 
 
@@ -163,8 +165,8 @@ def harvest(
         # Most keys and values are what they look like; a call for each would take longer than all the rest.
         pairs = [
             (
-                harvest(k, leaf, blob) if type(k) is dict else k,
-                harvest(v, leaf, blob) if type(v) is dict else v,
+                harvest(k, leaf, blob, live) if type(k) is dict else k,
+                harvest(v, leaf, blob, live) if type(v) is dict else v,
             )
             for k, v in inner
         ]

@@ -183,7 +183,9 @@ class _Planner:
         end = loop.end
         if end is None or not end.is_complete or self._from_start or self._is_kept(loop):
             return False
-        # A loop that was left by `return`, or by `break` past its `else`, must leave by the same way again.
+        # A loop that was left by `return`, an error, or `break` past its `else`, must leave by the same way again.
+        if end.is_plain is not None:
+            return end.is_plain
         return end.is_exhausted or loop.name not in self._leaving
 
     def _stop(self, loop: Loop, number: int, entry: _Entry | None) -> list[_Stop]:
