@@ -138,15 +138,15 @@ class Checkpointer:
             found = near(user, watch.line, self._covered(), outer)
             self._capture.replace(NEAR, found.subjects)
             self._capture.known = self._known | {id(one): f"{NEAR}:{name}" for name, one in found.things.items()}
-            kept = variables(user, watch.line, self._named)
+            kept = variables(user, watch.line, self._capture.known)
             extra |= {f"{VARIABLES}:{name}": value for name, value in kept.items()}
-            extra[UNKEPT] = unkept(user, watch.line, kept, self._named)
+            extra[UNKEPT] = unkept(user, watch.line, kept)
             if not watch.is_main:
-                for level, values in enumerate(variables_around(user, self.main_loop, self._named)):
+                for level, values in enumerate(variables_around(user, self.main_loop, self._capture.known)):
                     extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
         moment = self._capture.take(extra)
         if user is not None:
-            moment.left_out.extend(lost_variables(user, watch.line, self._named))
+            moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))
         return moment
 
     def _covered(self) -> set[int]:

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Container, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from relive.errors import ReliveError
 
@@ -39,7 +39,16 @@ class Lost:
 _LOCALS_WRITE_THROUGH = (3, 13)
 
 
-def set_variables(frame: FrameType, values: Mapping[str, Any], *, rebound: Container[str]) -> None:
+class Settling(Protocol):
+    """Knows which live objects got the content of restored ones."""
+
+    def settle(self, before: Any, value: Any) -> Any: ...
+    def settled(self, value: Any) -> Any: ...
+
+
+def set_variables(
+    frame: FrameType, values: Mapping[str, Any], *, rebound: Container[str], settling: Settling | None = None
+) -> None:
     """Give variables of a running function, or of its module, these values.
 
     What the skipped code would have bound anew is bound anew; what it would only have changed stays the object it is,
@@ -47,17 +56,23 @@ def set_variables(frame: FrameType, values: Mapping[str, Any], *, rebound: Conta
     """
     own = {*frame.f_code.co_varnames, *frame.f_code.co_cellvars, *frame.f_code.co_freevars}
     local: dict[str, Any] = {}
-    for name, value in values.items():
+    # What stays comes first: a variable that is bound anew may be another name for it.
+    for name in sorted(values, key=lambda name: name in rebound):
         is_local = name in own
-        holder = frame.f_locals if is_local else frame.f_globals
-        before = holder.get(name, _MISSING)
-        kept = value if name in rebound or before is _MISSING else refilled(before, value)
+        before = (frame.f_locals if is_local else frame.f_globals).get(name, _MISSING)
+        kept = _placed(before, values[name], settling, anew=name in rebound or before is _MISSING)
         if is_local:
             local[name] = kept
         else:
             frame.f_globals[name] = kept
     if local:
         _set_locals(frame, local)
+
+
+def _placed(before: Any, value: Any, settling: Settling | None, *, anew: bool) -> Any:
+    if settling is None:
+        return value if anew else refilled(before, value)
+    return settling.settled(value) if anew else settling.settle(before, value)
 
 
 def _set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:

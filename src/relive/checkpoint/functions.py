@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from relive.checkpoint.frames import refilled
 from relive.checkpoint.objects import is_data, is_iterator, is_small, missing
 from relive.checkpoint.sources import changed_globals, changing_attributes, given_by_functions
 from relive.checkpoint.subjects import Rest, Source
@@ -54,7 +53,7 @@ class PlacesSubject:
         there = self._places()
         for name, value in source.value(rest).items():
             before = there.get(name, missing)
-            self._put(name, value if before is missing else refilled(before, value))
+            self._put(name, source.settled(value) if before is missing else source.settle(before, value))
 
 
 class FileSubject:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.frames import refilled
 from relive.checkpoint.randomness import is_generator
 from relive.checkpoint.sources import changing_attributes, is_projects, rebound_attributes
 from relive.checkpoint.subjects import Rest, Source
@@ -22,7 +22,7 @@ _DATA_MODULES = frozenset({"builtins", "collections", "numpy", "pathlib", "decim
 missing = object()
 _SMALL_BYTES = 1 << 20  # what nobody may ask for is kept if it is no larger
 _SMALL_ITEMS = 1_000
-_PARTS = (list, tuple, dict)
+_PARTS = (list, tuple, dict, set, frozenset, deque)
 _BUILTIN_PARTS = (list, dict, set)
 
 
@@ -42,11 +42,17 @@ def is_iterator(value: Any) -> bool:
     return hasattr(type(value), "__next__") and not isinstance(value, io.IOBase)
 
 
-def is_small(value: Any) -> bool:
-    """Little enough to be kept without knowing whether anybody will ask for it."""
+def is_small(value: Any, depth: int = 0) -> bool:
+    """Little enough to be kept without knowing whether anybody will ask for it: numbers, short lists, small arrays."""
     if is_leaf(value):
-        return bool(value.nbytes <= _SMALL_BYTES)
-    return is_data(value) and (not hasattr(value, "__len__") or len(value) <= _SMALL_ITEMS)
+        return bool(value.nbytes <= _SMALL_BYTES >> depth)
+    if isinstance(value, _PARTS):
+        items = value.values() if isinstance(value, dict) else value
+        limit = _SMALL_ITEMS >> 2 * depth
+        return is_data(value) and len(value) <= limit and all(is_small(item, depth + 1) for item in list(items))
+    if depth == 0 and is_users_object(value):
+        return all(is_small(part, 1) for part in attributes_of(value).values())
+    return value is None or (is_data(value) and (not hasattr(value, "__len__") or len(value) <= _SMALL_ITEMS))
 
 
 def is_users_object(value: Any) -> bool:
@@ -129,7 +135,7 @@ class ObjectSubject:
                 continue
             before = there.get(name, missing)
             is_new = before is missing or (is_leaf(value) and (rebound is None or name in rebound))
-            object.__setattr__(self._thing, name, value if is_new else refilled(before, value))
+            object.__setattr__(self._thing, name, source.settled(value) if is_new else source.settle(before, value))
 
 
 def _refill(thing: Any, content: Any) -> None:

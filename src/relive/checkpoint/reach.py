@@ -26,6 +26,7 @@ from relive.checkpoint.tree import is_leaf
 MAX_FRAMES = 20
 
 
+Known = Mapping[int, str]  # objects that are kept by themselves, by identity
 Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
 
 
@@ -57,11 +58,11 @@ def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | Non
     return subjects_near(frames, named, inside)
 
 
-def lost_variables(frame: FrameType, line: int, named: Collection[int]) -> list[str]:
+def lost_variables(frame: FrameType, line: int, known: Known) -> list[str]:
     """What the loop at a line uses up or makes, and no checkpoint can hold."""
     iterators = [name for name in used_in(frame, line) if is_iterator(_value(frame, name))]
     made = [name for name in live_outs(frame, line) if name in rebound_in(frame, line)]
-    lost = [name for name in made if id(_value(frame, name)) not in named and _cannot_be_kept(_value(frame, name))]
+    lost = [name for name in made if id(_value(frame, name)) not in known and _cannot_be_kept(_value(frame, name))]
     return [
         *(
             f"{name} is an iterator, whose place can't be kept; iterate over it in a loop of its own"
@@ -86,7 +87,7 @@ def _is_stateless(value: Any) -> bool:
     return value is None or isinstance(value, ModuleType | FunctionType | BuiltinFunctionType | MethodType | type)
 
 
-def variables(frame: FrameType, line: int, named: Collection[int]) -> dict[str, Any]:
+def variables(frame: FrameType, line: int, known: Known) -> dict[str, Any]:
     """What the loop at a line leaves in variables: all that others read, and what is small of the rest.
 
     An object of the user's that was there before the loop is near it; one that it makes is kept whole.
@@ -94,20 +95,22 @@ def variables(frame: FrameType, line: int, named: Collection[int]) -> dict[str, 
     rebound = rebound_in(frame, line)
     names = [name for name in live_outs(frame, line) if name in rebound or not _is_object(frame, name)]
     names += [name for name in given_in(frame, line) if is_given(_value(frame, name))]
-    found = _data_in(frame, names, named)
-    rest = [name for name in sorted(rebound) if name not in found and is_small(_value(frame, name))]
-    return found | _data_in(frame, rest, named)
+    found = _data_in(frame, names, known)
+    rest = [name for name in sorted(rebound) if name not in found and _is_worth_it(frame, name, known)]
+    return found | _data_in(frame, rest, known)
 
 
-def unkept(frame: FrameType, line: int, kept: Collection[str], named: Collection[int]) -> list[str]:
+def _is_worth_it(frame: FrameType, name: str, known: Known) -> bool:
+    value = frame.f_locals.get(name)
+    return is_small(value) or id(value) in known
+
+
+def unkept(frame: FrameType, line: int, kept: Collection[str]) -> list[str]:
     """What the loop at a line binds and the checkpoint does not hold: too large, or nothing that can be kept."""
     return [
         name
         for name in sorted(rebound_in(frame, line))
-        if name not in kept
-        and name in frame.f_locals
-        and id(frame.f_locals[name]) not in named
-        and not _is_stateless(frame.f_locals[name])
+        if name not in kept and name in frame.f_locals and not _is_stateless(frame.f_locals[name])
     ]
 
 
@@ -128,7 +131,7 @@ def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
     return []
 
 
-def variables_around(inner: FrameType, outer: Outer | None, named: Collection[int]) -> list[dict[str, Any]]:
+def variables_around(inner: FrameType, outer: Outer | None, known: Known) -> list[dict[str, Any]]:
     """For each frame up to that of the main loop: what it has worked out so far in this iteration.
 
     With them a resume may begin in the middle of an iteration, after its nested loop. Objects are near the loop.
@@ -138,7 +141,7 @@ def variables_around(inner: FrameType, outer: Outer | None, named: Collection[in
     if frames and outer is not None:
         names.append(list(set_in(frames[-1], outer[2])))
     return [
-        _data_in(frame, [name for name in chosen if not _is_object(frame, name)], named)
+        _data_in(frame, [name for name in chosen if not _is_object(frame, name)], known)
         for frame, chosen in zip(frames, names, strict=True)
     ]
 
@@ -160,22 +163,24 @@ def put_back(
         missing = checkpoint.restore_near(near(user, at, covered(objects.values()), outer))
         for level, around in enumerate(frames_between(user, outer if is_warm else None)):
             bound = rebound_in(around, outer[2]) if outer and id(around) == outer[0] else bound_in_function(around)
-            set_variables(around, checkpoint.around(level), rebound=bound)
-        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, at))
+            set_variables(around, checkpoint.around(level), rebound=bound, settling=checkpoint)
+        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, at), settling=checkpoint)
         lost = {name: Lost(name) for name in checkpoint.unkept()}
         set_variables(user, lost, rebound=lost)
     checkpoint.restore_random()
     return missing
 
 
-def _data_in(frame: FrameType, names: Iterable[str], named: Collection[int]) -> dict[str, Any]:
+def _data_in(frame: FrameType, names: Iterable[str], known: Known) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         value = _value(frame, name)
         if holds_too_many(value):
             continue
-        if value is not None and id(value) not in named and (is_data(value) or is_users_object(value)):
-            found[name] = value.detach() if hasattr(value, "detach") and is_leaf(value) else value
+        if id(value) in known:
+            found[name] = value
+        elif value is not None and (is_data(value) or is_users_object(value)):
+            found[name] = value.detach() if is_leaf(value) and getattr(value, "requires_grad", False) else value
         elif value is None and name in frame.f_locals:
             found[name] = None
     return found

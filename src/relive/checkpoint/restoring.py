@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from relive.checkpoint.frames import refilled
 from relive.checkpoint.leaves import Stored, fill, made, window
 from relive.checkpoint.randomness import restore_global_states
 from relive.checkpoint.subjects import subject_of
-from relive.checkpoint.tree import Json, harvest
+from relive.checkpoint.tree import Json, Shared, harvest
 from relive.errors import Damaged, NotFound
 from relive.store import Chunks, Packs, Piece, read_all
 
@@ -56,6 +57,8 @@ class Checkpoint:
         self._alive: list[Any] = []  # the tensors whose memory is still to be filled
         self._made: dict[int, Any] = {}
         self._live: dict[str, Any] = {}  # the objects that it was restored into
+        self._shared = Shared(lambda: (subject["rest"] for subject in self._subjects.values()))
+        self._settled: dict[int, tuple[Any, Any]] = {}  # what was restored, and the object that has its content now
 
     @property
     def size_bytes(self) -> int:
@@ -136,7 +139,17 @@ class Checkpoint:
     # --- what subjects ask for ----------------------------------------------------------------------------------
 
     def value(self, tree: Json) -> Any:
-        return harvest(tree, self.made, self._blob, self._live)
+        return harvest(tree, self.made, self._blob, self._live, self._shared)
+
+    def settle(self, before: Any, value: Any) -> Any:
+        """Put a value where another is: into that very object, if it can be."""
+        kept = refilled(before, value)
+        self._settled[id(value)] = value, kept
+        return kept
+
+    def settled(self, value: Any) -> Any:
+        """The object that has the content of a restored value, if one was filled with it."""
+        return self._settled.get(id(value), (value, value))[1]
 
     def fill(self, leaf: int, target: Any) -> bool:
         """Fill a live tensor, if it is of the stored type; plain memory is filled later, all of it at once."""
