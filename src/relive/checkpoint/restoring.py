@@ -9,6 +9,7 @@ import msgspec
 
 from relive.checkpoint.frames import refilled
 from relive.checkpoint.leaves import Stored, fill, made, window
+from relive.checkpoint.objects import ObjectSubject
 from relive.checkpoint.randomness import restore_global_states
 from relive.checkpoint.subjects import subject_of
 from relive.checkpoint.tree import Json, Shared, harvest
@@ -22,6 +23,7 @@ RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
 AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
 UNKEPT = "unkept"  # the names of variables that were too large
+_HIDDEN = frozenset({"places", "file", "lost"})  # what nobody could give to `restore(into=…)`
 NEAR = "near"  # what was found near the loop without being named
 
 
@@ -70,6 +72,9 @@ class Checkpoint:
 
     def near(self) -> list[str]:
         """Objects found near the loop: schedulers, generators and the like, by the names of their variables."""
+        return [name for name in self._all_near() if self._subjects[f"{NEAR}:{name}"]["kind"] not in _HIDDEN]
+
+    def _all_near(self) -> list[str]:
         return [name.partition(":")[2] for name in self._subjects if name.startswith(NEAR + ":")]
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
@@ -77,7 +82,8 @@ class Checkpoint:
         self._live.update(into)
         for name, thing in into.items():
             stored = self._stored(name)
-            subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
+            subject = ObjectSubject(name, thing) if stored["kind"] == ObjectSubject.kind else subject_of(name, thing)
+            subject.put_back(stored["leaves"], stored["rest"], self)
         self._finish()
         if random:
             self.restore_random()
@@ -111,12 +117,12 @@ class Checkpoint:
     def restore_near(self, found: Found) -> list[str]:
         """Put back what was found near the loop; gives the names of what was kept and is not there now."""
         self._live.update({f"{NEAR}:{name}": thing for name, thing in found.things.items()})
-        for name in self.near():
+        for name in self._all_near():
             if name in found.subjects:
                 stored = self._subjects[f"{NEAR}:{name}"]
                 found.subjects[name].put_back(stored["leaves"], stored["rest"], self)
         self._finish()
-        return [name for name in self.near() if name not in found.subjects]
+        return [name for name in self._all_near() if name not in found.subjects]
 
     def unkept(self) -> list[str]:
         """Variables that the loop bound and that are not held here."""

@@ -196,10 +196,10 @@ class Replayer(Recorder):
         if text not in self.report.notes:
             self.report.notes.append(text)
 
-    def finish(self, *, ok: bool = True, error: str = "", traceback: str = "") -> None:
+    def finish(self, *, ok: bool = True, is_over: bool = False, error: str = "", traceback: str = "") -> None:
         """Close the journal and leave the report; only then does the segment count as done."""
         self.journal = self._real
-        if ok and not self._job.stop:
+        if ok and is_over:
             self.journal.line("turn", ROOT, 0)  # the script ran to its end
         self.journal.close()
         self.journal = NullJournal()  # type: ignore[assignment]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from relive.record.loops import RecordedLoop
     from relive.record.off import NullJournal, Off
     from relive.record.opening import OpenRun, open_driver, open_explicitly
+    from relive.record.outcome import ended_by
     from relive.record.recorder import Recorder
     from relive.record.surroundings import Surroundings, look_around
     from relive.record.warnings import say
@@ -30,6 +31,7 @@ __all__ = [
     "Recorder",
     "Surroundings",
     "changes_since",
+    "ended_by",
     "here",
     "is_same_machine",
     "look_around",
@@ -51,6 +53,7 @@ __getattr__ = lazily(
         "loops": "RecordedLoop",
         "off": "NullJournal Off",
         "opening": "OpenRun open_driver open_explicitly",
+        "outcome": "ended_by",
         "recorder": "Recorder",
         "surroundings": "Surroundings look_around",
         "warnings": "say",

@@ -86,6 +86,7 @@ class Session:
         self.asked: set[str] = set()  # the names that some `relive.arg` asked for
         self.at_exit: list[Callable[[], None]] = []
         self.first: Driver | None = None  # what the first verb opened
+        self.stand_in: Callable[[], Any] | None = None  # who answers `with relive.run()` in a replay
         self._explicit: list[Driver] = []
         self.renew()
 
