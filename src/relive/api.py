@@ -157,7 +157,7 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[st
         from relive.record import Off, open_explicitly
 
         nonlocal opened
-        opened = open_explicitly(name, dict(tags or {}))
+        opened = session.stand_in() if session.stand_in else open_explicitly(name, dict(tags or {}))
         return opened.recorder if opened is not None else Off()
 
     driver = session.open(open_it, explicitly=True)

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger, SlowDown
+from relive.checkpoint.liveouts import falls_through
 from relive.checkpoint.near import covered
 from relive.checkpoint.randomness import global_states
-from relive.checkpoint.reach import Outer, lost_variables, near, users_frame, variables, variables_around
-from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, VARIABLES
+from relive.checkpoint.reach import Outer, lost_variables, near, unkept, users_frame, variables, variables_around
+from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, UNKEPT, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import is_plain
 from relive.checkpoint.writer import Writer, Written
@@ -39,7 +40,8 @@ class Checkpointer:
         self._objects = objects
         self._named = {id(thing) for thing in objects.values()}
         self._capture = Capture(dict(self._subjects))
-        self._capture.known = {id(thing): name for name, thing in objects.items() if not is_plain(thing)}
+        self._known = {id(thing): name for name, thing in objects.items() if not is_plain(thing)}
+        self._capture.known = dict(self._known)
         self._writer = writer
         self._line = line
         self._every = every
@@ -171,7 +173,7 @@ class Checkpointer:
             self._line(
                 "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
                 bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
-                left_out=moment.left_out, exhausted=watch.is_exhausted,
+                left_out=moment.left_out, exhausted=watch.is_exhausted, plainly=watch.is_plainly_left,
             )  # fmt: skip
 
         self._writer.begin(moment, done)
@@ -179,15 +181,19 @@ class Checkpointer:
     def _moment(self, user: FrameType | None, watch: LoopWatch) -> Moment:
         extra: dict[str, Any] = {RANDOM: global_states()}
         if user is not None:
-            self._capture.replace(NEAR, near(user, watch.line, self._covered(), self.main_loop))
-            for name, value in variables(user, watch.line, self._named).items():
-                extra[f"{VARIABLES}:{name}"] = value
+            outer = self.main_loop if not watch.is_main else None
+            found = near(user, watch.line, self._covered(), outer)
+            self._capture.replace(NEAR, found.subjects)
+            self._capture.known = self._known | {id(one): f"{NEAR}:{name}" for name, one in found.things.items()}
+            kept = variables(user, watch.line, self._capture.known)
+            extra |= {f"{VARIABLES}:{name}": value for name, value in kept.items()}
+            extra[UNKEPT] = unkept(user, watch.line, kept)
             if not watch.is_main:
-                for level, values in enumerate(variables_around(user, self.main_loop, self._named)):
+                for level, values in enumerate(variables_around(user, self.main_loop, self._capture.known)):
                     extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
         moment = self._capture.take(extra)
         if user is not None:
-            moment.left_out.extend(lost_variables(user, watch.line, self._named))
+            moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))
         return moment
 
     def _covered(self) -> set[int]:
@@ -205,6 +211,7 @@ class LoopWatch:
         self.block = f"{name}: iteration" if is_main else f"{name}: loop"
         self.line = 0
         self.is_exhausted = False  # else it was left by a break, a return or an exception
+        self.is_plainly_left = True  # what follows it came next
         self.parent_iteration = owner.main_iteration
         self._turn_begun = self._begun = _now()
 
@@ -224,6 +231,8 @@ class LoopWatch:
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         """The loop is over, whether it ran out or was left."""
         self.is_exhausted = exhausted
+        user = users_frame(frame)
+        self.is_plainly_left = exhausted or (user is not None and falls_through(user, self.line))
         self._owner.leave()
         if self.is_main:
             self._owner.finish(self, iteration, frame)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
+
+from relive.checkpoint.sources import (
+    changed_by_functions,
+    changed_in_place,
+    given_away,
+    given_by_functions,
+    names,
+    owner,
+    tree_of,
+)  # fmt: skip
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.If  # `if block.step_into():` is skipped like a loop
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
@@ -34,41 +43,87 @@ def used_in(frame: FrameType, line: int) -> frozenset[str]:
     return _used_in(frame.f_code.co_filename, line)
 
 
+def given_in(frame: FrameType, line: int) -> tuple[str, ...]:
+    """The variables whose objects the loop at a line, or a function of its file, gives to others to change."""
+    filename = frame.f_code.co_filename
+    return tuple({*_given_in(filename, line), *given_by_functions(filename)})
+
+
+def set_later(frame: FrameType, line: int, at: int) -> frozenset[str]:
+    """The variables that the loop at a line binds only behind another of its lines."""
+    return _set_later(frame.f_code.co_filename, line, at)
+
+
+def bound_in_function(frame: FrameType) -> frozenset[str]:
+    """The variables that a running function binds itself; its parameters came from outside."""
+    return _bound_in_function(frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_code.co_name)
+
+
+def falls_through(frame: FrameType, line: int) -> bool:
+    """Was the loop at a line left by a break, to what follows it: not by a return or an error, or past its else?"""
+    tree = tree_of(frame.f_code.co_filename)
+    found = _find(tree, line) if tree is not None else None
+    if found is None or getattr(found[1], "orelse", None):
+        return False
+    return any(isinstance(node, ast.Break) and node.lineno == frame.f_lineno for node in ast.walk(found[1]))
+
+
 @lru_cache(maxsize=256)
-def _used_in(filename: str, line: int) -> frozenset[str]:
-    tree = _tree(filename)
+def _given_in(filename: str, line: int) -> frozenset[str]:
+    tree = tree_of(filename)
+    found = _find(tree, line) if tree is not None else None
+    return frozenset(given_away(found[1])) if found is not None else frozenset()
+
+
+@lru_cache(maxsize=256)
+def _set_later(filename: str, line: int, at: int) -> frozenset[str]:
+    tree = tree_of(filename)
     found = _find(tree, line) if tree is not None else None
     if found is None:
         return frozenset()
-    body = [name for statement in found[1].body for name in _names(statement, ast.Load)]
+    before = {name for name, place in _bindings(found[1]) if place <= at}
+    return frozenset(name for name, _ in _bindings(found[1]) if name not in before)
+
+
+@lru_cache(maxsize=256)
+def _bound_in_function(filename: str, line: int, name: str) -> frozenset[str]:
+    tree = tree_of(filename)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == line:
+                return frozenset(bound for bound, _ in _bindings(node))
+    return frozenset()
+
+
+@lru_cache(maxsize=256)
+def _used_in(filename: str, line: int) -> frozenset[str]:
+    tree = tree_of(filename)
+    found = _find(tree, line) if tree is not None else None
+    if found is None:
+        return frozenset()
+    body = [name for statement in found[1].body for name in names(statement, ast.Load)]
     return frozenset(body) - frozenset(_stored(found[1]))
 
 
 @lru_cache(maxsize=256)
 def _rebound_in(filename: str, line: int) -> frozenset[str]:
-    tree = _tree(filename)
+    tree = tree_of(filename)
     found = _find(tree, line) if tree is not None else None
-    return frozenset(_stored(found[1])) if found is not None else frozenset()
+    return frozenset(name for name, _ in _bindings(found[1])) if found is not None else frozenset()
 
 
 @lru_cache(maxsize=256)
 def _live_outs(filename: str, line: int) -> tuple[str, ...]:
-    tree = _tree(filename)
+    tree = tree_of(filename)
     return of_loop(tree, line) if tree is not None else ()
 
 
 @lru_cache(maxsize=256)
 def _set_in(filename: str, line: int) -> tuple[str, ...]:
-    tree = _tree(filename)
+    tree = tree_of(filename)
     found = _find(tree, line) if tree is not None else None
-    return tuple(dict.fromkeys([*_stored(found[1]), *_changed(found[1])])) if found is not None else ()
-
-
-def _tree(filename: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    return tuple(dict.fromkeys([*_stored(found[1]), *changed_in_place(found[1])])) if found is not None else ()
 
 
 def of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
@@ -79,23 +134,8 @@ def of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
     scope, loop = found
     stored, carried = _stored(loop), set(_carried(loop))
     outside = set(_reads_outside(scope, loop))
-    names = dict.fromkeys(name for name in [*stored, *_changed(loop)] if name in outside or name in carried)
-    return tuple(dict.fromkeys([*names, *_changed_by_functions(tree, loop)]))
-
-
-def _changed_by_functions(tree: ast.Module, loop: Loop) -> Iterator[str]:
-    """Globals that functions of the file bind or change: the loop may call them."""
-    tops = set(_names(tree, ast.Store)) | set(_names(tree, ast.Load))
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and not _holds(function, loop):
-            declared = {n for node in ast.walk(function) if isinstance(node, ast.Global) for n in node.names}
-            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
-            own |= {name for name in _names(function, ast.Store) if name not in declared}
-            yield from (name for name in [*declared, *_changed(function)] if name not in own and name in tops)
-
-
-def _holds(function: ast.AST, loop: ast.AST) -> bool:
-    return any(node is loop for node in ast.walk(function))
+    left = [name for name in [*stored, *changed_in_place(loop)] if name in outside or name in carried]
+    return tuple(dict.fromkeys([*left, *changed_by_functions(tree, loop)]))
 
 
 def _find(tree: ast.Module, line: int) -> tuple[Scope, Loop] | None:
@@ -116,40 +156,29 @@ def _covers(loop: Loop, line: int) -> bool:
     return loop.lineno <= line < first or line == loop.lineno == first
 
 
-def _names(node: ast.AST, context: type[ast.expr_context]) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, context):
-            yield inner.id
-
-
 def _stored(loop: Loop) -> list[str]:
     caught = [node.name for node in ast.walk(loop) if isinstance(node, ast.ExceptHandler) and node.name]
-    return [*_names(loop, ast.Store), *caught]
+    matched = [node.name for node in ast.walk(loop) if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name]
+    return [*names(loop, ast.Store), *caught, *matched]
 
 
-def _changed(loop: ast.AST) -> Iterator[str]:
-    """Names whose objects may be changed in place: receivers of method calls, and owners of assigned parts."""
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield from _owner(node.func.value)
-        elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            yield from _owner(node.value)
-
-
-def _owner(node: ast.expr) -> Iterator[str]:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    if isinstance(node, ast.Name):
-        yield node.id
+def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Names that are bound, with their lines. `x += y` is none: it changes a list or an array in place."""
+    changed = {id(inner.target) for inner in ast.walk(node) if isinstance(inner, ast.AugAssign)}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store | ast.Del) and id(inner) not in changed:
+            yield inner.id, inner.lineno
+        elif isinstance(inner, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and inner.name:
+            yield inner.name, inner.lineno
 
 
 def _carried(loop: Loop) -> Iterator[str]:
     """Names that a turn may read from the turn before it: augmented, changed in place, or read before they are set."""
-    yield from _changed(loop)
+    yield from changed_in_place(loop)
     first_store: dict[str, tuple[int, int]] = {}
     for node in ast.walk(loop):
         if isinstance(node, ast.AugAssign):
-            yield from _owner(node.target)
+            yield from owner(node.target)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             place = (node.lineno, node.col_offset)
             first_store[node.id] = min(first_store.get(node.id, place), place)
@@ -165,7 +194,7 @@ def _stored_conditionally(loop: Loop) -> Iterator[str]:
     """A name set only in some turns keeps the value of an earlier one in the others."""
     for node in ast.walk(loop):
         if isinstance(node, ast.If | ast.Try | ast.While | ast.For | ast.AsyncFor | ast.Match) and node is not loop:
-            yield from _names(node, ast.Store)
+            yield from names(node, ast.Store)
 
 
 def _reads_outside(scope: Scope, loop: Loop) -> Iterator[str]:
@@ -178,4 +207,4 @@ def _reads_outside(scope: Scope, loop: Loop) -> Iterator[str]:
             yield node.id
         todo.extend(ast.iter_child_nodes(node))
     for statement in loop.orelse:
-        yield from _names(statement, ast.Load)
+        yield from names(statement, ast.Load)

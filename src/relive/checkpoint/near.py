@@ -3,73 +3,159 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from types import FrameType
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.objects import ObjectSubject, is_users_object
+from relive.checkpoint.functions import (
+    FileSubject,
+    LostSubject,
+    PlacesSubject,
+    class_places,
+    function_objects,
+    function_places,
+    is_read_file,
+    module_places,
+    put_into_function,
+)  # fmt: skip
+from relive.checkpoint.objects import (
+    MAX_OBJECTS,
+    ObjectSubject,
+    attributes_of,
+    is_iterator,
+    is_users_object,
+    loses_objects,
+)  # fmt: skip
 from relive.checkpoint.randomness import is_generator
+from relive.checkpoint.sources import is_projects, project_modules, read_by_functions
 from relive.checkpoint.subjects import GeneratorSubject, StatefulSubject, Subject, ValueSubject, subject_of
 
 MAX_DEPTH = 4
-MAX_ITEMS = 64  # of a list or dict that is looked through for objects with state
 _CONTAINERS = (list, tuple, dict)
 
 
+@dataclass(slots=True)
+class Found:
+    """What was found, and the objects themselves, by the same names."""
+
+    subjects: dict[str, Subject] = field(default_factory=dict)
+    things: dict[str, Any] = field(default_factory=dict)
+
+
 def subjects_near(
-    frames: Iterable[FrameType], named: Collection[int], made_inside: Mapping[int, Collection[str]]
-) -> dict[str, Subject]:
-    """What these frames hold that changes while training, apart from what was named already.
+    frames: Sequence[FrameType], named: Collection[int], made_inside: Mapping[int, Collection[str]]
+) -> Found:
+    """What these frames, and the modules of the project, hold that changes while training, but for what was named.
 
     `made_inside` says for a frame which of its variables the loop makes anew: those are not there when it is skipped.
+    Variables of the first frame have their own names, all others are told apart by where they are.
     """
     walk = _Walk(named)
-    seen: set[int] = set()
-    for frame in frames:
+    for at, frame in enumerate(frames):
         inside = made_inside.get(id(frame), ())
-        for holder in (frame.f_locals, frame.f_globals):
-            if id(holder) in seen:
-                continue
-            seen.add(id(frame.f_globals) if holder is frame.f_globals else id(holder))
-            for name, value in list(holder.items()):
-                if name not in inside:
-                    walk.look(name, value, 0)
+        prefix = "" if not at else f"{frame.f_code.co_qualname}."
+        for name, value in list(frame.f_locals.items()):
+            if name not in inside:
+                walk.look(prefix + name, value, 0)
+    tops = {id(frame.f_globals): made_inside.get(id(frame), ()) for frame in frames if _is_top(frame)}
+    for module in project_modules():
+        walk.look_into(module, tops.get(id(vars(module)), ()))
     return walk.found
+
+
+def _is_top(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>"
 
 
 class _Walk:
     """Looks through variables, and the attributes of objects, each thing once."""
 
     def __init__(self, named: Collection[int]) -> None:
-        self.found: dict[str, Subject] = {}
+        self.found = Found()
         self._seen = set(named)
+
+    def look_into(self, module: ModuleType, made_inside: Collection[str]) -> None:
+        """Everything a module of the project holds."""
+        prefix, read = f"{module.__name__}.", read_by_functions(getattr(module, "__file__", None) or "")
+        for name, value in list(vars(module).items()):
+            if name in made_inside or name.startswith("__"):
+                continue
+            if is_iterator(value) and name in read:
+                self._add(prefix + name, LostSubject(f"{name} is an iterator, whose place can't be kept"), value)
+            self.look(prefix + name, value, 0)
+        if module_places(module):
+            places = partial(_without, partial(module_places, module), frozenset(made_inside))
+            self._add(prefix[:-1], PlacesSubject(module.__name__, module, places, vars(module).__setitem__), module)
 
     def look(self, name: str, value: Any, depth: int) -> None:
         if value is None or type(value) in (int, float, str, bool, bytes) or id(value) in self._seen:
             return
         if type(value) in _CONTAINERS:
-            if depth < MAX_DEPTH and 0 < len(value) <= MAX_ITEMS:
-                self._seen.add(id(value))
-                items = value.items() if isinstance(value, dict) else enumerate(value)
-                for key, item in list(items):
-                    self.look(f"{name}[{key!r}]", item, depth + 1)
+            self._look_through(name, value, depth)
+        elif isinstance(value, FunctionType | MethodType | type):
+            self._look_at_code(name, value, depth)
+        elif is_read_file(value):
+            self._add(name, FileSubject(name, value), value)
+        else:
+            self._look_at_object(name, value, depth)
+
+    def _look_through(self, name: str, value: Any, depth: int) -> None:
+        if loses_objects(value):
+            why = f"{name} holds more than {MAX_OBJECTS} objects; name it in checkpointing"
+            self._add(name, LostSubject(why), value)
+        elif depth < MAX_DEPTH and 0 < len(value) <= MAX_OBJECTS:
+            self._seen.add(id(value))
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, item in list(items):
+                self.look(f"{name}[{key!r}]", item, depth + 1)
+
+    def _look_at_code(self, name: str, value: Any, depth: int) -> None:
+        if isinstance(value, MethodType):
+            self.look(f"{name}.__self__", value.__self__, depth)
             return
+        if depth >= MAX_DEPTH or not is_projects(value.__module__ or ""):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, FunctionType):
+            if function_places(value):
+                places = partial(function_places, value)
+                self._add(name, PlacesSubject(name, value, places, put_into_function(value)), value)
+            for key, inner in function_objects(value).items():
+                self.look(f"{name}.{key}", inner, depth + 1)
+            return
+        if class_places(value):
+            self._add(name, PlacesSubject(name, value, partial(class_places, value), partial(setattr, value)), value)
+        for key, inner in list(vars(value).items()):
+            self.look(f"{name}.{key}", getattr(inner, "__func__", inner), depth + 1)
+
+    def _look_at_object(self, name: str, value: Any, depth: int) -> None:
         for part, subject, thing in _subjects(name, value):
             if id(thing) not in self._seen:
-                self._seen.add(id(thing))
-                self.found.setdefault(part, subject)
+                self._add(part, subject, thing)
                 self._cover(thing)
         if id(value) not in self._seen and depth < MAX_DEPTH and is_users_object(value):
-            self._seen.add(id(value))
-            self.found.setdefault(name, ObjectSubject(name, value))
-            for attribute, inner in list(vars(value).items()):
+            self._add(name, ObjectSubject(name, value), value)
+            for attribute, inner in attributes_of(value).items():
                 self.look(f"{name}.{attribute}", inner, depth + 1)
+
+    def _add(self, name: str, subject: Subject, thing: Any) -> None:
+        self._seen.add(id(thing))
+        while name in self.found.subjects:  # a function that calls itself has its variables more than once
+            name += "'"
+        self.found.subjects[name] = subject
+        self.found.things[name] = thing
 
     def _cover(self, thing: Any) -> None:
         """A module's parts need not be looked at again."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(thing, torch.nn.Module):
             self._seen.update(id(part) for part in thing.modules())
+
+
+def _without(places: Callable[[], Mapping[str, Any]], left_out: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in places().items() if name not in left_out}
 
 
 def covered(objects: Iterable[Any]) -> set[int]:

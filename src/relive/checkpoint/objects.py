@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import ast
 import io
-import linecache
-import sys
+from collections import deque
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.frames import refilled
 from relive.checkpoint.randomness import is_generator
+from relive.checkpoint.sources import changing_attributes, is_projects, rebound_attributes
 from relive.checkpoint.subjects import Rest, Source
 from relive.checkpoint.tree import Json, Unpicklable, is_leaf
 
 MAX_VARIABLE_BYTES = 64 << 20
 MAX_ITEMS = 200_000  # in a list or dict that is kept whole
+MAX_OBJECTS = 64  # in a list or dict whose objects are looked after one by one
+_CONTENT = "(content)"  # of a class derived from list, dict or set
 _NO_STATE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase)
-_FOREIGN = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
 _DATA_MODULES = frozenset({"builtins", "collections", "numpy", "pathlib", "decimal", "datetime", "fractions", "uuid"})
-_MISSING = object()
-
-
-def is_foreign(filename: str) -> bool:
-    """Code of Python, of a library, or of relive itself."""
-    own = sys.modules["relive"].__file__ or ""
-    return any(part in filename for part in _FOREIGN) or filename.startswith(own.removesuffix("__init__.py"))
+missing = object()
+_SMALL_BYTES = 1 << 20  # what nobody may ask for is kept if it is no larger
+_SMALL_ITEMS = 1_000
+_PARTS = (list, tuple, dict, set, frozenset, deque)
+_BUILTIN_PARTS = (list, dict, set)
 
 
 def is_data(value: Any) -> bool:
@@ -46,16 +42,51 @@ def is_iterator(value: Any) -> bool:
     return hasattr(type(value), "__next__") and not isinstance(value, io.IOBase)
 
 
+def is_small(value: Any, depth: int = 0) -> bool:
+    """Little enough to be kept without knowing whether anybody will ask for it: numbers, short lists, small arrays."""
+    if is_leaf(value):
+        return bool(value.nbytes <= _SMALL_BYTES >> depth)
+    if isinstance(value, _PARTS):
+        items = value.values() if isinstance(value, dict) else value
+        limit = _SMALL_ITEMS >> 2 * depth
+        return is_data(value) and len(value) <= limit and all(is_small(item, depth + 1) for item in list(items))
+    if depth == 0 and is_users_object(value):
+        return all(is_small(part, 1) for part in attributes_of(value).values())
+    return value is None or (is_data(value) and (not hasattr(value, "__len__") or len(value) <= _SMALL_ITEMS))
+
+
 def is_users_object(value: Any) -> bool:
     """An instance of a class of the project, such as a running average or a trainer."""
-    if isinstance(value, _NO_STATE) or not hasattr(value, "__dict__") or hasattr(value, "state_dict"):
+    if isinstance(value, _NO_STATE) or hasattr(value, "state_dict"):
         return False
-    return _is_users_class(type(value).__module__)
+    return is_projects(type(value).__module__) and (hasattr(value, "__dict__") or bool(_slots(type(value))))
 
 
-def _is_users_class(module: str) -> bool:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (file is not None and not is_foreign(file))
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object, those in slots too."""
+    slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+def _slots(kind: type) -> list[str]:
+    found: list[str] = []
+    for base in kind.__mro__:
+        own = base.__dict__.get("__slots__", ())
+        found += [own] if isinstance(own, str) else list(own)
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+def may_change(value: Any) -> bool:
+    """May the program change an attribute of this object after it was made?"""
+    changing = changing_of(type(value))
+    return changing is None or any(name in changing for name in attributes_of(value))
+
+
+def changing_of(kind: type) -> frozenset[str] | None:
+    """The attributes of objects of a class that may change; None: any, since a library has a hand in it."""
+    bases = [base for base in kind.__mro__[:-1] if not is_projects(base.__module__)]
+    foreign = [base for base in bases if base.__module__ not in ("builtins", "abc", "typing", "enum")]
+    return None if foreign else changing_attributes()
 
 
 class ObjectSubject:
@@ -76,12 +107,10 @@ class ObjectSubject:
 
     def rest(self, plant: Callable[[Any, str], Json]) -> Rest:
         self.left_out = []
-        changing = changing_attributes(type(self._thing).__module__)
+        changing = changing_of(type(self._thing))
         trees: list[list[Any]] = []
-        for name, value in list(vars(self._thing).items()):
-            if changing is not None and name not in changing:
-                continue
-            if is_data(value) and not _holds_objects(value):
+        for name, value in self._parts(changing):
+            if is_data(value) and not holds_too_many(value):
                 try:
                     trees.append([name, plant(value, f"{self._name}.{name}")])
                 except Unpicklable as error:
@@ -90,53 +119,43 @@ class ObjectSubject:
                 self.left_out.append(f"{self._name}.{name} is an iterator, whose place can't be kept")
         return {"$dict": trees}
 
+    def _parts(self, changing: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
+        for name, value in attributes_of(self._thing).items():
+            if changing is None or name in changing:
+                yield name, value
+        for kind in _BUILTIN_PARTS:
+            if isinstance(self._thing, kind):
+                yield _CONTENT, kind(self._thing)
+
     def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
+        there, rebound = attributes_of(self._thing), rebound_attributes()
         for name, value in source.value(rest).items():
-            before = vars(self._thing).get(name, _MISSING)
-            setattr(self._thing, name, value if before is _MISSING else refilled(before, value))
+            if name == _CONTENT:
+                _refill(self._thing, value)
+                continue
+            before = there.get(name, missing)
+            is_new = before is missing or (is_leaf(value) and (rebound is None or name in rebound))
+            object.__setattr__(self._thing, name, source.settled(value) if is_new else source.settle(before, value))
 
 
-def _holds_objects(value: Any) -> bool:
-    """A list or dict of objects with state: those are looked after one by one."""
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return any(not is_data(item) and item is not None for item in list(items)[:64])
+def _refill(thing: Any, content: Any) -> None:
+    if isinstance(thing, list):
+        thing[:] = content
+    else:
+        thing.clear()
+        thing.update(content)
 
 
-def changing_attributes(module: str) -> frozenset[str] | None:
-    """The attributes that code of a module sets or changes outside of `__init__`; None when its source is gone."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return _changing_in(file) if file else None
+def holds_too_many(value: Any) -> bool:
+    """A list or dict of so many objects that they are not looked after one by one."""
+    return isinstance(value, _PARTS) and len(value) > MAX_OBJECTS and _first_object(value) is not None
 
 
-@lru_cache(maxsize=256)
-def _changing_in(filename: str) -> frozenset[str] | None:
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    return frozenset(_changes(tree)) if tree.body else None
+def loses_objects(value: Any) -> bool:
+    """The same, and the program changes such objects."""
+    return holds_too_many(value) and may_change(_first_object(value))
 
 
-def _changes(node: ast.AST) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef) and child.name == "__init__":
-            continue
-        if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store | ast.Del):
-            yield child.attr
-        elif isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Store | ast.Del):
-            yield from _attribute(child.value)
-        elif isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
-            yield from _attribute(child.func.value)
-        # What is given away may be changed by whoever gets it.
-        if isinstance(child, ast.Call):
-            for given in [*child.args, *(keyword.value for keyword in child.keywords)]:
-                yield from _attribute(given)
-        yield from _changes(child)
-
-
-def _attribute(node: ast.expr) -> Iterator[str]:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    if isinstance(node, ast.Attribute):
-        yield node.attr
-        yield from _attribute(node.value)
+def _first_object(value: Any) -> Any:
+    items = list(value.values() if isinstance(value, dict) else value)[:MAX_OBJECTS]
+    return next((item for item in items if is_users_object(item)), None)

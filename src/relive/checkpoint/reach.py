@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.frames import set_variables
-from relive.checkpoint.liveouts import live_outs, rebound_in, set_in, used_in
-from relive.checkpoint.near import covered, subjects_near
-from relive.checkpoint.objects import is_data, is_foreign, is_iterator, is_users_object
+from relive.checkpoint.frames import Lost, set_variables
+from relive.checkpoint.functions import is_given
+from relive.checkpoint.liveouts import (
+    bound_in_function,
+    given_in,
+    live_outs,
+    rebound_in,
+    set_in,
+    set_later,
+    used_in,
+)  # fmt: skip
+from relive.checkpoint.near import Found, covered, subjects_near
+from relive.checkpoint.objects import holds_too_many, is_data, is_iterator, is_small, is_users_object
 from relive.checkpoint.restoring import Checkpoint
-from relive.checkpoint.subjects import Subject
+from relive.checkpoint.sources import is_foreign
 from relive.checkpoint.tree import is_leaf
 
 MAX_FRAMES = 20
 
 
-class _Everything:
-    """Contains whatever it is asked for."""
-
-    def __contains__(self, _name: object) -> bool:
-        return True
-
-
-_EVERYTHING: Container[str] = _Everything()
+Known = Mapping[int, str]  # objects that are kept by themselves, by identity
 Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
 
 
@@ -45,21 +47,22 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | None) -> dict[str, Subject]:
-    """Objects with state around the loop at a line, but for those that it, or the loop around it, makes anew."""
+def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | None) -> Found:
+    """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
     frames = frames_of(frame)
     inside: dict[int, frozenset[str]] = {id(frame): rebound_in(frame, line)}
     for one in frames:
         if outer is not None and id(one) == outer[0]:
-            inside[id(one)] = inside.get(id(one), frozenset()) | rebound_in(one, outer[2])
+            later = set_later(one, outer[2], line if one is frame else one.f_lineno)
+            inside[id(one)] = inside.get(id(one), frozenset()) | later
     return subjects_near(frames, named, inside)
 
 
-def lost_variables(frame: FrameType, line: int, named: Collection[int]) -> list[str]:
+def lost_variables(frame: FrameType, line: int, known: Known) -> list[str]:
     """What the loop at a line uses up or makes, and no checkpoint can hold."""
     iterators = [name for name in used_in(frame, line) if is_iterator(_value(frame, name))]
     made = [name for name in live_outs(frame, line) if name in rebound_in(frame, line)]
-    lost = [name for name in made if id(_value(frame, name)) not in named and _cannot_be_kept(_value(frame, name))]
+    lost = [name for name in made if id(_value(frame, name)) not in known and _cannot_be_kept(_value(frame, name))]
     return [
         *(
             f"{name} is an iterator, whose place can't be kept; iterate over it in a loop of its own"
@@ -84,14 +87,31 @@ def _is_stateless(value: Any) -> bool:
     return value is None or isinstance(value, ModuleType | FunctionType | BuiltinFunctionType | MethodType | type)
 
 
-def variables(frame: FrameType, line: int, named: Collection[int]) -> dict[str, Any]:
-    """The live-outs of the loop at a line that hold data, with their values.
+def variables(frame: FrameType, line: int, known: Known) -> dict[str, Any]:
+    """What the loop at a line leaves in variables: all that others read, and what is small of the rest.
 
     An object of the user's that was there before the loop is near it; one that it makes is kept whole.
     """
     rebound = rebound_in(frame, line)
     names = [name for name in live_outs(frame, line) if name in rebound or not _is_object(frame, name)]
-    return _data_in(frame, names, named)
+    names += [name for name in given_in(frame, line) if is_given(_value(frame, name))]
+    found = _data_in(frame, names, known)
+    rest = [name for name in sorted(rebound) if name not in found and _is_worth_it(frame, name, known)]
+    return found | _data_in(frame, rest, known)
+
+
+def _is_worth_it(frame: FrameType, name: str, known: Known) -> bool:
+    value = frame.f_locals.get(name)
+    return is_small(value) or id(value) in known
+
+
+def unkept(frame: FrameType, line: int, kept: Collection[str]) -> list[str]:
+    """What the loop at a line binds and the checkpoint does not hold: too large, or nothing that can be kept."""
+    return [
+        name
+        for name in sorted(rebound_in(frame, line))
+        if name not in kept and name in frame.f_locals and not _is_stateless(frame.f_locals[name])
+    ]
 
 
 def _is_object(frame: FrameType, name: str) -> bool:
@@ -111,45 +131,56 @@ def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
     return []
 
 
-def variables_around(inner: FrameType, outer: Outer | None, named: Collection[int]) -> list[dict[str, Any]]:
+def variables_around(inner: FrameType, outer: Outer | None, known: Known) -> list[dict[str, Any]]:
     """For each frame up to that of the main loop: what it has worked out so far in this iteration.
 
-    With them a resume may begin in the middle of an iteration, after its nested loop.
+    With them a resume may begin in the middle of an iteration, after its nested loop. Objects are near the loop.
     """
     frames = frames_between(inner, outer)
     names = [list(frame.f_locals) for frame in frames[:-1]]
     if frames and outer is not None:
         names.append(list(set_in(frames[-1], outer[2])))
-    return [_data_in(frame, chosen, named) for frame, chosen in zip(frames, names, strict=True)]
+    return [
+        _data_in(frame, [name for name in chosen if not _is_object(frame, name)], known)
+        for frame, chosen in zip(frames, names, strict=True)
+    ]
 
 
 def put_back(
-    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0
-) -> list[str]:
+    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0,
+    is_warm: bool = False,
+) -> list[str]:  # fmt: skip
     """Bring a running script to the state of a checkpoint: objects, what is near, variables, and random generators.
 
-    `frame` is where the skipped loop stands. `outer` is given when the iteration around it did not run as it did then:
-    then the variables of that iteration are put back, too. Gives the names of what is not there to be put back.
+    `frame` is where the skipped loop stands, and `outer` the loop around it. `is_warm`: the iteration around it did not
+    run as it did then, so that its variables are put back, too. Gives the names of what is not there to be put back.
     """
     checkpoint.restore(objects, random=False)
     user = users_frame(frame)
     missing: list[str] = []
     if user is not None:
-        named = covered(objects.values())
-        missing = checkpoint.restore_near(subjects_near(frames_of(user), named, {}))
-        for level, around in enumerate(frames_between(user, outer)):
-            set_variables(around, checkpoint.around(level), rebound=_EVERYTHING)
-        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, line or user.f_lineno))
+        at = line or user.f_lineno
+        missing = checkpoint.restore_near(near(user, at, covered(objects.values()), outer))
+        for level, around in enumerate(frames_between(user, outer if is_warm else None)):
+            bound = rebound_in(around, outer[2]) if outer and id(around) == outer[0] else bound_in_function(around)
+            set_variables(around, checkpoint.around(level), rebound=bound, settling=checkpoint)
+        set_variables(user, checkpoint.variables(), rebound=rebound_in(user, at), settling=checkpoint)
+        lost = {name: Lost(name) for name in checkpoint.unkept()}
+        set_variables(user, lost, rebound=lost)
     checkpoint.restore_random()
     return missing
 
 
-def _data_in(frame: FrameType, names: Iterable[str], named: Collection[int]) -> dict[str, Any]:
+def _data_in(frame: FrameType, names: Iterable[str], known: Known) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         value = _value(frame, name)
-        if value is not None and id(value) not in named and (is_data(value) or is_users_object(value)):
-            found[name] = value.detach() if hasattr(value, "detach") and is_leaf(value) else value
+        if holds_too_many(value):
+            continue
+        if id(value) in known:
+            found[name] = value
+        elif value is not None and (is_data(value) or is_users_object(value)):
+            found[name] = value.detach() if is_leaf(value) and getattr(value, "requires_grad", False) else value
         elif value is None and name in frame.f_locals:
             found[name] = None
     return found

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from relive.checkpoint.frames import refilled
 from relive.checkpoint.leaves import Stored, fill, made, window
+from relive.checkpoint.objects import ObjectSubject
 from relive.checkpoint.randomness import restore_global_states
-from relive.checkpoint.subjects import Subject, subject_of
-from relive.checkpoint.tree import Json, harvest
+from relive.checkpoint.subjects import subject_of
+from relive.checkpoint.tree import Json, Shared, harvest
 from relive.errors import Damaged, NotFound
 from relive.store import Chunks, Packs, Piece, note_restore, read_all
+
+if TYPE_CHECKING:
+    from relive.checkpoint.near import Found
 
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
 AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
+UNKEPT = "unkept"  # the names of variables that were too large
+_HIDDEN = frozenset({"places", "file", "lost"})  # what nobody could give to `restore(into=…)`
 NEAR = "near"  # what was found near the loop without being named
 
 
@@ -53,6 +60,8 @@ class Checkpoint:
         self._alive: list[Any] = []  # the tensors whose memory is still to be filled
         self._made: dict[int, Any] = {}
         self._live: dict[str, Any] = {}  # the objects that it was restored into
+        self._shared = Shared(lambda: (subject["rest"] for subject in self._subjects.values()))
+        self._settled: dict[int, tuple[Any, Any]] = {}  # what was restored, and the object that has its content now
 
     @property
     def size_bytes(self) -> int:
@@ -64,6 +73,9 @@ class Checkpoint:
 
     def near(self) -> list[str]:
         """Objects found near the loop: schedulers, generators and the like, by the names of their variables."""
+        return [name for name in self._all_near() if self._subjects[f"{NEAR}:{name}"]["kind"] not in _HIDDEN]
+
+    def _all_near(self) -> list[str]:
         return [name.partition(":")[2] for name in self._subjects if name.startswith(NEAR + ":")]
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
@@ -73,7 +85,9 @@ class Checkpoint:
         with self._packs.reading():
             for name, thing in into.items():
                 stored = self._stored(name)
-                subject_of(name, thing).put_back(stored["leaves"], stored["rest"], self)
+                is_object = stored["kind"] == ObjectSubject.kind
+                subject = ObjectSubject(name, thing) if is_object else subject_of(name, thing)
+                subject.put_back(stored["leaves"], stored["rest"], self)
             size_bytes = self._finish()
         note_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         if random:
@@ -106,14 +120,19 @@ class Checkpoint:
             if name.startswith(start)
         }
 
-    def restore_near(self, subjects: Mapping[str, Subject]) -> list[str]:
+    def restore_near(self, found: Found) -> list[str]:
         """Put back what was found near the loop; gives the names of what was kept and is not there now."""
-        for name in self.near():
-            if name in subjects:
+        self._live.update({f"{NEAR}:{name}": thing for name, thing in found.things.items()})
+        for name in self._all_near():
+            if name in found.subjects:
                 stored = self._subjects[f"{NEAR}:{name}"]
-                subjects[name].put_back(stored["leaves"], stored["rest"], self)
+                found.subjects[name].put_back(stored["leaves"], stored["rest"], self)
         self._finish()
-        return [name for name in self.near() if name not in subjects]
+        return [name for name in self._all_near() if name not in found.subjects]
+
+    def unkept(self) -> list[str]:
+        """Variables that the loop bound and that are not held here."""
+        return list(self.extra(UNKEPT)) if UNKEPT in self._subjects else []
 
     def restore_random(self) -> None:
         """Put the global random generators back: the last step, since rebuilding objects may draw numbers."""
@@ -132,7 +151,17 @@ class Checkpoint:
     # --- what subjects ask for ----------------------------------------------------------------------------------
 
     def value(self, tree: Json) -> Any:
-        return harvest(tree, self.made, self._blob, self._live)
+        return harvest(tree, self.made, self._blob, self._live, self._shared)
+
+    def settle(self, before: Any, value: Any) -> Any:
+        """Put a value where another is: into that very object, if it can be."""
+        kept = refilled(before, value)
+        self._settled[id(value)] = value, kept
+        return kept
+
+    def settled(self, value: Any) -> Any:
+        """The object that has the content of a restored value, if one was filled with it."""
+        return self._settled.get(id(value), (value, value))[1]
 
     def fill(self, leaf: int, target: Any) -> bool:
         """Fill a live tensor, if it is of the stored type; plain memory is filled later, all of it at once."""

@@ -7,7 +7,7 @@ import math
 import pickle
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from relive.errors import ReliveError
@@ -19,6 +19,8 @@ _INT64 = 1 << 63
 _LONG_TEXT = 1_000  # longer ones would go to chunks, which a tree does not use
 _PLAIN = (type(None), bool, int, float, str, complex)
 _SEQUENCES: dict[type, str] = {list: "$list", tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: "$deque"}
+
+_MUTABLE = frozenset({list, dict, set, deque, OrderedDict})
 
 
 class Unpicklable(ReliveError):
@@ -33,12 +35,36 @@ class Planter:
         self.blobs: list[bytes] = []  # pickles, and bytes as they are
         self._known = known or {}  # objects that are kept by themselves: a pickle only names them
         self._seen = numbers.copy()
+        self._containers: dict[int, tuple[Any, Json]] = {}  # held, so that no other gets their identity
+        self._shared = 0
 
     def plant(self, value: Any, name: str) -> Json:
         """The tree of a value; `name` is what a message calls it if it can't be kept."""
         kind = type(value)
         if kind in _PLAIN:
             return _plain(value, kind)
+        if self._known.get(id(value), name) != name:
+            return {"$known": self._known[id(value)]}
+        if kind in _MUTABLE:
+            return self._container(value, name)
+        return self._plant(value, kind, name)
+
+    def _container(self, value: Any, name: str) -> Json:
+        """A list that is met twice comes back as one."""
+        if id(value) in self._containers:
+            tree = self._containers[id(value)][1]
+            if "$first" not in tree:
+                self._shared += 1
+                whole = dict(tree)
+                tree.clear()
+                tree["$first"] = [self._shared, whole]
+            return {"$same": tree["$first"][0]}
+        tree = {}
+        self._containers[id(value)] = value, tree
+        tree |= self._plant(value, type(value), name)
+        return tree
+
+    def _plant(self, value: Any, kind: type, name: str) -> Json:
         if kind is bytes:
             self.blobs.append(value)
             return {"$bytes_at": len(self.blobs) - 1}
@@ -67,7 +93,7 @@ class Planter:
 
     def _pickle(self, value: Any, name: str) -> Json:
         try:
-            self.blobs.append(_pickled(value, self._known))
+            self.blobs.append(_pickled(value, name, self._known))
         except Exception as error:
             raise Unpicklable(
                 f"{name} can't be kept in a checkpoint ({error}); leave it out or give it a state_dict"
@@ -76,14 +102,16 @@ class Planter:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles all but the objects that are kept by themselves."""
+    """Pickles an object, but not those inside it that are kept by themselves."""
 
-    def __init__(self, stream: io.BytesIO, known: Mapping[int, str]) -> None:
+    def __init__(self, stream: io.BytesIO, name: str, known: Mapping[int, str]) -> None:
         super().__init__(stream, protocol=5)
+        self._name = name
         self._known = known
 
     def persistent_id(self, thing: Any) -> str | None:
-        return self._known.get(id(thing))
+        known = self._known.get(id(thing))
+        return known if known != self._name else None  # where its own state is kept, it is not only named
 
 
 class _Unpickler(pickle.Unpickler):
@@ -94,14 +122,18 @@ class _Unpickler(pickle.Unpickler):
         self._live = live
 
     def persistent_load(self, name: str) -> Any:
-        if name not in self._live:
-            raise ReliveError(f"it refers to {name!r}, which is not restored with it; give that in `into=`, too")
-        return self._live[name]
+        return _live(self._live, name)
 
 
-def _pickled(value: Any, known: Mapping[int, str]) -> bytes:
+def _live(live: Mapping[str, Any], name: str) -> Any:
+    if name not in live:
+        raise ReliveError(f"it refers to {name!r}, which is not restored with it; give that in `into=`, too")
+    return live[name]
+
+
+def _pickled(value: Any, name: str, known: Mapping[int, str]) -> bytes:
     stream = io.BytesIO()
-    _Pickler(stream, known).dump(value)
+    _Pickler(stream, name, known).dump(value)
     return stream.getvalue()
 
 
@@ -139,10 +171,32 @@ def _no_chunk(data: bytes) -> str:
     raise ReliveError(f"a text of {len(data)} bytes is too long for a checkpoint's tree")
 
 
+class Shared:
+    """Containers that several places of a checkpoint hold: made once."""
+
+    def __init__(self, trees: Callable[[], Iterable[Json]]) -> None:
+        self.values: dict[int, Any] = {}
+        self._trees = trees
+
+    def find(self, number: int) -> Json:
+        """The tree that is shared under a number, wherever it stands."""
+        todo = list(self._trees())
+        while todo:
+            tree = todo.pop()
+            if isinstance(tree, list):
+                todo += tree
+            elif isinstance(tree, dict):
+                if "$first" in tree and tree["$first"][0] == number:
+                    return tree["$first"][1]
+                todo += tree.values()
+        raise ReliveError(f"the checkpoint has no part {number} that others refer to; restore another checkpoint")
+
+
 def harvest(
-    tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any] = _NOTHING
-) -> Any:
-    """The value of a tree; `leaf` and `blob` give the parts that were taken out.
+    tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any] = _NOTHING,
+    shared: Shared | None = None,
+) -> Any:  # fmt: skip
+    """The value of a tree; `leaf` and `blob` give the parts that were taken out, `shared` what is met again.
 
     Pickled parts are unpickled: only trees that this user's own runs planted may come here.
     """
@@ -151,6 +205,14 @@ def harvest(
     if not isinstance(tree, dict):
         return tree
     ((tag, inner),) = tree.items()
+    if tag in ("$first", "$same") and shared is not None:
+        number = inner[0] if tag == "$first" else inner
+        if number not in shared.values:
+            whole = inner[1] if tag == "$first" else shared.find(number)
+            shared.values[number] = harvest(whole, leaf, blob, live, shared)
+        return shared.values[number]
+    if tag == "$known":
+        return _live(live, inner)
     if tag == "$leaf":
         return leaf(inner)
     if tag == "$pickle":
@@ -163,14 +225,14 @@ def harvest(
         # Most keys and values are what they look like; a call for each would take longer than all the rest.
         pairs = [
             (
-                harvest(k, leaf, blob) if type(k) is dict else k,
-                harvest(v, leaf, blob) if type(v) is dict else v,
+                harvest(k, leaf, blob, live, shared) if type(k) is dict else k,
+                harvest(v, leaf, blob, live, shared) if type(v) is dict else v,
             )
             for k, v in inner
         ]
         return dict(pairs) if tag == "$dict" else OrderedDict(pairs)
     if tag in _BUILDERS:
-        return _BUILDERS[tag](harvest(item, leaf, blob, live) for item in inner)
+        return _BUILDERS[tag](harvest(item, leaf, blob, live, shared) for item in inner)
     if tag == "$sparse":
         torch = sys.modules["torch"]
         return torch.sparse_coo_tensor(leaf(inner["indices"]), leaf(inner["values"]), inner["shape"]).coalesce()

@@ -202,7 +202,8 @@ def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
         module=module, cwd=str(place.cwd), argv=list(record.config["argv"][1:]),
         search=[first, *_project_paths(root, place.tree)], protected=[str(root), str(home.path)],
         writable=[str(place.base), str(home.packs / "lock")], args=args, loops=loops, last_loop=case.profile.last_loop,
-        mains=[loop.number for loop in case.profile.mains],
+        mains=[loop.number for loop in case.profile.mains], nth=int(case.recorded.header.get("nth") or 0),
+        ending=record.error,
     )  # fmt: skip
 
 

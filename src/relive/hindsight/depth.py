@@ -30,10 +30,11 @@ class Reach:
     reasons: tuple[str, ...]  # why it goes deeper than the position alone would say
     kept: frozenset[str]  # loops that can't be skipped: the way they are left, or their place, isn't known
     is_anywhere: bool = False
+    elsewhere: frozenset[Path] = frozenset()  # loops and blocks outside of the main loops in which one may run
 
     def enters(self, path: Path) -> bool:
         """Must loops of this path be run, because a statement may be in them?"""
-        return any(_begins(inner, path) for inner in self.inside)
+        return any(_begins(inner, path) for inner in self.inside | self.elsewhere)
 
     def depth(self, mains: Collection[Path]) -> str:
         if any(len(path) > len(main) for path in self.inside for main in mains if _begins(path, main)):
@@ -49,6 +50,7 @@ def find_reach(files: Mapping[str, str], entry: str, added: Sequence[Added], mai
     contexts = _Contexts(program, mains)
     contexts.start(program.top(entry))
     found: set[Path] = set()
+    elsewhere: set[Path] = set()
     before = after = anywhere = False
     reasons: list[str] = []
     for statement in added:
@@ -65,12 +67,12 @@ def find_reach(files: Mapping[str, str], entry: str, added: Sequence[Added], mai
         for path, is_after in places:
             whole = (*path, *local)
             is_inside = any(_begins(whole, main) for main in mains)
-            found |= {whole} if is_inside else set()
+            (found if is_inside else elsewhere).add(whole)
             after |= not is_inside and (is_after or contexts.is_after(unit, statement.line))
             before |= not is_inside
         if len(places) > 1:
             reasons.append(f"{unit.name}() in {statement.file} is called from {len(places)} places")
-    return Reach(frozenset(found), before, after, tuple(reasons), _kept(program), anywhere)
+    return Reach(frozenset(found), before, after, tuple(reasons), _kept(program), anywhere, frozenset(elsewhere))
 
 
 def _kept(program: Program) -> frozenset[str]:

@@ -33,6 +33,8 @@ class Job(msgspec.Struct, frozen=True):
     stop: bool
     last_loop: int
     mains: list[int]
+    nth: int = 0  # the how manieth `with relive.run()` of the script it was; 0: none
+    ending: dict[str, Any] | None = None  # the error that ended the run when it was recorded
 
     @classmethod
     def of(cls, segment: Segment, **told: Any) -> Job:

@@ -12,6 +12,8 @@ from relive.hindsight.code import ANY
 from relive.hindsight.depth import NOWHERE, PREFIX, Reach
 from relive.hindsight.profile import Kept, Loop, Profile, Turn
 
+FROM_START = "from the start"
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -134,16 +136,21 @@ class _Planner:
 
     def plan(self, parts: int, depth: str) -> RunPlan:
         set_up = self._costs.worker_s + self._profile.start_up_s + self._profile.prefix_s
+        if not self._profile.mains:
+            self._reasons.append("no checkpoint is left of the run, so it runs from the start")
+            whole = self._segment([], is_last=True, set_up=set_up)
+            return RunPlan(self._profile.run, depth, (replace(whole, stop=False),), FROM_START, tuple(self._reasons))
         if depth == PREFIX:
-            return RunPlan(self._profile.run, depth, (Segment((), {}, {}, True, set_up),), "", tuple(self._reasons))
+            before = self._segment([], is_last=False, set_up=set_up)
+            return RunPlan(self._profile.run, depth, (before,), "", tuple(self._reasons))
         stops = [stop for loop in self._profile.mains for stop in self._stops(loop)]
         if not stops and not self._goes_on:
             return RunPlan(self._profile.run, depth, (), "", tuple(self._reasons))
         segments = tuple(self._segment(part, is_last=last, set_up=set_up) for part, last in self._parts(stops, parts))
         resume = ""
         if stops:
-            resume = "resume" if self._jumped else "pseudoresume" if self._skipped_nested else "from the start"
-        if resume == "from the start" and not self._from_start and stops[0].visit.iteration == 0 < len(stops) - 1:
+            resume = "resume" if self._jumped else "pseudoresume" if self._skipped_nested else FROM_START
+        if resume == FROM_START and not self._from_start and stops[0].visit.iteration == 0 < len(stops) - 1:
             self._reasons.append("no usable checkpoint comes before what is wanted, so it runs from the start")
         return RunPlan(self._profile.run, depth, segments, resume, tuple(self._reasons))
 
@@ -183,7 +190,9 @@ class _Planner:
         end = loop.end
         if end is None or not end.is_complete or self._from_start or self._is_kept(loop):
             return False
-        # A loop that was left by `return`, or by `break` past its `else`, must leave by the same way again.
+        # A loop that was left by `return`, an error, or `break` past its `else`, must leave by the same way again.
+        if end.is_plain is not None:
+            return end.is_plain
         return end.is_exhausted or loop.name not in self._leaving
 
     def _stop(self, loop: Loop, number: int, entry: _Entry | None) -> list[_Stop]:
@@ -330,7 +339,7 @@ class _Planner:
         """What lies between and after the main loops, and the restores that skip them."""
         mains = list(self._profile.mains)
         total = sum(self._costs.restore(loop.end) for loop in mains if loop.number in skips)
-        for loop, after in zip(mains, [*mains[1:], None], strict=True):
+        for loop, after in zip(mains, [*mains, None][1:], strict=True):
             until = after.begun_s if after is not None else self._profile.took_s
             if goes_on or (entered and loop.number < max(entered)):
                 total += max(0.0, until - loop.begun_s - loop.took_s)

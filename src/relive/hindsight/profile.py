@@ -20,6 +20,7 @@ class Kept:
     size_bytes: int
     is_complete: bool  # nothing had to be left out
     is_exhausted: bool = True  # its loop ran out, rather than being left
+    is_plain: bool | None = None  # what follows the loop came next; unknown in older records
 
 
 @dataclass(slots=True)
@@ -131,7 +132,8 @@ def _kept(journal: Parsed, rows: Sequence[CheckpointRow]) -> dict[Key, Kept]:
     for line in journal.lines:
         if line.get("k") == "checkpoint" and (line["seq"], line["manifest"]) in there:
             turn = line["i"] if line["place"] == ITERATION else -1
-            state = Kept(line["manifest"], line["bytes"], not line["left_out"], line.get("exhausted", True))
+            state = Kept(line["manifest"], line["bytes"], not line["left_out"], line.get("exhausted", True),
+                         line.get("plainly"))  # fmt: skip
             found[line["loop"], line["place"], turn] = state
     return found
 

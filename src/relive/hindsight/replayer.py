@@ -141,7 +141,8 @@ class Replayer(Recorder):
         skip = self._job.skips.get(loop or 0)
         if skip is None:
             return False
-        self.restore(skip.manifest, frame, self.named(), warm=self.is_muted)
+        outer = self.outer if loop not in self._job.mains else None
+        self.restore(skip.manifest, frame, self.named(), outer=outer, warm=self.is_muted)
         if skip.unmutes:
             self.journal = self._real
         return True
@@ -151,15 +152,19 @@ class Replayer(Recorder):
         return self._job.ends.get(loop)
 
     def restore(
-        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, warm: bool, line: int = 0
-    ) -> None:
-        """Bring the script to a recorded state; `line` is that of the skipped code, if it isn't the current one."""
+        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, outer: Outer | None = None,
+        warm: bool = False, line: int = 0,
+    ) -> None:  # fmt: skip
+        """Bring the script to a recorded state; `line` is that of the skipped code, if it isn't the current one.
+
+        `outer` is the loop around a nested one; `warm` says that its iteration ran without counting so far.
+        """
         if not self.report.set_up_s:
             self.set_up()
         begun = time.perf_counter()
         with self._packs.shared():
             checkpoint = Checkpoint(manifest, self.chunks, self._packs)
-            missing = put_back(checkpoint, frame, objects, outer=self.outer if warm else None, line=line)
+            missing = put_back(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
         self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
         self.report.restored_s += time.perf_counter() - begun
         self.report.restored_bytes += checkpoint.size_bytes
@@ -191,10 +196,10 @@ class Replayer(Recorder):
         if text not in self.report.notes:
             self.report.notes.append(text)
 
-    def finish(self, *, ok: bool = True, error: str = "", traceback: str = "") -> None:
+    def finish(self, *, ok: bool = True, is_over: bool = False, error: str = "", traceback: str = "") -> None:
         """Close the journal and leave the report; only then does the segment count as done."""
         self.journal = self._real
-        if ok and not self._job.stop:
+        if ok and is_over:
             self.journal.line("turn", ROOT, 0)  # the script ran to its end
         self.journal.close()
         self.journal = NullJournal()  # type: ignore[assignment]
@@ -244,7 +249,7 @@ class ReplayedLoop(RecordedLoop[Any]):
             for at, visit in enumerate(visits):
                 items.go_to(visit.iteration)
                 if visit.restore is not None:
-                    replayer.restore(visit.restore, sys._getframe(1), replayer.named(), warm=False)
+                    replayer.restore(visit.restore, sys._getframe(1), replayer.named())
                 elif at == 0:
                     replayer.set_up()
                 item = items.take()
@@ -269,7 +274,7 @@ class ReplayedLoop(RecordedLoop[Any]):
                 replayer.stop()
             end = replayer.end_of(number)
             if end is not None:
-                replayer.restore(end, sys._getframe(1), replayer.named(), warm=False)
+                replayer.restore(end, sys._getframe(1), replayer.named())
             begun_all = False
         finally:
             here.set(outside)
@@ -326,4 +331,4 @@ class ReplayedBlock:
     def end(self, *objects: Any, **named: Any) -> None:
         if self._manifest is not None:
             everything = {str(place): thing for place, thing in enumerate(objects)} | named
-            self._replayer.restore(self._manifest, sys._getframe(1), everything, warm=False, line=self._line)
+            self._replayer.restore(self._manifest, sys._getframe(1), everything, line=self._line)

@@ -12,7 +12,8 @@ from pathlib import Path
 from relive.hindsight.guarding import Guard
 from relive.hindsight.job import Job
 from relive.hindsight.replayer import Replayer
-from relive.record import session
+from relive.model import FINISHED
+from relive.record import Off, ended_by, session
 
 
 def main(path: str) -> int:
@@ -22,19 +23,54 @@ def main(path: str) -> int:
     sys.argv = [job.script, *job.argv]
     sys.path[:0] = job.search
     replayer = Replayer(job)
-    session.first = session.driver = replayer
+    session.first = session.driver = Off() if job.nth else replayer
+    session.stand_in = _Runs(replayer, job).next
     Guard(job.protected, job.writable).start()
     try:
         _run(job)
-    except SystemExit as left:
-        ok = left.code in (None, 0)
-        replayer.finish(ok=ok, error="" if ok else f"the script ended with exit code {left.code}")
-        return 0 if ok else 1
     except BaseException as error:  # noqa: BLE001 - whatever the script raised is told to the user, by the parent
-        replayer.finish(ok=False, error=_told(error), traceback=traceback.format_exc())
-        return 1
-    replayer.finish()
-    return 0
+        return _ended(replayer, job, error)
+    return _ended(replayer, job, None)
+
+
+class _Runs:
+    """What each `with relive.run()` of the script means: one of them is replayed, the others are only run."""
+
+    def __init__(self, replayer: Replayer, job: Job) -> None:
+        self._replayer = replayer
+        self._job = job
+        self._opened = 0
+
+    def next(self) -> _Run | None:
+        self._opened += 1
+        return _Run(self._replayer, self._job) if self._opened == self._job.nth else None
+
+
+class _Run:
+    """Stands where an opened run would; when it is left there is nothing more to do."""
+
+    def __init__(self, replayer: Replayer, job: Job) -> None:
+        self.recorder = replayer
+        self.run = job.run
+        self._job = job
+
+    def close(self, error: BaseException | None) -> None:
+        code = _ended(self.recorder, self._job, error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _ended(replayer: Replayer, job: Job, error: BaseException | None) -> int:
+    """The script, or its run, is over. The error that ended the run when it was recorded is no failure now."""
+    outcome, described = ended_by(error) if error is not None else (FINISHED, None)
+    then = job.ending or {}
+    if error is None or outcome == FINISHED or (described or {}).get("type") == then.get("type"):
+        replayer.finish(is_over=error is None or outcome == FINISHED)
+        return 0
+    trace = "".join(traceback.format_exception(error))
+    replayer.finish(ok=False, error=_told(error), traceback=trace)
+    return 1
 
 
 def _run(job: Job) -> None:
@@ -49,6 +85,8 @@ def _run(job: Job) -> None:
 
 
 def _told(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the script ended with exit code {error.code}"
     if isinstance(error, EOFError):
         return "the script reads from the terminal, which a replay has not; give it what it asks for in another way"
     if isinstance(error, ModuleNotFoundError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from relive.record.noting import home_here, note, run_here
     from relive.record.off import NullJournal, Off
     from relive.record.opening import OpenRun, open_driver, open_explicitly
+    from relive.record.outcome import ended_by
     from relive.record.recorder import Recorder
     from relive.record.surroundings import Surroundings, look_around
     from relive.record.warnings import say, warn_once
@@ -41,6 +42,7 @@ __all__ = [
     "asking_git",
     "background",
     "changes_since",
+    "ended_by",
     "fingerprint_file",
     "fingerprint_folder",
     "here",
@@ -77,6 +79,7 @@ __getattr__ = lazily(
         "interrupts": "is_users",
         "noting": "home_here note run_here",
         "opening": "OpenRun open_driver open_explicitly",
+        "outcome": "ended_by",
         "recorder": "Recorder",
         "surroundings": "Surroundings look_around",
         "warnings": "say warn_once",

@@ -53,7 +53,7 @@ def open_explicitly(name: str, tags: dict[str, Any]) -> OpenRun | None:
     """What `with relive.run(...)` opens; None when relive is off or can't record here."""
     try:
         around = look_around()
-        return None if around.settings.off else OpenRun(around, name=name, tags=tags)
+        return None if around.settings.off else OpenRun(around, name=name, tags=tags, nth=_HOOKS.next_explicit())
     except Exception as error:  # the user's training must go on
         if is_users(error):
             raise
@@ -64,7 +64,9 @@ def open_explicitly(name: str, tags: dict[str, Any]) -> OpenRun | None:
 class OpenRun:
     """A run being recorded by the process that began it."""
 
-    def __init__(self, around: Surroundings, *, name: str = "", tags: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, around: Surroundings, *, name: str = "", tags: dict[str, Any] | None = None, nth: int = 0
+    ) -> None:
         self._pid = os.getpid()
         self._around = around
         home = around.home
@@ -82,7 +84,8 @@ class OpenRun:
         self.recorder.checks_kwargs = True
         self.recorder.overhead = around.settings.overhead
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
-        told = {"name": name, "tags": encode(tags or {}, self.recorder.chunks.put)}
+        # The how manieth `with relive.run()` of its process it is tells a replay which of them is meant.
+        told = {"name": name, "tags": encode(tags or {}, self.recorder.chunks.put), "nth": nth}
         journal.line("run", **_storable(_header(self.run, around, told)))
         self._watch = InputWatch(root=around.entry.root, home=str(home.path)) if around.settings.inputs else None
         self._exit = ExitWatch()
@@ -185,7 +188,7 @@ class _Hooks:
 
     def __init__(self) -> None:
         self.runs: list[OpenRun] = []
-        self._opened = 0
+        self._opened = self._explicit = 0
         self._set = self._watches_forks = False
         self._joined: Member | None = None  # of a worker that belongs to a run of its parent
         self._pid = 0  # the process that opened a run; forked ones have these hooks too
@@ -194,6 +197,11 @@ class _Hooks:
     def launch_key(self, key: str | None) -> str | None:
         """The ranks of a launch share their first run, their second, …, even when one of them is quicker."""
         return f"{key}-{self._opened}" if key and self._opened else key
+
+    def next_explicit(self) -> int:
+        """The number of the `with relive.run()` that begins now, in this process."""
+        self._explicit += 1
+        return self._explicit
 
     def add(self, run: OpenRun) -> None:
         self._opened += 1

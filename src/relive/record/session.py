@@ -91,6 +91,7 @@ class Session:
         self.asked_git: Asking | None = None  # while the first run is opened
         self.first: Driver | None = None  # what the first verb opened
         self.waiting: list[Callable[[Driver], None]] = []  # what happened before, and is to be told to that driver
+        self.stand_in: Callable[[], Any] | None = None  # who answers `with relive.run()` in a replay
         self._explicit: list[Driver] = []
         self.renew()
 
