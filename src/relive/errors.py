@@ -23,6 +23,14 @@ class Damaged(ReliveError):
     """Bytes at rest that don't match what was written."""
 
 
+class Incomplete(ReliveError):
+    """A run that lacks part of its record, so that it can't stand for a model; `missing` lists what."""
+
+    def __init__(self, message: str, missing: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class VersionError(ReliveError):
     """The code version could not be taken or read."""
 

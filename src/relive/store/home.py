@@ -70,6 +70,10 @@ class Home:
         return self.path / "replays"
 
     @property
+    def registry(self) -> Path:
+        return self.path / "registry"
+
+    @property
     def launches(self) -> Path:
         return self.path / "launches"
 
