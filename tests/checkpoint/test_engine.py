@@ -138,17 +138,14 @@ def test_while_the_writer_is_busy_checkpoints_are_left_out_and_training_goes_on(
     keeper.ledger.overhead = 1000.0
     watch = keeper.enter("epoch", 1)
     assert watch is not None
-    begun = time.perf_counter()
-    for iteration in range(5):
+    for iteration in range(5):  # would wait for ever if it waited for the writer
         turn(watch, iteration)
-    took = time.perf_counter() - begun
     SlowWriter.may_write.set()
     keeper.close()
     keeper.ledger.measured_s[:] = [0.0]  # it was slow for our sake
     turn(watch, 5)
     keeper.close()
 
-    assert took < 2.0
     assert [line["iteration"] for line in lines.written] == [0, 5]
 
 

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -231,22 +230,3 @@ def test_files_can_still_be_opened_while_python_ends(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_small_settings_files_are_configuration(path: str, size: int, expected: str) -> None:
     assert role(path, size) == expected
-
-
-def test_listening_costs_microseconds(root: Path, watch: InputWatch) -> None:
-    file = str(make(root / "a.csv"))
-
-    def cost_s(action: object, times: int = 2000) -> float:
-        def once() -> float:
-            start = time.perf_counter()
-            for _ in range(times):
-                action()  # type: ignore[operator]
-            return (time.perf_counter() - start) / times
-
-        return min(once() for _ in range(5))
-
-    per_open = cost_s(lambda: os.close(os.open(file, os.O_RDONLY)))
-    per_event = cost_s(lambda: id(file))
-    watch.stop()
-    assert per_open - cost_s(lambda: os.close(os.open(file, os.O_RDONLY))) < 20e-6
-    assert per_event < 2e-6
