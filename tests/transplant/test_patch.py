@@ -7,6 +7,7 @@ import pytest
 from relive.transplant import transplant
 
 NEW = "import lib\n\n\ndef f(a):\n    b = lib.g(a)\n    log('b', b)\n    return b\n"
+DEEP = "".join(" " * depth + "if x:\n" for depth in range(1500))
 
 
 def carry(old: str, new: str, line: int) -> str:
@@ -84,7 +85,7 @@ def test_python_2_is_patched_by_its_text_and_with_low_confidence():
 
 
 @pytest.mark.parametrize(
-    "garbage", ["", "\n", "((((", '"""', "'", "\\", "if", "  x\n y\n", "\x00", "else:\n  x", "@", "@x", "case 1:"]
+    "garbage", ["", "\n", "((((", '"""', "'", "\\", "if", "  x\n y\n", "\x00", "else:\n  x", "@", "@x", "case 1:", DEEP]
 )
 def test_no_text_makes_it_fail(garbage: str):
     for old, new in ((garbage, NEW), (NEW, garbage), (garbage, garbage)):

@@ -74,12 +74,12 @@ def _run_batch() -> None:
     for number, line in enumerate(sys.stdin, 1):
         if not line.strip():
             continue
+        case: Any = None
         try:
             case = json.loads(line)
             result = _solve(case)
         except (ValueError, TypeError, KeyError, AttributeError) as error:  # a wrong case must not stop the others
             result = {"error": f"line {number} of stdin is no case: {error!r}"}
-            case = {}
         identity = {"id": case["id"]} if isinstance(case, dict) and "id" in case else {}
         click.echo(json.dumps({**identity, **result}))
 

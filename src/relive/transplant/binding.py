@@ -31,6 +31,7 @@ class Names:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self._touching: dict[tuple[Node, str], list[Node]] = {}
+        self._found: dict[tuple[Node, str], Bound] = {}
 
     def at(self, slot: Slot, name: str, *, at_once: bool = True) -> Bound:
         """Whether a name has a value when the statement in a slot begins, or when a function made there is called."""
@@ -159,6 +160,12 @@ class Names:
 
     def _binds(self, node: Node, name: str) -> Bound:
         """Whether a statement, with all that is inside it, gives a name its value."""
+        key = (node, name)
+        if key not in self._found:  # asked twice on each level, which would double with every level
+            self._found[key] = self._find(node, name)
+        return self._found[key]
+
+    def _find(self, node: Node, name: str) -> Bound:
         if name in node.words and name in effects(self.tree, node).binds:
             if node.kind != "for":
                 return Bound.YES if not node.is_clause else Bound.PERHAPS

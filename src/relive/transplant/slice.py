@@ -92,10 +92,11 @@ def _between(node: Node, top: Node) -> set[Node]:
 
 def _givers_inside(tree: Tree, unit: Unit) -> set[Node]:
     """Statements of the block that a unit is made of that give names their values which it needs, and it lacks."""
+    there = set(unit.nodes())
     needed = free_names(tree, unit.nodes())
     found: set[Node] = set()
     for node in own(unit.node):
-        names = [name for name in needed if name in node.words and node not in unit.nodes()]
+        names = [name for name in needed if name in node.words and node not in there]
         if any(name in effects(tree, node).binds or _only_changes(tree, node, name) for name in names):
             found |= {node, *node.inside(), *_between(node, unit.node)}
     return found

@@ -128,6 +128,7 @@ class Tree:
         return self.text[node.start : node.end]
 
 
+_DEEPEST = 100  # Python allows no more blocks inside blocks
 _Piece = tuple[int, int, str]  # where a statement or a header starts and ends, and its keyword
 
 
@@ -182,7 +183,7 @@ class _Builder:
         if keyword:
             node.body = []
             node.inline = len(pieces) > 1
-            if not node.inline:
+            if not node.inline and len(self.open) <= _DEEPEST:
                 self.open.append((width, node))
         for start, end, _ in pieces[1:]:
             _append(node if keyword else container, Node("", start, end, indent, end=end))
