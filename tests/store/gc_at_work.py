@@ -22,8 +22,9 @@ POLICY = Policy(keep=2)
 
 
 def again_and_again(home: Home, grace_s: float) -> None:
-    """Collect until the file `stop` appears; says how much went."""
+    """Collect until the file `stop` appears; says how much went. The file `begun` tells that it is at it."""
     freed = dropped = 0
+    (home.path / "begun").touch()
     while not (home.path / "stop").exists():
         report = collect(home, POLICY, grace_s=grace_s)
         assert not report.doubts, report.doubts

@@ -606,6 +606,8 @@ def test_whatever_is_recorded_while_collections_run_is_never_lost(
     grace_s = 1.0
     store.create()
     other = at_work("again-and-again", store.path, grace_s)
+    while not (store.path / "begun").exists() and other.poll() is None:
+        time.sleep(0.01)
     until, seed, orphans = time.monotonic() + 3, 0, list[tuple[float, bytes]]()
     try:
         while time.monotonic() < until:
