@@ -144,6 +144,7 @@ def test_while_the_writer_is_busy_checkpoints_are_left_out_and_training_goes_on(
     took = time.perf_counter() - begun
     SlowWriter.may_write.set()
     keeper.close()
+    keeper.ledger.measured_s[:] = [0.0]  # it was slow for our sake
     turn(watch, 5)
     keeper.close()
 
