@@ -80,7 +80,7 @@ class Checkpoint:
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Put the state back into live objects, in place, and the global random generators if asked for."""
-        self._live.update(into)
+        self._live.update({name: thing for given, thing in into.items() for name in (given, f"{NEAR}:{given}")})
         begun = time.perf_counter()
         with self._packs.reading():
             for name, thing in into.items():
