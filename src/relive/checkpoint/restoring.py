@@ -79,7 +79,7 @@ class Checkpoint:
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Put the state back into live objects, in place, and the global random generators if asked for."""
-        self._live.update(into)
+        self._live |= {**into, **{f"{NEAR}:{name}": thing for name, thing in into.items()}}
         for name, thing in into.items():
             stored = self._stored(name)
             subject = ObjectSubject(name, thing) if stored["kind"] == ObjectSubject.kind else subject_of(name, thing)
