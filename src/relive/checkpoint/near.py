@@ -45,14 +45,16 @@ class Found:
 
 
 def subjects_near(
-    frames: Sequence[FrameType], named: Collection[int], made_inside: Mapping[int, Collection[str]]
-) -> Found:
+    frames: Sequence[FrameType], named: Collection[int], made_inside: Mapping[int, Collection[str]], *,
+    with_empty: bool = False,
+) -> Found:  # fmt: skip
     """What these frames, and the modules of the project, hold that changes while training, but for what was named.
 
     `made_inside` says for a frame which of its variables the loop makes anew: those are not there when it is skipped.
-    Variables of the first frame have their own names, all others are told apart by where they are.
+    Variables of the first frame have their own names, all others are told apart by where they are. `with_empty` finds
+    also functions, classes and modules that hold nothing yet: they may get something back.
     """
-    walk = _Walk(named)
+    walk = _Walk(named, with_empty=with_empty)
     for at, frame in enumerate(frames):
         inside = made_inside.get(id(frame), ())
         prefix = "" if not at else f"{frame.f_code.co_qualname}."
@@ -72,8 +74,9 @@ def _is_top(frame: FrameType) -> bool:
 class _Walk:
     """Looks through variables, and the attributes of objects, each thing once."""
 
-    def __init__(self, named: Collection[int]) -> None:
+    def __init__(self, named: Collection[int], *, with_empty: bool = False) -> None:
         self.found = Found()
+        self._with_empty = with_empty
         self._seen = set(named)
 
     def look_into(self, module: ModuleType, made_inside: Collection[str]) -> None:
@@ -85,7 +88,7 @@ class _Walk:
             if is_iterator(value) and name in read:
                 self._add(prefix + name, LostSubject(f"{name} is an iterator, whose place can't be kept"), value)
             self.look(prefix + name, value, 0)
-        if module_places(module):
+        if self._with_empty or module_places(module):
             places = partial(_without, partial(module_places, module), frozenset(made_inside))
             self._add(prefix[:-1], PlacesSubject(module.__name__, module, places, vars(module).__setitem__), module)
 
@@ -119,13 +122,13 @@ class _Walk:
             return
         self._seen.add(id(value))
         if isinstance(value, FunctionType):
-            if function_places(value):
+            if self._with_empty or function_places(value):
                 places = partial(function_places, value)
                 self._add(name, PlacesSubject(name, value, places, put_into_function(value)), value)
             for key, inner in function_objects(value).items():
                 self.look(f"{name}.{key}", inner, depth + 1)
             return
-        if class_places(value):
+        if self._with_empty or class_places(value):
             self._add(name, PlacesSubject(name, value, partial(class_places, value), partial(setattr, value)), value)
         for key, inner in list(vars(value).items()):
             self.look(f"{name}.{key}", getattr(inner, "__func__", inner), depth + 1)

@@ -47,7 +47,9 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | None) -> Found:
+def near(
+    frame: FrameType, line: int, named: Collection[int], outer: Outer | None, *, with_empty: bool = False
+) -> Found:
     """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
     frames = frames_of(frame)
     inside: dict[int, frozenset[str]] = {id(frame): rebound_in(frame, line)}
@@ -55,7 +57,7 @@ def near(frame: FrameType, line: int, named: Collection[int], outer: Outer | Non
         if outer is not None and id(one) == outer[0]:
             later = set_later(one, outer[2], line if one is frame else one.f_lineno)
             inside[id(one)] = inside.get(id(one), frozenset()) | later
-    return subjects_near(frames, named, inside)
+    return subjects_near(frames, named, inside, with_empty=with_empty)
 
 
 def lost_variables(frame: FrameType, line: int, known: Known) -> list[str]:
@@ -93,8 +95,8 @@ def variables(frame: FrameType, line: int, known: Known) -> dict[str, Any]:
     An object of the user's that was there before the loop is near it; one that it makes is kept whole.
     """
     rebound = rebound_in(frame, line)
-    names = [name for name in live_outs(frame, line) if name in rebound or not _is_object(frame, name)]
-    names += [name for name in given_in(frame, line) if is_given(_value(frame, name))]
+    names = [name for name in live_outs(frame, line) if name in rebound or not _is_by_itself(frame, name, known)]
+    names += [name for name in given_in(frame, line) if is_given(_value(frame, name)) and name not in names]
     found = _data_in(frame, names, known)
     rest = [name for name in sorted(rebound) if name not in found and _is_worth_it(frame, name, known)]
     return found | _data_in(frame, rest, known)
@@ -114,8 +116,10 @@ def unkept(frame: FrameType, line: int, kept: Collection[str]) -> list[str]:
     ]
 
 
-def _is_object(frame: FrameType, name: str) -> bool:
-    return is_users_object(_value(frame, name))
+def _is_by_itself(frame: FrameType, name: str, known: Known) -> bool:
+    """Is the state of what a variable holds kept elsewhere, so that the variable needs not be touched?"""
+    value = _value(frame, name)
+    return id(value) in known or is_users_object(value)
 
 
 def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
@@ -141,7 +145,7 @@ def variables_around(inner: FrameType, outer: Outer | None, known: Known) -> lis
     if frames and outer is not None:
         names.append(list(set_in(frames[-1], outer[2])))
     return [
-        _data_in(frame, [name for name in chosen if not _is_object(frame, name)], known)
+        _data_in(frame, [name for name in chosen if not _is_by_itself(frame, name, known)], known)
         for frame, chosen in zip(frames, names, strict=True)
     ]
 
@@ -160,7 +164,7 @@ def put_back(
     missing: list[str] = []
     if user is not None:
         at = line or user.f_lineno
-        missing = checkpoint.restore_near(near(user, at, covered(objects.values()), outer))
+        missing = checkpoint.restore_near(near(user, at, covered(objects.values()), outer, with_empty=True))
         for level, around in enumerate(frames_between(user, outer if is_warm else None)):
             bound = rebound_in(around, outer[2]) if outer and id(around) == outer[0] else bound_in_function(around)
             set_variables(around, checkpoint.around(level), rebound=bound, settling=checkpoint)

@@ -127,7 +127,8 @@ class _Unpickler(pickle.Unpickler):
 
 def _live(live: Mapping[str, Any], name: str) -> Any:
     if name not in live:
-        raise ReliveError(f"it refers to {name!r}, which is not restored with it; give that in `into=`, too")
+        told = name.removeprefix("near:")
+        raise ReliveError(f"it refers to {told!r}, which is not restored with it; give that in `into=`, too")
     return live[name]
 
 

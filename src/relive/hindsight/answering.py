@@ -20,7 +20,7 @@ from relive.hindsight.verify import Comparison, Mismatch, compare
 from relive.hindsight.workplace import Workplace, environment, lay_out, materialise
 from relive.model import FINISHED, RunRecord
 from relive.record import changes_since, is_same_machine
-from relive.store import Home, JournalName, Parsed, journals_in, parse
+from relive.store import Home, JournalName, Parsed, journals_in, parse, read_lines
 
 OTHER_HARDWARE = 1e-5  # how far values may be off when another machine computes them
 
@@ -160,8 +160,9 @@ class _Doing:
                 result.missing.append(_missing(task))
             parsed = _read(task, case.recorded)
             if parsed is not None:
-                segments.append(parsed)
+                segments.append(parsed if task.is_ok else _finished_part(parsed))
                 self._compare(case, parsed, result)
+            result.notes += _elsewhere(task, self._planned.question.names)
         if result.mismatches:
             result.causes = _likely_causes(record)
         result.causes += [f"{name} was not there yet when its state was to be restored" for name in result.unrestored]
@@ -201,7 +202,8 @@ def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
         segment, run=record.run, home=str(home.path), folder=str(place.folder), script=str(place.script),
         module=module, cwd=str(place.cwd), argv=list(record.config["argv"][1:]),
         search=[first, *_project_paths(root, place.tree)], protected=[str(root), str(home.path)],
-        writable=[str(place.base), str(home.packs / "lock")], args=args, loops=loops, last_loop=case.profile.last_loop,
+        writable=[str(place.base), str(home.packs / "lock"), str(home.chunks)],
+        args=args, loops=loops, last_loop=case.profile.last_loop,
         mains=[loop.number for loop in case.profile.mains], nth=int(case.recorded.header.get("nth") or 0),
         ending=record.error,
     )  # fmt: skip
@@ -224,6 +226,33 @@ def _read(task: Task, recorded: Parsed) -> Parsed | None:
         return None
     own = dict(journals_in(task.folder)).get(JournalName(0))
     return parse(own, JournalName(0), recorded) if own is not None else None
+
+
+def _finished_part(parsed: Parsed) -> Parsed:
+    """What a worker that was stopped, or failed, logged in iterations that it came to the end of."""
+    done = {(line["loop"], line["i"]) for line in parsed.lines if line.get("k") == "turn"}
+    inside = [
+        _is_inside(parsed, loop, turn, done)
+        for loop, turn in zip(parsed.loop.tolist(), parsed.iteration.tolist(), strict=True)
+    ]
+    return parsed.only(inside)
+
+
+def _is_inside(parsed: Parsed, loop: int, turn: int, done: set[tuple[int, int]]) -> bool:
+    while (loop, turn) not in done:
+        row = parsed.loops.get(loop)
+        if row is None:
+            return False
+        loop, turn = row.parent, row.parent_iteration
+    return True
+
+
+def _elsewhere(task: Task, names: Sequence[str]) -> list[str]:
+    """Whether processes that the script started logged what is asked for: that can't be told from their journals."""
+    others = [path for name, path in journals_in(task.folder) if name != JournalName(0)] if task.folder else []
+    logged = {line["name"] for path in others for line in read_lines(path).lines if line.get("k") == "name"}
+    return [f"{name} is also logged by processes that the script starts; those values are left out"
+            for name in names if name in logged]  # fmt: skip
 
 
 def _missing(task: Task) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -12,6 +13,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
     "os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,),
     "os.truncate": (0,), "os.chmod": (0,), "os.utime": (0,), "shutil.rmtree": (0,), "shutil.move": (0, 1),
+    "sqlite3.connect": (0,),
 }  # fmt: skip
 
 
@@ -24,13 +26,13 @@ class Guard:
     def __init__(self, protected: Sequence[str], writable: Sequence[str]) -> None:
         self._protected = tuple(_folder(os.path.realpath(path)) for path in protected)
         self._writable = tuple(_folder(os.path.realpath(path)) for path in writable)
-        self._is_busy = False
+        self._busy = threading.local()  # other threads are heard meanwhile
 
     def start(self) -> None:
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, details: tuple[object, ...]) -> None:
-        if self._is_busy:
+        if getattr(self._busy, "is_set", False):
             return
         if event == "open":
             path, _, flags = details
@@ -42,7 +44,7 @@ class Guard:
                     self._check(os.fsdecode(details[at]), keeps=True)  # type: ignore[arg-type]
 
     def _check(self, path: str, *, keeps: bool) -> None:
-        self._is_busy = True  # what we do here must not be heard in turn
+        self._busy.is_set = True  # what we do here must not be heard in turn
         try:
             if os.path.islink(path) and self._lies_in(os.path.dirname(os.path.abspath(path)), self._writable):
                 self._unlink(path, keeps=keeps)
@@ -53,7 +55,7 @@ class Guard:
                     "let the script write below its working folder"
                 )
         finally:
-            self._is_busy = False
+            self._busy.is_set = False
 
     def _unlink(self, path: str, *, keeps: bool) -> None:
         target = os.path.realpath(path)

@@ -128,7 +128,7 @@ class _Planner:
         self._leaving = leaving
         self._from_start = from_start
         self._reasons: list[str] = list(reach.reasons)
-        self._jumped = self._skipped_nested = False
+        self._jumped = self._skipped_nested = self._walked = False
         is_over = not profile.mains or profile.mains[-1].is_over
         self._goes_on = reach.is_after and is_over
         if reach.is_after and not is_over:
@@ -150,7 +150,7 @@ class _Planner:
         resume = ""
         if stops:
             resume = "resume" if self._jumped else "pseudoresume" if self._skipped_nested else FROM_START
-        if resume == FROM_START and not self._from_start and stops[0].visit.iteration == 0 < len(stops) - 1:
+        if resume == FROM_START and not self._from_start and self._walked:
             self._reasons.append("no usable checkpoint comes before what is wanted, so it runs from the start")
         return RunPlan(self._profile.run, depth, segments, resume, tuple(self._reasons))
 
@@ -162,6 +162,7 @@ class _Planner:
         at = 0  # the state is that of the beginning of this iteration
         for target in sorted(self._targets(loop)):
             start, entry = self._best_start(loop, at, target)
+            self._walked |= start < target
             stops += self._stop(loop, start, entry)
             stops += [stop for number in range(start + 1, target + 1) for stop in self._stop(loop, number, None)]
             at = target + 1

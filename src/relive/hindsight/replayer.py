@@ -44,6 +44,7 @@ class Replayer(Recorder):
         self._args = job.args
         self._left_last = False  # the last wanted loop was left by a break: the next verb ends the segment
         self.outer: Outer | None = None
+        self.is_restored = True  # the state is the recorded one, although nothing may be logged yet
         self.report = Report(ok=False)
         self._begun = time.perf_counter()
         journal.line("replay", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, run=job.run)
@@ -142,9 +143,8 @@ class Replayer(Recorder):
         if skip is None:
             return False
         outer = self.outer if loop not in self._job.mains else None
-        self.restore(skip.manifest, frame, self.named(), outer=outer, warm=self.is_muted)
-        if skip.unmutes:
-            self.journal = self._real
+        self.restore(skip.manifest, frame, self.named(), outer=outer, warm=not self.is_restored)
+        self.is_restored |= skip.unmutes
         return True
 
     def end_of(self, loop: int) -> str | None:
@@ -172,13 +172,10 @@ class Replayer(Recorder):
     def named(self) -> dict[str, Any]:
         return self._objects[-1] if self._objects else {}
 
-    @property
-    def is_muted(self) -> bool:
-        return self.journal is not self._real
-
     def mute(self) -> None:
         """From here on nothing counts, until a restored state makes it true again."""
         self.journal = NullJournal()  # type: ignore[assignment]
+        self.is_restored = False
 
     def unmute(self) -> None:
         self.journal = self._real
@@ -263,12 +260,14 @@ class ReplayedLoop(RecordedLoop[Any]):
                 begun_all = at == len(visits) - 1
                 begun = time.perf_counter()
                 yield item
-                if visit.warm and replayer.is_muted:
+                if visit.warm and not replayer.is_restored:
                     raise Diverged(
                         f"{self._name} {visit.iteration} did not come to the loop that it came to when it was recorded;"
                         " replay it with --from-start"
                     )
-                if not visit.warm:
+                if visit.warm:
+                    replayer.unmute()  # an iteration of which half was not run right has no values of its own
+                else:
                     replayer.turn_ended(number, visit.iteration, time.perf_counter() - begun)
             if replayer.is_last(number):
                 replayer.stop()

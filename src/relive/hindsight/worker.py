@@ -9,6 +9,8 @@ import traceback
 import types
 from pathlib import Path
 
+from relive.errors import Damaged
+from relive.hindsight.fencing import fence
 from relive.hindsight.guarding import Guard
 from relive.hindsight.job import Job
 from relive.hindsight.replayer import Replayer
@@ -26,6 +28,7 @@ def main(path: str) -> int:
     session.first = session.driver = Off() if job.nth else replayer
     session.stand_in = _Runs(replayer, job).next
     Guard(job.protected, job.writable).start()
+    fence(job.protected, job.writable)
     try:
         _run(job)
     except BaseException as error:  # noqa: BLE001 - whatever the script raised is told to the user, by the parent
@@ -87,8 +90,12 @@ def _run(job: Job) -> None:
 def _told(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"the script ended with exit code {error.code}"
+    if isinstance(error, Damaged):
+        return f"{error.args[0].partition(';')[0]}; replay without checkpoints, with --from-start"
     if isinstance(error, EOFError):
         return "the script reads from the terminal, which a replay has not; give it what it asks for in another way"
+    if isinstance(error, PermissionError) and error.errno:
+        return f"{error}: a replay writes to its own folder only, not into the project nor right beside it"
     if isinstance(error, ModuleNotFoundError):
         return f"{error}; install it to replay this version"
     return f"{type(error).__name__}: {error}"

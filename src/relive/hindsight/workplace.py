@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,10 @@ def environment(record: RunRecord, base: Path, *, offline: bool, threads: int | 
     now = {name: value for name, value in os.environ.items() if name not in _THREADS and name != "RELIVE_PARENT"}
     if threads and "OMP_NUM_THREADS" not in then:
         then["OMP_NUM_THREADS"] = str(threads)
+    # Below the folder for temporary files the project itself may lie, which can't be written.
+    if Path(tempfile.gettempdir()) in Path(os.path.realpath(record.code["root"])).parents:
+        (base / "tmp").mkdir(exist_ok=True)
+        then["TMPDIR"] = str(base / "tmp")
     quiet = {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
     # Processes that the script starts must not record runs of their own.
     return {**now, **then, **quiet, "RELIVE_OFF": "1", "PYTHONUNBUFFERED": "1"}

@@ -70,6 +70,18 @@ class Parsed:
     def __len__(self) -> int:
         return len(self.seq)
 
+    def only(self, rows: Any) -> Parsed:
+        """The same with some of its values, told by a mask."""
+        import numpy as np
+
+        mask = np.asarray(rows, bool)
+        columns = ("name", "path", "loop", "iteration", "seq", "time_us", "dims", "kind", "value", "exact")
+        texts: dict[str, Any] = {
+            key: None if getattr(self, key) is None else getattr(self, key)[mask] for key in ("text", "items")
+        }
+        taken: dict[str, Any] = {key: getattr(self, key)[mask] for key in columns}
+        return replace(self, **taken, **texts)
+
 
 def parse(path: Path, journal: JournalName, forked_from: Parsed | None = None) -> Parsed:
     """Read a whole journal. A forked child may log inside loops that its parent entered: `forked_from` knows them."""

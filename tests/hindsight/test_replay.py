@@ -1,0 +1,547 @@
+"""Laws of replay, with real scripts: little work, right values, and words for what could not be done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relive
+from relive.hindsight import Answer, Question, planned
+from relive.store import Home
+
+# The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
+HEAD = """
+import os, random
+import relive
+random.seed(3)
+def did(what):
+    with open(os.environ["DID"], "a") as file:
+        file.write(what + "\\n")
+class Meter:
+    def __init__(self):
+        self.total = 0.0
+    def add(self, value):
+        self.total += value
+net = [0.5, 0.25]
+"""
+TRAIN = (
+    HEAD
+    + """
+{prefix}
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(6)):
+        did("epoch")
+        meter = Meter()
+        for step in relive.loop("step", range(4)):
+            did("step")
+            net[0] = net[0] * 0.9 + random.random()
+            meter.add(net[0])
+            {inside}
+        relive.log("loss", meter.total)
+        {after}
+relive.log("final", net[0])
+{suffix}
+"""
+)
+
+
+def train(**added: str) -> str:
+    return TRAIN.format(**{**dict.fromkeys(("prefix", "inside", "after", "suffix"), "pass"), **added})
+
+
+class Asked:
+    """A recorded run, a statement added afterwards, and what the script did when it was replayed."""
+
+    def __init__(self, script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.script = script
+        self._did = tmp_path / "beside" / "did"
+        self._did.parent.mkdir()
+        monkeypatch.setenv("DID", str(self._did))
+
+    def record(self, source: str, *args: str, check: bool = True) -> None:
+        self.script(source, *args, check=check)
+        self._did.unlink(missing_ok=True)
+
+    def replay(self, source: str, name: str = "x", **how: Any) -> Answer:
+        self.script.write(source)
+        return relive.replay(name, home=self.script.home, **{"workers": 1, **how})
+
+    def did(self) -> list[str]:
+        return self._did.read_text().split() if self._did.exists() else []
+
+    def column(self, name: str, home: Path | None = None) -> list[Any]:
+        return relive.dataframe(name, home=home or self.script.home)[name].tolist()
+
+    def reference(self, source: str, name: str = "x") -> list[Any]:
+        """What a run gives that has the statement from the start."""
+        home = self.script.project.parent / "reference"
+        self.script(source, env={"RELIVE_HOME": str(home)})
+        return self.column(name, home)
+
+
+@pytest.fixture
+def asked(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(script, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("where", "statement", "work"),
+    [
+        ("prefix", 'relive.log("x", sum(net))', []),
+        ("suffix", 'relive.log("x", net[0] + meter.total + step + epoch)', []),
+        ("after", 'relive.log("x", meter.total * 2 + step)', ["epoch"] * 6),
+    ],
+)
+def test_no_more_is_run_than_the_statement_needs(asked: Asked, where: str, statement: str, work: list[str]) -> None:
+    asked.record(train())
+
+    found = asked.replay(train(**{where: statement}))
+
+    assert asked.did() == work
+    (run,) = found.runs
+    assert (run.mismatches, run.missing) == ([], [])
+    assert asked.column("x") == asked.reference(train(**{where: statement}))
+
+
+def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: Asked) -> None:
+    asked.record(train())
+
+    found = asked.replay(train(inside='relive.log("x", net[0])'), where="epoch in (2, 4)", workers=2)
+
+    assert sorted(asked.did()) == ["epoch"] * 2 + ["step"] * 8
+    assert found.added == 8
+    table = relive.dataframe("x", home=asked.script.home).dropna(subset="x")
+    assert table["epoch"].tolist() == [2] * 4 + [4] * 4
+
+
+def test_asked_again_only_what_is_missing_is_run(asked: Asked) -> None:
+    asked.record(train())
+    source = train(after='relive.log("x", net[0])')
+    asked.replay(source, where="epoch < 2")
+    asked.replay(source)
+
+    again = asked.replay(source)
+
+    assert again.runs == []
+    assert "already" in again.refusals[0][1]
+    assert asked.did() == ["epoch"] * 6
+    assert asked.column("x") == asked.reference(source)
+
+
+def test_replays_are_kept_side_by_side(asked: Asked) -> None:
+    asked.record(train())
+    asked.replay(train(suffix='relive.log("x", 1)'))
+    asked.replay(train(suffix='relive.log("x", 2)'), again=True)
+    home = asked.script.home
+
+    assert relive.dataframe("x", home=home)["x"].tolist() == [2]
+    assert sorted(relive.dataframe("x", home=home, replays="all")["x"].tolist()) == [1, 2]
+    assert relive.dataframe("final", "x", home=home, replays="none")["x"].isna().all()
+
+
+HIDDEN = (
+    HEAD
+    + """
+import collections, io, itertools
+import numpy as np
+class Slotted:
+    __slots__ = ("value",)
+    def __init__(self): self.value = 0.0
+class Bag(list):
+    pass
+def counter():
+    n = 0
+    def add():
+        nonlocal n
+        n += 1
+        return n
+    return add
+def remember(value, kept=[]):
+    kept.append(value)
+    return len(kept)
+def grow(items, value):
+    items.append(value)
+class Net:
+    made = 0
+def outer_add(value):
+    meter.add(value)
+def bump(by):
+    bump.calls = getattr(bump, "calls", 0) + by
+open("lines.txt", "w").write("\\n".join(map(str, range(99))))
+lines = open("lines.txt")
+meter, slotted, bag, ticks = Meter(), Slotted(), Bag(), counter()
+meters = {"a": Meter(), "b": [Meter()]}
+history, recent, seen, counts = [], collections.deque(maxlen=3), set(), collections.Counter()
+vector = np.zeros(3)
+view = vector[:2]
+def fit(meter):
+    with relive.checkpointing(net=net, every=1):
+        for epoch in relive.loop("epoch", range(4)):
+            for step in relive.loop("step", range(3)):
+                net[0] = net[0] * 0.9 + random.random()
+                slotted.value += net[0]
+                bag.append(step)
+                ticks()
+                remember(step)
+                grow(history, net[0])
+                Net.made += 1
+                meter.add(net[0])
+                outer_add(1.0)
+                bump(2)
+                lines.readline()
+                meters["a"].add(1.0)
+                meters["b"][0].add(2.0)
+                recent.append(step)
+                seen.add(epoch)
+                counts[step] += 1
+                np.add(vector, 1.0, out=vector)
+                current = history
+                state.total += 1.5
+                state.tick()
+            current.append(0.25)
+            {after}
+    return meter
+import state
+own = fit(Meter())
+relive.log("final", net[0])
+{suffix}
+"""
+)
+STATE = """
+total, calls = 0.0, 0
+def tick():
+    global calls
+    calls += 1
+"""
+ALL_OF_IT = (
+    'relive.log("x", [slotted.value, len(bag), ticks.__closure__[0].cell_contents, len(remember.__defaults__[0]), '
+    "sum(history), Net.made, own.total, meter.total, bump.calls, lines.tell(), meters['a'].total, meters['b'][0].total, list(recent), len(seen), "
+    "sum(counts.values()), float(view.sum()), state.total, state.calls])"
+)
+
+
+@pytest.mark.parametrize("place", ["suffix", "after"])
+def test_state_that_no_variable_shows_is_put_back(asked: Asked, place: str) -> None:
+    statement = ALL_OF_IT if place == "suffix" else ALL_OF_IT.replace("own.total", "0.0")
+    plain, with_it = (HIDDEN.replace("{after}", a).replace("{suffix}", s) for a, s in (
+        ("pass", "pass"), (statement if place == "after" else "pass", statement if place == "suffix" else "pass"),
+    ))  # fmt: skip
+    asked.script.write(STATE, "state.py")
+    asked.record(plain)
+
+    found = asked.replay(with_it)
+
+    (run,) = found.runs
+    assert (run.missing, run.mismatches, run.unrestored) == ([], [], [])
+    assert asked.column("x") == asked.reference(with_it)
+
+
+LARGE = (
+    HEAD
+    + """
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(3)):
+        for step in relive.loop("step", range(2)):
+            table = list(range(5000 + epoch))
+        {after}
+"""
+)
+
+
+def test_a_variable_that_was_not_kept_is_told_and_not_stale(asked: Asked) -> None:
+    asked.record("table = [1]\n" + LARGE.format(after="pass"))
+    source = "table = [1]\n" + LARGE.format(after='relive.log("x", len(table))')
+
+    (run,) = asked.replay(source).runs
+
+    assert run.added == 0
+    assert "table is not in the checkpoint" in run.missing[0]
+    assert "--from-start" in run.missing[0]
+    assert asked.replay(source, from_start=True).added == 3
+    assert asked.column("x") == [5000, 5001, 5002]
+
+
+WAYS = (
+    HEAD
+    + """
+def steps(epoch):
+    for step in relive.loop("step", range(5)):
+        did("step")
+        net[0] = net[0] * 0.9 + random.random()
+        if epoch == 1:
+            return "returned"
+        if epoch == 2:
+            raise ValueError
+        if epoch == 3:
+            break
+    else:
+        return "else"
+    return "broken"
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(5)):
+        try:
+            how = steps(epoch)
+        except ValueError:
+            how = "raised"
+        relive.log("loss", net[0])
+        {after}
+"""
+)
+
+
+def test_a_loop_that_was_left_by_another_way_is_left_so_again(asked: Asked) -> None:
+    asked.record(WAYS.format(after="pass"))
+
+    (run,) = asked.replay(WAYS.format(after='relive.log("x", how)')).runs
+
+    assert run.mismatches == []
+    assert asked.column("x") == ["else", "returned", "raised", "broken", "else"]
+    assert asked.did() == ["step"] * 3  # the loops that ran out are skipped, also past their else
+
+
+FAILING = (
+    HEAD
+    + """
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(6)):
+        net[0] += random.random()
+        relive.log("loss", net[0])
+        {after}
+        if epoch == 3:
+            raise RuntimeError("boom")
+"""
+)
+
+
+def test_a_run_that_failed_fails_again_and_that_is_right(asked: Asked) -> None:
+    asked.record(FAILING.format(after="pass"), check=False)
+
+    (run,) = asked.replay(FAILING.format(after='relive.log("x", net[0] * 2)')).runs
+
+    assert (run.missing, run.added, run.verdict) == ([], 4, "exact")
+
+
+SWEEP = (
+    HEAD
+    + """
+for lr in (0.1, 0.2, 0.3):
+    with relive.run(f"lr {{lr}}"):
+        net = [lr]
+        with relive.checkpointing(net=net, every=1):
+            for epoch in relive.loop("epoch", range(3)):
+                net[0] = net[0] * 0.9 + random.random()
+                relive.log("loss", net[0])
+        {suffix}
+"""
+)
+
+
+def test_each_of_several_runs_of_a_script_is_replayed_as_itself(asked: Asked) -> None:
+    asked.record(SWEEP.format(suffix="pass"))
+    source = SWEEP.format(suffix='relive.log("x", net[0])')
+
+    found = asked.replay(source)
+
+    assert [(run.missing, run.added) for run in found.runs] == [([], 1)] * 3
+    assert asked.column("x") == asked.reference(source)
+
+
+def test_the_project_is_left_as_it_is(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+open("model.txt", "w").write("weights")
+os.makedirs("out", exist_ok=True)
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(2)):
+        open("out/log.txt", "a").write(f"{epoch}\\n")
+"""
+    )
+    asked.record(source)
+    project = asked.script.project
+    (project / "model.txt").write_text("mine now")
+    before = {path: path.read_bytes() for path in project.rglob("*.txt")}
+
+    (run,) = asked.replay(source + 'relive.log("x", 1)\n').runs
+
+    assert run.added == 1
+    assert {path: path.read_bytes() for path in project.rglob("*.txt")} == before
+    assert list(asked.script.home.joinpath("replays").iterdir()) == []
+
+
+def test_a_script_that_writes_into_the_project_by_its_full_path_is_stopped(asked: Asked) -> None:
+    target = asked.script.project / "model.txt"
+    source = HEAD + f"open({str(target)!r}, 'w').write('weights')\nrelive.log('y', 1)\n"
+    asked.record(source)
+    target.write_text("mine now")
+
+    (run,) = asked.replay(source + 'relive.log("x", 1)\n').runs
+
+    assert target.read_text() == "mine now"
+    assert "may not write to" in run.missing[0]
+
+
+def test_a_worker_that_is_killed_is_tried_again_and_what_is_done_is_kept(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+import signal
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(6)):
+        net[0] += random.random()
+        {after}
+        {die}
+"""
+    )
+    asked.record(source.format(after="pass", die="pass"))
+    die = "os.kill(os.getpid(), signal.SIGKILL) if relive.log('x', epoch) == 3 else did('epoch')"
+
+    (run,) = asked.replay(source.format(after="pass", die=die)).runs
+
+    assert asked.did() == ["epoch"] * 6  # twice to the third, where it dies
+    assert "SIGKILL" in run.missing[0]
+    assert "iterations 3–5" in run.missing[0]
+    assert asked.column("x") == [0, 1, 2]  # not the value of the iteration that it did not come to the end of
+
+
+def test_a_damaged_checkpoint_is_told(asked: Asked) -> None:
+    asked.record(train())
+    for pack in Home(asked.script.home).packs.glob("*.pack"):
+        pack.write_bytes(bytes(len(pack.read_bytes())))
+    source = train(after='relive.log("x", net[0])')
+
+    (run,) = asked.replay(source, where="epoch = 4").runs
+
+    assert run.added == 0
+    assert "--from-start" in run.missing[0]
+    assert asked.replay(source, where="epoch = 4", from_start=True).added > 0
+    assert asked.column("x")[4] == asked.reference(source)[4]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (train(), "nothing in the project logs x"),
+        (HEAD + "import no_such_thing\nrelive.log('x', 1)\n", "add"),
+    ],
+)
+def test_a_name_that_nothing_logs_is_told(asked: Asked, source: str, words: str) -> None:
+    asked.record(train())
+
+    found = asked.replay(source) if words != "add" else asked.replay(train())
+
+    assert found.runs == []
+    assert "nothing in the project logs x" in found.refusals[0][1]
+
+
+def test_a_script_that_reads_the_terminal_is_told(asked: Asked) -> None:
+    source = HEAD + "try:\n    input()\nexcept EOFError:\n    pass\nrelive.log('y', 1)\n"
+    asked.record(source)
+
+    (run,) = asked.replay(source + "input()\nrelive.log('x', 1)\n").runs
+
+    assert run.missing == [] or "terminal" in run.missing[0]
+
+
+def test_an_input_that_is_gone_is_told(asked: Asked) -> None:
+    data = asked.script.project / "numbers.csv"
+    data.write_text("1\n2\n")
+    source = HEAD + "text = open('numbers.csv').read()\nrelive.log('y', len(text))\n"
+    asked.record(source)
+    data.unlink()
+
+    (run,) = asked.replay(source + "relive.log('x', len(text))\n").runs
+
+    assert "numbers.csv" in run.missing[0]
+
+
+def test_a_missing_package_is_told(asked: Asked) -> None:
+    (asked.script.project / "extra").mkdir()
+    outside = asked.script.project.parent / "lib"
+    outside.mkdir()
+    (outside / "gone_soon.py").write_text("value = 1\n")
+    source = HEAD + f"import sys\nsys.path.append({str(outside)!r})\nimport gone_soon\nrelive.log('y', 1)\n"
+    asked.record(source)
+    (outside / "gone_soon.py").unlink()
+
+    (run,) = asked.replay(source + "relive.log('x', 1)\n").runs
+
+    assert "gone_soon" in run.missing[0]
+    assert "install it" in run.missing[0]
+
+
+def test_a_value_that_comes_out_differently_is_told_and_marked(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+shift = float(os.environ.get("SHIFT", "0"))
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(3)):
+        net[0] += random.random()
+        relive.log("loss", net[0] + shift)
+        {after}
+"""
+    )
+    asked.record(source.format(after="pass"))
+    os.environ["SHIFT"] = "1"
+    try:
+        (run,) = asked.replay(source.format(after="relive.log('x', net[0])")).runs
+    finally:
+        del os.environ["SHIFT"]
+
+    assert (run.verdict, run.mismatches[0].name, run.mismatches[0].where) == ("unverified", "loss", "epoch 0")
+    told = relive.dataframe("x", home=asked.script.home, sources=True)["x_source"].tolist()
+    assert all("unverified" in source for source in told)
+
+
+def test_arrays_come_back_from_a_replay(asked: Asked) -> None:
+    asked.record(train())
+
+    (run,) = asked.replay("import numpy as np\n" + train(suffix='relive.log("x", np.arange(20_000.0))')).runs
+
+    assert (run.missing, run.added) == ([], 1)
+
+
+def test_a_plan_tells_what_it_would_do_and_does_nothing(asked: Asked) -> None:
+    asked.record(train())
+    asked.script.write(train(after='relive.log("x", net[0])'))
+
+    with planned(Home(asked.script.home), Question(("x",), workers=2)) as plan:
+        (case,) = plan.cases
+        assert (case.plan.depth, case.plan.iterations) == ("outer", 6)
+        assert plan.cost_s > 0
+
+    assert asked.did() == []
+    assert asked.script.relive("replay", "x", "--explain").stdout.count("outer") == 1
+    assert asked.did() == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_what_is_done(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+import time
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(50)):
+        net[0] += random.random()
+        {after}
+"""
+    )
+    asked.record(source.format(after="pass"))
+    asked.script.write(source.format(after="relive.log('x', net[0]); did('epoch'); time.sleep(0.1)"))
+    process = asked.script._start(["-m", "relive", "replay", "x", "--workers", "1", "--yes"])
+    deadline = time.monotonic() + 60
+    while asked.did().count("epoch") < 5 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+
+    kept = relive.dataframe("x", home=asked.script.home)["x"].dropna()
+    assert 3 <= len(kept) < 50, said
+    assert "stopped; what was done is kept" in said
