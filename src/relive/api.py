@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from relive.checkpoint import Checkpoint
     from relive.hindsight import Answer
-    from relive.record import Background, Driver, OpenRun, PlainBlock, RecordedBlock
+    from relive.record import Background, Driver, PlainBlock, RecordedBlock
+    from relive.store import Index
 
 T = TypeVar("T")
 _here = here.get
@@ -143,36 +144,15 @@ def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs:
     return open_background(writer, *args, max_bytes=max_bytes, **kwargs)
 
 
-@contextlib.contextmanager
-def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> Iterator[str | None]:
+def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> AbstractContextManager[str | None]:
     """Record what happens inside as a run of its own; gives its id (None when relive is off).
 
     >>> with relive.run("baseline", tags={"sweep": 4}) as run:
     ...     relive.log("loss", 0.31)
     """
-    outside = here.get()
-    opened: OpenRun | None = None
+    from relive.record import explicit_run
 
-    def open_it() -> Driver:
-        from relive.record import Off, open_explicitly
-
-        nonlocal opened
-        opened = session.stand_in() if session.stand_in else open_explicitly(name, dict(tags or {}))
-        return opened.recorder if opened is not None else Off()
-
-    driver = session.open(open_it, explicitly=True)
-    here.set(driver.root)
-    failure: BaseException | None = None
-    try:
-        yield opened.run if opened is not None else None
-    except BaseException as error:
-        failure = error
-        raise
-    finally:
-        if opened is not None:
-            opened.close(failure)
-        session.leave(driver)
-        here.set(outside)
+    return explicit_run(name, dict(tags or {}))
 
 
 def dataframe(
@@ -238,6 +218,64 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     from relive.query import Query
 
     return Query(_home(home)).sql(query).df()
+
+
+def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) -> pandas.DataFrame:
+    """The runs that logged a metric, best first; runs on other data stand apart, told by the column `data_version`.
+
+    `terms`: `by` ("last", "best", "min", "max", "mean"), `k`, `order` ("min", "max"), `where`, `group`, `columns`,
+    `guard` ("data", "code", "environment"), `across_data`, `ranks` ("canonical", "mean", "min", "max"), `limit`.
+
+    >>> relive.leaderboard("val_acc", by="best", where="wd = 0", group=["lr"])
+    """
+    from relive.query import Terms, leaderboard, rows_of, to_frame
+
+    return to_frame(rows_of(leaderboard(_index(home), metric, Terms.of(**terms))))
+
+
+def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
+    """How far the ranks of a run are apart, step by step: canonical, mean, min, max, skew, and the rank farthest off.
+
+    >>> relive.skew("last", "loss").query("skew > 0.05")
+    """
+    from relive.query import flat_steps, skew, to_frame
+
+    return to_frame(flat_steps(skew(_index(home), run, name)))
+
+
+def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
+    """The model behind `name`, `name@alias` or `name@3`, verified: an object as it was, a file or folder as its path.
+
+    >>> weights = relive.load("my-model@production")
+    """
+    from relive.record import read_object
+    from relive.store import Chunks, Home, Registry, artifacts
+
+    place = Home(_home(home))
+    version = Registry(place).find(reference)
+    artifact = version.kept()
+    if artifact["kind"] in artifacts.PATHS:
+        return artifacts.kept_copy(artifact, place)
+    return read_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
+
+
+def should_prune(name: str, step: int, **rule: Any) -> bool:
+    """Whether this run does so badly, beside the others of its sweep at the same step, that it should be given up.
+
+    The rule is one of Optuna's, the median of the others unless `pruner` is given; `order` ("min", "max") tells what
+    is better, if the name doesn't.
+
+    >>> if relive.should_prune("val_loss", epoch): break
+    """
+    from relive.integrations import should_prune
+
+    return should_prune(session.place(_open).driver, _home(None), name, step, **rule)
+
+
+def _index(home: str | Path | None) -> Index:
+    from relive.store import Home, Index
+
+    return Index(Home(_home(home)))
 
 
 def _home(home: str | Path | None) -> Path:

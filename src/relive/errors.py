@@ -27,6 +27,14 @@ class Gone(NotFound, Damaged):
     """Bytes that were stored and aren't there any more."""
 
 
+class Incomplete(ReliveError):
+    """A run that lacks part of its record, so that it can't stand for a model; `missing` lists what."""
+
+    def __init__(self, message: str, missing: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class VersionError(ReliveError):
     """The code version could not be taken or read."""
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from relive.cli.choosing import home_option, open_home, open_index, short
 from relive.cli.queries import write_parquet
 from relive.errors import ReliveError
-from relive.store import Chunks, Home, Index, RunEntry, examine, find_run, from_text, inline, to_text, versions
+from relive.store import (
+    Chunks,
+    Home,
+    Index,
+    RunEntry,
+    artifacts,
+    examine,
+    find_run,
+    from_text,
+    inline,
+    sources,
+    to_text,
+)
 
 
 @click.command()
@@ -57,40 +68,14 @@ def export(run: str, folder: Path | None, home: Path | None) -> None:
 
 def _write_artifacts(entry: RunEntry, chunks: Chunks, target: Path) -> int:
     for artifact in entry.record.artifacts:
-        if artifact["kind"] == "folder":
-            for file in artifact["files"]:
-                _write_file(chunks, file, confined(target / _safe(artifact["name"]), file["path"]))
-        else:
-            path = confined(target, artifact["name"])
-            _write_file(chunks, artifact, path)
-            if artifact["kind"] == "json":  # it may name further chunks
-                path.write_text(to_text(inline(from_text(path.read_bytes()), chunks.get)))
+        path = artifacts.write_artifact(artifact, chunks, target)
+        if artifact["kind"] == "json":  # it may name further chunks
+            path.write_text(to_text(inline(from_text(path.read_bytes()), chunks.get)))
     return len(entry.record.artifacts)
 
 
-def _write_file(chunks: Chunks, described: dict[str, Any], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        for name in described["chunks"]:
-            file.write(chunks.get(name))
-
-
-def _safe(name: str) -> str:
-    return name.replace("/", "_").replace("\\", "_").replace("\0", "_").lstrip(".") or "artifact"
-
-
-def confined(folder: Path, name: str) -> Path:
-    """A path below the folder, whatever the name says."""
-    parts = [_safe(part) for part in name.split("/") if part not in ("", ".", "..")]
-    return folder.joinpath(*parts or ["artifact"])
-
-
 def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
-    code = entry.record.code
-    if not code.get("version"):
+    if not entry.record.version:
         return False
-    repository = Path(code["repository"])
-    if not repository.exists():  # a private repository moves with its home
-        repository = home.path / repository.name
-    versions.materialise(code["version"], repository=repository, into=target)
+    sources.checkout(home, entry.record.code, target)
     return True

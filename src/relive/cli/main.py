@@ -6,7 +6,19 @@ import sys
 
 import click
 
-from relive.cli import care, checkpoints, memos, queries, replay, runs, transplanting
+from relive.cli import (
+    board,
+    care,
+    checkpoints,
+    memos,
+    queries,
+    registry,
+    replay,
+    runs,
+    transplanting,
+    versions,
+    watching,
+)
 from relive.errors import ReliveError
 
 
@@ -33,7 +45,9 @@ def main() -> None:
 
 
 for command in (
-    runs.runs, runs.show, replay.replay, checkpoints.checkpoints, queries.dataframe, queries.sql, care.export,
-    care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
+    runs.runs, runs.show, replay.replay, board.leaderboard, board.compare, versions.diff, versions.versions,
+    versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql, registry.promote_command,
+    registry.registry, registry.alias, registry.rollback, registry.retire, registry.download, checkpoints.checkpoints,
+    care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
 ):  # fmt: skip
     main.add_command(command)

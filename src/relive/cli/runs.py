@@ -13,7 +13,7 @@ from relive.cli.choosing import home_option, make_console, open_home, open_index
 from relive.cli.showing import cut, duration, last_value, size, value, when
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
-from relive.store import Index, RunEntry, Summary, find_run, journals_in, read_lines, to_text
+from relive.store import Index, Registry, RunEntry, Summary, find_run, journals_in, read_lines, to_text
 
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 
@@ -212,9 +212,13 @@ def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
     index = Index(place)
     entries = index.runs()
     chosen = [find_run(entries, word) for word in run]
+    held = Registry(place).held_runs()
     for entry in chosen:
         if entry.record.outcome == RUNNING:
             raise ReliveError(f"run {short(entry.record.run)} is running; stop it first (pid {_pid(entry)})")
+        if versions := held.get(entry.record.run):
+            remedy = f"give that up first with `relive retire {versions[0]}`"
+            raise ReliveError(f"run {short(entry.record.run)} was promoted to {', '.join(versions)}; {remedy}")
     if not yes:
         listed = ", ".join(short(entry.record.run) for entry in chosen)
         click.confirm(f"Remove {listed} for good?", abort=True)

@@ -39,5 +39,17 @@ class RunRecord:
         return self.data.get("version")
 
     @property
+    def sweep(self) -> str | None:
+        """The sweep that the run belongs to, if it was told."""
+        told = self.tags.get("sweep")
+        return None if told is None else str(told)
+
+    @property
+    def trial(self) -> int | None:
+        """Its number in that sweep."""
+        told = self.tags.get("trial")
+        return told if type(told) is int else None
+
+    @property
     def took_s(self) -> float | None:
         return None if self.ended_us is None else (self.ended_us - self.started_us) / 1e6

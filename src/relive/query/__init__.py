@@ -1,7 +1,38 @@
-"""Records → wide rows: the table over all runs, and read-only SQL."""
+"""Records → wide rows: the table over all runs, read-only SQL, and what runs come to beside each other."""
 
+from relive.query.alarms import Rule, alert, first_breach, ranks_at_work, settled
+from relive.query.comparison import code_versions, compare, diff
+from relive.query.fleet import PRUNED, Fleet, Member
+from relive.query.leaderboard import Terms, leaderboard, rows_of
 from relive.query.query import Query
+from relive.query.scoring import told_by_name
 from relive.query.selection import Context
-from relive.query.table import Table, to_pandas
+from relive.query.skew import Spread, flat_steps, skew, spread
+from relive.query.table import Table, to_frame, to_pandas
 
-__all__ = ["Context", "Query", "Table", "to_pandas"]
+__all__ = [
+    "PRUNED",
+    "Context",
+    "Fleet",
+    "Member",
+    "Query",
+    "Rule",
+    "Spread",
+    "Table",
+    "Terms",
+    "alert",
+    "code_versions",
+    "compare",
+    "diff",
+    "first_breach",
+    "flat_steps",
+    "leaderboard",
+    "ranks_at_work",
+    "rows_of",
+    "settled",
+    "skew",
+    "spread",
+    "to_frame",
+    "to_pandas",
+    "told_by_name",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,18 @@ def to_pandas(table: Table) -> pandas.DataFrame:
 
     series = {name: _series(column) for name, column in table.columns.items()}
     return pandas.DataFrame(series, copy=False)
+
+
+def to_frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Rows of plain values as a DataFrame, with every column that any of them has."""
+    import pandas
+
+    frame = pandas.DataFrame.from_records(list(rows))
+    for name in frame.columns:
+        cells = [row[name] for row in rows if row.get(name) is not None]
+        if cells and all(type(cell) is int for cell in cells) and frame[name].dtype.kind != "i":
+            frame[name] = pandas.array([row.get(name) for row in rows], dtype="Int64")
+    return frame
 
 
 def _series(column: Column) -> Any:

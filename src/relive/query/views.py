@@ -20,6 +20,7 @@ RUNS = {
     "run": "text", "name": "text", "project": "text", "tstamp": "time", "ended": "time", "took_s": "float",
     "outcome": "text", "error": "text", "filename": "text", "version": "text", "head": "text", "branch": "text",
     "dirty": "bool", "data_version": "text", "parent": "text", "world_size": "int", "host": "text", "tags": "text",
+    "sweep": "text", "trial": "int",
 }  # fmt: skip
 ARGS = {"run": "text", "name": "text", "value": "text", "number": "float", "default": "text", "origin": "text"}
 LOOPS = {
@@ -39,7 +40,7 @@ _EMPTY = {"text": "", "float": np.nan, "int": 0, "bool": False, "time": "NaT"}
 def relations(index: Index, entries: Sequence[RunEntry]) -> dict[str, Callable[[Connection], None]]:
     """For each view, what creates it on a connection."""
     return {
-        "runs": lambda con: feed(con, "runs", _table(RUNS, (_run_row(entry) for entry in entries))),
+        "runs": lambda con: feed(con, "runs", _table(RUNS, (run_row(entry) for entry in entries))),
         "args": lambda con: feed(con, "args", _table(ARGS, _arg_rows(entries))),
         "loops": lambda con: feed(con, "loops", _table(LOOPS, (_loop_row(row) for row in index.loops(entries)))),
         "checkpoints": lambda con: feed(con, "checkpoints", _table(CHECKPOINTS, _checkpoint_rows(index, entries))),
@@ -50,10 +51,10 @@ def relations(index: Index, entries: Sequence[RunEntry]) -> dict[str, Callable[[
 def _table(schema: dict[str, str], rows: Iterable[Sequence[Any]]) -> Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     pairs = zip(schema.items(), columns, strict=True)
-    return Table({name: _column(kind, cells) for (name, kind), cells in pairs}, [])
+    return Table({name: make_column(kind, cells) for (name, kind), cells in pairs}, [])
 
 
-def _column(kind: str, cells: Sequence[Any]) -> Column:
+def make_column(kind: str, cells: Sequence[Any]) -> Column:
     valid = np.fromiter((cell is not None for cell in cells), bool, len(cells))
     filled = [_EMPTY[kind] if cell is None else cell for cell in cells]
     values = np.empty(len(cells), _DTYPES[kind])  # type: ignore[call-overload]
@@ -61,13 +62,14 @@ def _column(kind: str, cells: Sequence[Any]) -> Column:
     return Column(values, None if valid.all() else valid)
 
 
-def _run_row(entry: RunEntry) -> tuple[Any, ...]:
+def run_row(entry: RunEntry) -> tuple[Any, ...]:
     record, code = entry.record, entry.record.code
     error = f"{record.error['type']}: {record.error['message']}" if record.error else None
     return (
         record.run, record.name, record.project, record.started_us, record.ended_us, record.took_s, record.outcome,
         error, record.filename, record.version, code.get("head"), code.get("user_branch"), code.get("dirty"),
         record.data_version, record.parent, record.world_size, record.process.get("host"), to_text(record.tags),
+        record.sweep, record.trial,
     )  # fmt: skip
 
 

@@ -8,11 +8,13 @@ from relive.record.session import Driver, Place, here, session
 if TYPE_CHECKING:
     from relive.record.ahead import asking_git
     from relive.record.args import take_out
+    from relive.record.artifacts import read_object
     from relive.record.background import Background, background
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.children import Member
     from relive.record.differences import changes_since, installed_packages, is_same_machine
     from relive.record.environment import is_secret
+    from relive.record.explicit import explicit_run
     from relive.record.fingerprint import Fingerprint, FingerprintCache, fingerprint_file, fingerprint_folder
     from relive.record.interrupts import is_users
     from relive.record.loops import RecordedLoop
@@ -43,6 +45,7 @@ __all__ = [
     "background",
     "changes_since",
     "ended_by",
+    "explicit_run",
     "fingerprint_file",
     "fingerprint_folder",
     "here",
@@ -55,6 +58,7 @@ __all__ = [
     "note",
     "open_driver",
     "open_explicitly",
+    "read_object",
     "run_here",
     "say",
     "session",
@@ -69,9 +73,11 @@ __getattr__ = lazily(
         "ahead": "asking_git",
         "args": "take_out",
         "background": "Background background",
+        "artifacts": "read_object",
         "blocks": "PlainBlock RecordedBlock",
         "children": "Member",
         "differences": "changes_since installed_packages is_same_machine",
+        "explicit": "explicit_run",
         "loops": "RecordedLoop",
         "off": "NullJournal Off",
         "environment": "is_secret",

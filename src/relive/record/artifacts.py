@@ -1,4 +1,4 @@
-"""What a run leaves behind: files, folders and objects as chunks, with name, size and hash."""
+"""What a run leaves behind: files, folders and objects as chunks, with name, size and hash; and objects back again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from relive.errors import ReliveError
 from relive.hashing import digest
-from relive.store import PIECE_BYTES, Chunks, encode, to_text
+from relive.store import PIECE_BYTES, Chunks, artifacts, decode, encode, from_text, to_text
 
 
 def describe_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
@@ -66,5 +67,21 @@ def _holds_tensors(value: Any, torch: Any) -> bool:
 
 
 def _sized(pieces: list[str], size: int) -> dict[str, Any]:
-    whole = pieces[0] if len(pieces) == 1 else digest("".join(pieces).encode())
-    return {"size_bytes": size, "digest": whole, "chunks": pieces}
+    return {"size_bytes": size, "digest": artifacts.whole_digest(pieces), "chunks": pieces}
+
+
+def read_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool) -> Any:
+    """An artifact that was an object, as that object, verified. Only pickles can run code, and only if allowed."""
+    kind, data = artifact["kind"], artifacts.content(artifact, chunks)
+    if kind == "bytes":
+        return data
+    if kind == "json":
+        return decode(from_text(data), chunks.get)
+    if kind == "torch":
+        import torch
+
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not allow_pickle)
+    if not allow_pickle:
+        remedy = "load it with allow_pickle=True if you trust whoever made it"
+        raise ReliveError(f"artifact {artifact['name']!r} is a pickle, which runs code when it is loaded; {remedy}")
+    return pickle.loads(data)

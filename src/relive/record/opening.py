@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,11 @@ class OpenRun:
         self.recorder.overhead = around.settings.overhead
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
         # The how manieth `with relive.run()` of its process it is tells a replay which of them is meant.
-        told = {"name": name, "tags": encode(tags or {}, self.recorder.chunks.put), "nth": nth}
+        told = {
+            "name": name,
+            "tags": encode({**_sweep_tags(os.environ), **(tags or {})}, self.recorder.chunks.put),
+            "nth": nth,
+        }
         journal.line("run", **_storable(_header(self.run, around, told)))
         self._watch = InputWatch(root=around.entry.root, home=str(home.path)) if around.settings.inputs else None
         self._exit = ExitWatch()
@@ -289,6 +293,13 @@ def _header(run: str, around: Surroundings, told: dict[str, Any]) -> dict[str, A
         "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
         "environment": environment.quick(os.environ, sys.orig_argv or sys.argv, extra=around.settings.variables),
     }  # fmt: skip
+
+
+def _sweep_tags(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Which sweep started us, and as which of its trials: RELIVE_SWEEP and RELIVE_TRIAL."""
+    told = {"sweep": environ.get("RELIVE_SWEEP"), "trial": environ.get("RELIVE_TRIAL")}
+    given = {name: text for name, text in told.items() if text}
+    return {name: int(text) if name == "trial" and text.isdecimal() else text for name, text in given.items()}
 
 
 def _storable(form: Any) -> Any:

@@ -103,6 +103,11 @@ class Recorder:
                 self.journal.line("artifact", **described)
         return source
 
+    def tag(self, name: str, value: Any) -> None:
+        """Something about the run that is known only now."""
+        with self._guarded("log-lost"):
+            self.journal.line("tag", name=clean_name(name), value=self._form(value))
+
     @contextlib.contextmanager
     def checkpointing(self, objects: dict[str, Any], *, overhead: float | None, every: int | None) -> Iterator[None]:
         outside = self._checkpointer

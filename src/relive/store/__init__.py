@@ -5,27 +5,32 @@ from typing import TYPE_CHECKING
 from relive.doors import lazily
 
 if TYPE_CHECKING:
-    from relive.store import kinds, versions
+    from relive.store import artifacts, kinds, registry, sources, versions
     from relive.store.asking import Asking, ask
     from relive.store.checkpoints import CheckpointRow, candidates, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
     from relive.store.examining import examine
+    from relive.store.family import parse_run
     from relive.store.home import REPLAYS, Home, JournalName, journals_in
-    from relive.store.index import Index, RunEntry, find_run, parse_run, read_run
+    from relive.store.index import Index, RunEntry, as_read, find_run, read_run
     from relive.store.journal import ROOT, Journal, JournalClosed
+    from relive.store.ledger import add_lines, read_all_lines
     from relive.store.lines import read_lines
     from relive.store.liveness import age_s, is_alive, process_start
     from relive.store.memos import MemoRow, Memos, MissRow, sealed
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.parsing import LoopRow, Parsed, parse
+    from relive.store.plain import plain_number, plain_text, plain_value
     from relive.store.points import Points
+    from relive.store.promoting import Promotion, promote
     from relive.store.reading import slots_bytes
+    from relive.store.registry import Model, ModelVersion, Registry
     from relive.store.replays import REPLAY_CHOICES, replay_header
     from relive.store.restores import note_restore, restore_speed
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
-    from relive.store.summaries import Summary
+    from relive.store.summaries import TAIL, Summary
     from relive.store.tombstones import kept_checkpoints
     from relive.store.values import decode, encode, from_text, inline, safe_repr, to_text
     from relive.store.version_files import VersionFiles
@@ -35,6 +40,7 @@ __all__ = [
     "REPLAYS",
     "REPLAY_CHOICES",
     "ROOT",
+    "TAIL",
     "Asking",
     "CheckpointRow",
     "Chunks",
@@ -48,17 +54,24 @@ __all__ = [
     "MemoRow",
     "Memos",
     "MissRow",
+    "Model",
+    "ModelVersion",
     "PackWriter",
     "Packs",
     "Parsed",
     "Piece",
     "Points",
     "Policy",
+    "Promotion",
+    "Registry",
     "Report",
     "RunEntry",
     "Summary",
     "VersionFiles",
+    "add_lines",
     "age_s",
+    "artifacts",
+    "as_read",
     "ask",
     "candidates",
     "checkpoint_rows",
@@ -78,16 +91,23 @@ __all__ = [
     "note_restore",
     "parse",
     "parse_run",
+    "plain_number",
+    "plain_text",
+    "plain_value",
     "preview",
     "process_start",
+    "promote",
     "read_all",
+    "read_all_lines",
     "read_lines",
     "read_run",
+    "registry",
     "replay_header",
     "restore_speed",
     "safe_repr",
     "sealed",
     "slots_bytes",
+    "sources",
     "to_text",
     "versions",
 ]
@@ -102,7 +122,8 @@ __getattr__ = lazily(
         "collecting": "Claims Report collect preview",
         "examining": "examine",
         "home": "REPLAYS Home JournalName journals_in",
-        "index": "Index RunEntry find_run parse_run read_run",
+        "family": "parse_run",
+        "index": "Index RunEntry as_read find_run read_run",
         "journal": "ROOT Journal JournalClosed",
         "lines": "read_lines",
         "liveness": "age_s is_alive process_start",
@@ -110,12 +131,16 @@ __getattr__ = lazily(
         "packs": "PackWriter Packs Piece digest_of",
         "parsing": "LoopRow Parsed parse",
         "points": "Points",
+        "ledger": "add_lines read_all_lines",
+        "plain": "plain_number plain_text plain_value",
+        "promoting": "Promotion promote",
         "reading": "slots_bytes",
+        "registry": "Model ModelVersion Registry",
         "replays": "REPLAY_CHOICES replay_header",
         "restores": "note_restore restore_speed",
         "retention": "Policy",
         "scattering": "read_all",
-        "summaries": "Summary",
+        "summaries": "TAIL Summary",
         "tombstones": "kept_checkpoints",
         "version_files": "VersionFiles",
         "values": "decode encode from_text inline safe_repr to_text",

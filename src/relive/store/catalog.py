@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 # docs/reference/format.md shows this schema; a change of it raises SCHEMA, and the catalog is made anew.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = """
 create table if not exists runs (
     id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
@@ -34,6 +34,10 @@ create table if not exists summaries (
     highest      real,
     last_us      integer not null,
     path_id      integer not null,   -- the loops it was last logged in
+    last_at      text not null,      -- JSON object of the loop columns of the last value
+    lowest_at    text,               -- of the lowest
+    highest_at   text,               -- of the highest
+    tail         blob not null,      -- the last 100 values as little-endian doubles, NaN for what is no number
     primary key (name_id, run_id, rank, process)
 ) without rowid;
 create table if not exists loops (

@@ -20,6 +20,7 @@ from relive.store.home import Home, JournalName
 from relive.store.index import Index, RunEntry
 from relive.store.naming import Doubt, Named, Names, Where
 from relive.store.packs import Packs, Piece
+from relive.store.registry import Registry
 from relive.store.repacking import PackPlan, copied, needed_by_pack, pack_sizes, plan_packs, spans_of
 from relive.store.retention import BEYOND_BUDGET, BEYOND_KEEP, Drop, Held, Policy, Span, Stock, plan_drops
 from relive.store.tombstones import drop
@@ -47,7 +48,7 @@ Rows = tuple[CheckpointRow, ...]  # one checkpoint, on all the ranks that took i
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What others than journals hold on to: runs whose checkpoints must stay, and chunks by name."""
+    """What others than journals and the registry hold on to: runs whose checkpoints must stay, and chunks by name."""
 
     pinned: Callable[[str], bool] = lambda _run: False
     chunks: Callable[[], Iterable[str]] = tuple
@@ -97,7 +98,8 @@ class _Collection:
         self._before = time.time() - grace_s
         self._chunks = Chunks(home.chunks)
         self._packs = Packs(home.packs)
-        self._names = Names(home, claims.chunks)
+        self._registry = Registry(home)
+        self._names = Names(home, lambda: {*claims.chunks(), *self._registry.held_chunks()})
 
     def preview(self, policy: Policy) -> Report:
         named = self._names.look()
@@ -140,17 +142,23 @@ class _Collection:
         with contextlib.closing(Index(self._home)) as index:
             entries = index.runs()
             rows = index.checkpoints(entries)
+        held = self._registry.held_runs()
         spans = spans_of(named.pieces) if policy.budget_bytes else dict.fromkeys(named.pieces, frozenset[Span]())
-        stocks = [self._stock(entry, rows.get(entry.record.run, []), spans) for entry in entries]
+        stocks = [
+            self._stock(entry, rows.get(entry.record.run, []), spans, is_held=entry.record.run in held)
+            for entry in entries
+        ]
         return plan_drops(stocks, policy, pack_sizes(self._packs))
 
-    def _stock(self, entry: RunEntry, rows: list[CheckpointRow], spans: Mapping[str, frozenset[Span]]) -> Stock[Rows]:
+    def _stock(
+        self, entry: RunEntry, rows: list[CheckpointRow], spans: Mapping[str, frozenset[Span]], *, is_held: bool
+    ) -> Stock[Rows]:
         run, is_live = entry.record.run, bool(entry.live)
         held = [
             Held(ranks, ranks[0].time_us, frozenset().union(*(spans[row.manifest] for row in ranks)))
             for ranks in by_moment([row for row in rows if row.manifest in spans])
         ]
-        is_pinned = (self._home.run_folder(run) / PIN).exists() or self._claims.pinned(run)
+        is_pinned = is_held or (self._home.run_folder(run) / PIN).exists() or self._claims.pinned(run)
         used_us = entry.record.ended_us or time.time_ns() // 1000
         ordered = tuple(sorted(held, key=lambda one: one.time_us))
         return Stock(run, entry.record.started_us, used_us, ordered, is_pinned, is_live)

@@ -11,8 +11,8 @@ from typing import Any
 from relive.errors import Damaged, NotFound
 from relive.store.chunks import Chunks
 from relive.store.collecting import preview
+from relive.store.family import parse_run
 from relive.store.home import Home, journals_in
-from relive.store.index import parse_run
 from relive.store.lines import read_lines
 from relive.store.memos import Memos
 from relive.store.naming import Names, named_chunks

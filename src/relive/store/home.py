@@ -75,6 +75,10 @@ class Home:
         return self.path / "memo.sqlite"
 
     @property
+    def registry(self) -> Path:
+        return self.path / "registry"
+
+    @property
     def launches(self) -> Path:
         return self.path / "launches"
 

@@ -17,13 +17,14 @@ from relive.store import segments
 from relive.store.catalog import Catalog
 from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored, to_stored
 from relive.store.columns import combine, to_points
+from relive.store.family import Family, parse_run
 from relive.store.home import REPLAYS, Home, JournalName, journals_in
-from relive.store.lines import first_line, read_lines
-from relive.store.parsing import Parsed, parse
+from relive.store.lines import read_lines
+from relive.store.parsing import Parsed
 from relive.store.points import Points
 from relive.store.records import build_record, is_live
 from relive.store.replays import LATEST
-from relive.store.summaries import Summary, summarise
+from relive.store.summaries import STORED, Summary, read_summary, summarise
 from relive.store.tombstones import without_dropped
 from relive.store.values import from_text, to_text
 
@@ -36,7 +37,13 @@ class RunEntry:
 
     record: RunRecord
     number: int | None = None
-    live: tuple[Parsed, ...] = ()
+    live: Sequence[Parsed] = ()  # its journals, read when they are looked at
+
+    def journals(self, *, all_ranks: bool) -> list[Parsed]:
+        """Those of the canonical rank, or of all; the others are not even read."""
+        if isinstance(self.live, Family):
+            return [self.live.parsed(name) for name in self.live.paths if all_ranks or not name.rank]
+        return [journal for journal in self.live if all_ranks or not journal.journal.rank]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +112,9 @@ class Index:
             names = self.catalog.name_ids(summary.name for summary in found)
             paths = self.catalog.path_ids(to_text(summary.path) for summary in found)
             self.catalog.db.executemany(
-                "insert or replace into summaries (run_id, rank, process, name_id, count, last, last_text, lowest,"
-                " highest, last_us, path_id) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*where, names[s.name], *s.numbers(), paths[to_text(s.path)]) for s in found],
+                f"insert or replace into summaries (run_id, rank, process, name_id, path_id, {', '.join(STORED)})"
+                f" values (?, ?, ?, ?, ?{', ?' * len(STORED)})",
+                [(*where, names[s.name], paths[to_text(s.path)], *s.stored()) for s in found],
             )
             self.catalog.db.executemany(
                 "insert or replace into loops values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -120,33 +127,36 @@ class Index:
 
     # --- last values --------------------------------------------------------------------------------------------
 
-    def summaries(self, entries: Sequence[RunEntry], names: Collection[str] | None = None) -> dict[str, list[Summary]]:
-        """For each run: count, last, lowest and highest value of each name on its canonical rank."""
+    def summaries(
+        self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
+    ) -> dict[str, list[Summary]]:
+        """For each run: what each name comes to, on its canonical rank or on each of its ranks."""
         wanted = "" if names is None else f" and n.name in ({', '.join('?' * len(names))})"
         rows = self.catalog.db.execute(
-            "select s.run_id, n.name, s.count, s.last, s.last_text, s.lowest, s.highest, s.last_us, p.path"
+            f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
-            " where s.rank = 0 and (s.process = 0 or s.process >= ?)"
-            + wanted
-            + " order by s.process > 0, s.process desc",
+            f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{wanted}"
+            " order by s.rank, s.process > 0, s.process desc",
             (REPLAYS, *(names or ())),
         )
         # What the run logged itself counts; else its latest replay.
-        found: dict[int, dict[str, Summary]] = {}
-        for number, name, count, last, text, lowest, highest, last_us, path in rows:
-            summary = Summary(name, count, last, text, lowest, highest, last_us, tuple(from_text(path)))
-            found.setdefault(number, {}).setdefault(name, summary)
+        found: dict[int, dict[tuple[str, int], Summary]] = {}
+        for number, name, path, rank, process, *columns in rows:
+            its = found.setdefault(number, {})
+            if (name, rank) not in its:
+                its[name, rank] = read_summary(name, path, rank, process, columns)
         return {
             entry.record.run: list(found.get(entry.number, {}).values())
             if entry.number is not None
-            else _live_summaries(entry, names)
+            else _live_summaries(entry, names, all_ranks=all_ranks)
             for entry in entries
         }
 
-    def names(self, entries: Sequence[RunEntry]) -> list[str]:
+    def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
         """Every name that was logged, in alphabetical order."""
         found = {name for (name,) in self.catalog.db.execute("select name from names")}
-        found.update(name for entry in entries for journal in entry.live for name in journal.names)
+        live = (journal for entry in entries for journal in entry.journals(all_ranks=all_ranks))
+        found.update(name for journal in live for name in journal.names)
         return sorted(found)
 
     # --- points -------------------------------------------------------------------------------------------------
@@ -156,17 +166,16 @@ class Index:
         replays: str = LATEST,
     ) -> Points:  # fmt: skip
         """The logged values of some runs, in the order of `entries`; of all names, or of some."""
-        files = self._write_segments()
+        numbers = [entry.number for entry in entries if entry.number is not None]
+        files = self._write_segments() if numbers else []
         known = {name: number for number, name in self.catalog.db.execute("select id, name from names")}
         path_rows = self.catalog.db.execute("select id, path from paths").fetchall()
-        numbers = [entry.number for entry in entries if entry.number is not None]
         wanted = None if names is None else [known[name] for name in names if name in known]
         stored = segments.read(self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0)
         live = [
             (journal, position)
             for position, entry in enumerate(entries)
-            for journal in entry.live
-            if all_ranks or journal.journal.rank == 0
+            for journal in entry.journals(all_ranks=all_ranks)
         ]
         paths = {number: tuple(from_text(path)) for number, path in path_rows}
         return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
@@ -282,36 +291,6 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
     raise NotFound(f"{word!r} could be {len(found)} runs ({listed}); give more of the id")
 
 
-def parse_run(home: Home, run: str) -> list[Parsed]:
-    """All journals of a run, canonical rank first."""
-    family = _Family(dict(journals_in(home.run_folder(run))))
-    return [family.parsed(name) for name in family.paths]
-
-
-class _Family:
-    """The journals of a run: a forked child is read after its parent, in whose loops it may have logged."""
-
-    def __init__(self, paths: dict[JournalName, Path]) -> None:
-        self.paths = paths
-        self._parsed: dict[JournalName, Parsed | None] = {}
-
-    def parsed(self, name: JournalName) -> Parsed:
-        found = self._parsed.get(name)
-        if found is None:
-            self._parsed[name] = None  # while it is being read; a pid that was reused could lead back to it
-            parent = self._parent(name)
-            found = self._parsed[name] = parse(self.paths[name], name, self.parsed(parent) if parent else None)
-        return found
-
-    def _parent(self, name: JournalName) -> JournalName | None:
-        if not name.process:
-            return None
-        header = first_line(self.paths[name]) or {}
-        candidates = (JournalName(name.rank, int(header.get("parent") or 0)), JournalName(name.rank))
-        readable = (c for c in candidates if c in self.paths and self._parsed.get(c, c) is not None)
-        return next((c for c in readable if c != name), None)
-
-
 def read_run(home: Home, run: str) -> RunEntry | None:
     """A run straight from its journals, with its points if it is still going on; None when there is no journal yet."""
     folder = home.run_folder(run)
@@ -325,7 +304,16 @@ def read_run(home: Home, run: str) -> RunEntry | None:
     record = build_record(run, lines, ranks, folder)
     if record.outcome != RUNNING and not _other_ranks_live(folder, journals):
         return RunEntry(record)
-    return RunEntry(record, live=tuple(parse_run(home, run)))
+    return RunEntry(record, live=Family(dict(journals)))
+
+
+def as_read(home: Home, entry: RunEntry) -> RunEntry:
+    """The run with its journals instead of its place in the index: one run is read sooner than all are indexed."""
+    return (
+        entry
+        if entry.live
+        else RunEntry(entry.record, live=Family(dict(journals_in(home.run_folder(entry.record.run)))))
+    )
 
 
 def _other_ranks_live(folder: Path, journals: list[tuple[JournalName, Path]]) -> bool:
@@ -351,8 +339,8 @@ def _folder_ns(home: Home, run: str) -> int | None:
         return None
 
 
-def _live_summaries(entry: RunEntry, names: Collection[str] | None) -> list[Summary]:
-    main = [journal for journal in entry.live if journal.journal == JournalName(0, 0)]
+def _live_summaries(entry: RunEntry, names: Collection[str] | None, *, all_ranks: bool) -> list[Summary]:
+    main = [journal for journal in entry.journals(all_ranks=all_ranks) if not journal.journal.process]
     return [s for journal in main for s in summarise(journal) if names is None or s.name in names]
 
 

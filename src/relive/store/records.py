@@ -26,7 +26,7 @@ def build_record(run: str, lines: list[Line], ranks: tuple[int, ...], folder: Pa
         run=run, name=header.get("name", ""), project=header.get("project", ""), started_us=started_us,
         ended_us=_ended_us(header, end, lines, outcome), outcome=outcome, error=end.get("error") if end else None,
         filename=_filename(entry), parent=header.get("parent"), world_size=header.get("world_size", 1), ranks=ranks,
-        tags=header.get("tags") or {}, config=_config(header, lines), code=_code(entry, lines),
+        tags=_tags(header, lines), config=_config(header, lines), code=_code(entry, lines),
         data=_data(lines), environment=_environment(header, lines), artifacts=_artifacts(lines),
         warnings=tuple(line["message"] for line in lines if line["k"] == "warning"),
         process={key: header.get(key) for key in ("pid", "start", "host")},
@@ -64,6 +64,12 @@ def _filename(entry: dict[str, Any]) -> str:
         return str(entry.get("module") or entry.get("kind") or "")
     root = entry.get("root") or ""
     return os.path.relpath(script, root) if root and script.startswith(root + os.sep) else os.path.basename(script)
+
+
+def _tags(header: Line, lines: list[Line]) -> dict[str, Any]:
+    """Those that it began with, and those it was given later."""
+    later = {line["name"]: line["value"] for line in lines if line["k"] == "tag"}
+    return {**(header.get("tags") or {}), **later}
 
 
 def _config(header: Line, lines: list[Line]) -> dict[str, Any]:

@@ -1,17 +1,29 @@
-"""What a run's name comes to: how many values, the last, the lowest, the highest."""
+"""What a run's name comes to: how many values, the last ones, the lowest, the highest, and where those were logged."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.store import kinds
 from relive.store.parsing import Parsed
+from relive.store.values import from_text, to_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TAIL = 100  # so many last values are kept with the summary: a mean over them needs no look at the points
+STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail".split()
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One name in one journal. `last` is a number if the last value was one; otherwise `last_text` is its JSON."""
+    """One name in one journal. `last` is a number if the last value was one; otherwise `last_text` is its JSON.
+
+    Lowest and highest pass over NaN. `…_at` is JSON: the loop columns that the value was logged in. `tail` holds the
+    last values as floats, NaN for what is no number.
+    """
 
     name: str
     count: int
@@ -21,9 +33,28 @@ class Summary:
     highest: float | None
     last_us: int
     path: tuple[str, ...]
+    last_at: str = "{}"
+    lowest_at: str | None = None
+    highest_at: str | None = None
+    tail: bytes = b""
+    rank: int = 0
+    process: int = 0
 
-    def numbers(self) -> tuple[Any, ...]:
-        return (self.count, self.last, self.last_text, self.lowest, self.highest, self.last_us)
+    def stored(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, column) for column in STORED)
+
+    def last_values(self) -> list[float]:
+        """The last values, oldest first; no more than TAIL."""
+        import numpy as np
+
+        found: list[float] = np.frombuffer(self.tail, "<f8").tolist()
+        return found
+
+
+def read_summary(name: str, path: str, rank: int, process: int, columns: Sequence[Any]) -> Summary:
+    """A row of the catalog as a summary; `columns` are those of STORED."""
+    given = dict(zip(STORED, columns, strict=True))
+    return Summary(name=name, path=tuple(from_text(path)), rank=rank, process=process, **given)
 
 
 def summarise(journal: Parsed) -> list[Summary]:
@@ -35,26 +66,47 @@ def summarise(journal: Parsed) -> list[Summary]:
     order = np.argsort(journal.name, kind="stable")
     name = journal.name[order]
     starts = np.flatnonzero(np.r_[True, name[1:] != name[:-1]])
-    ends = np.r_[starts[1:], len(name)] - 1
-    value = journal.value[order]
-    lowest, highest = np.fmin.reduceat(value, starts), np.fmax.reduceat(value, starts)
-    found = []
-    for start, end, low, high in zip(starts.tolist(), ends.tolist(), lowest.tolist(), highest.tolist(), strict=True):
-        row = int(order[end])
-        last, text = _value_at(journal, row)
-        found.append(
-            Summary(
-                journal.names[int(name[start])],
-                end - start + 1,
-                last,
-                text,
-                _number(low),
-                _number(high),
-                int(journal.time_us[row]),
-                journal.paths[int(journal.path[row])],
-            )
-        )
-    return found
+    ends = np.r_[starts[1:], len(name)]
+    return [_summary(journal, order[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _summary(journal: Parsed, rows: NDArray[Any]) -> Summary:
+    """Of one name, whose values are in these rows."""
+    value, row = journal.value[rows], int(rows[-1])
+    last, text = _value_at(journal, row)
+    low, high = _extremes(value)
+    return Summary(
+        name=journal.names[int(journal.name[row])], count=len(rows), last=last, last_text=text,
+        lowest=None if low is None else float(value[low]), highest=None if high is None else float(value[high]),
+        last_us=int(journal.time_us[row]), path=journal.paths[int(journal.path[row])], last_at=_at(journal, row),
+        lowest_at=None if low is None else _at(journal, int(rows[low])),
+        highest_at=None if high is None else _at(journal, int(rows[high])),
+        tail=value[-TAIL:].astype("<f8").tobytes(), rank=journal.journal.rank, process=journal.journal.process,
+    )  # fmt: skip
+
+
+def _extremes(value: NDArray[Any]) -> tuple[int | None, int | None]:
+    """Where the lowest and the highest number are, the first of equals; None where there is no number."""
+    import numpy as np
+
+    if np.isnan(value[0]) and np.isnan(value).all():
+        return None, None
+    return int(np.nanargmin(value)), int(np.nanargmax(value))
+
+
+def _at(journal: Parsed, row: int) -> str:
+    """The loop columns of a row as JSON; a loop inside one of the same name is numbered, as in tables."""
+    path = journal.paths[int(journal.path[row])]
+    if not path:
+        return "{}"
+    items = journal.items[row] if journal.items is not None else None
+    shown = from_text(items) if items is not None else {}
+    columns = [name if path[: at + 1].count(name) == 1 else f"{name}_{path[: at + 1].count(name)}" for at, name in
+               enumerate(path)]  # fmt: skip
+    dims = journal.dims[row].tolist()
+    return to_text(
+        {column: shown.get(name, dims[at]) for at, (column, name) in enumerate(zip(columns, path, strict=True))}
+    )
 
 
 def _integer(exact: int, kind: int) -> int:

@@ -1,0 +1,144 @@
+"""Optuna: each trial a run of its sweep, and pruners that judge by the values of the whole fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.pruners import BasePruner
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from relive.integrations.pruning import Mirror
+from relive.query import PRUNED, Fleet
+from relive.record import Recorder, explicit_run, here, look_around
+from relive.store import Home, Index
+
+OBJECTIVE = "objective"
+
+
+def recorded(objective: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
+    """The same objective, with each trial recorded as a run: sweep, trial number, params as args, and the outcome.
+
+    >>> study.optimize(recorded(objective), n_trials=100)
+    """
+
+    def as_run(trial: Trial) -> Any:
+        pruned: optuna.TrialPruned | None = None
+        value = None
+        with explicit_run(f"trial {trial.number}", _tags(trial.study, trial.number)):
+            try:
+                value = objective(trial)
+            except optuna.TrialPruned as reason:  # a decision, not a failure of the run
+                pruned = reason
+                _tag(PRUNED, {"step": _last_step(trial)})
+            finally:
+                _record(trial.params, value)
+        if pruned is not None:
+            raise pruned
+        return value
+
+    return as_run
+
+
+def _tags(study: Study, number: int) -> dict[str, Any]:
+    return {"sweep": study.study_name, "trial": number}
+
+
+def _last_step(trial: Trial) -> int | None:
+    frozen: FrozenTrial = trial.study.get_trials(deepcopy=False)[trial.number]
+    step: int | None = frozen.last_step
+    return step
+
+
+def _tag(name: str, value: Any) -> None:
+    place = here.get()
+    if place is not None and isinstance(place.driver, Recorder):
+        place.driver.tag(name, value)
+
+
+def _record(params: dict[str, Any], value: Any) -> None:
+    place = here.get()
+    if place is None:
+        return
+    for name, given in params.items():
+        place.driver.arg(name, given)
+    if value is not None:
+        place.driver.log(OBJECTIVE, value, place.driver.root)
+
+
+class ReliveCallback:
+    """For `study.optimize(callbacks=[…])`: each trial that ends becomes a run, with what Optuna knows of it.
+
+    For objectives that can't be wrapped in `recorded`, such as those of another library. `name` is what the values
+    reported to the trial are logged as.
+    """
+
+    def __init__(self, name: str = "value") -> None:
+        self._name = name
+
+    def __call__(self, study: Study, trial: FrozenTrial) -> None:
+        with explicit_run(f"trial {trial.number}", _tags(study, trial.number)):
+            place = here.get()
+            driver = place.driver if place is not None else None
+            if isinstance(driver, Recorder):
+                self._replay_reports(driver, trial)
+            value = None
+            if trial.state == TrialState.COMPLETE:
+                value = trial.values[0] if len(trial.values) == 1 else list(trial.values)
+            _record(trial.params, value)
+            if trial.state == TrialState.PRUNED:
+                _tag(PRUNED, {"step": trial.last_step})
+            elif trial.state == TrialState.FAIL:
+                _tag("failed", True)
+
+    def _replay_reports(self, driver: Recorder, trial: FrozenTrial) -> None:
+        for _step in driver.loop("step", sorted(trial.intermediate_values)):
+            place = here.get()
+            if place is not None:
+                driver.log(self._name, trial.intermediate_values[_step], place)
+
+
+class FleetPruner(BasePruner):  # type: ignore[misc]
+    """A pruner that sees the whole fleet: every run of the sweep in the home, whichever process or study made it.
+
+    `name` is what the runs log, in the loop whose items are the steps that trials report; `pruner` is any of Optuna's.
+
+    >>> optuna.create_study(study_name="lr", pruner=FleetPruner("val_loss", optuna.pruners.MedianPruner()))
+    """
+
+    def __init__(
+        self, name: str, pruner: BasePruner, *, sweep: str | None = None, home: str | Path | None = None
+    ) -> None:
+        self._name = name
+        self._pruner = pruner
+        self._sweep = sweep
+        self._home = home
+        self._fleets: dict[str, tuple[Fleet, Mirror]] = {}
+
+    def prune(self, study: Study, trial: FrozenTrial) -> bool:
+        """Called by `trial.should_prune()`."""
+        if not trial.intermediate_values:
+            return False
+        sweep = self._sweep or study.study_name
+        fleet, mirror = self._open(sweep, study.direction)
+        own = _own_run()
+        for member in fleet.members(self._name):
+            is_own = member.run == own if own is not None else member.trial == trial.number
+            if not is_own:
+                mirror.take_in(member)
+        return mirror.judges(f"trial {trial.number} of {study.study_name}", trial.intermediate_values)
+
+    def _open(self, sweep: str, direction: StudyDirection) -> tuple[Fleet, Mirror]:
+        if sweep not in self._fleets:
+            home = Home(Path(self._home)) if self._home is not None else look_around().home
+            order = "min" if direction == StudyDirection.MINIMIZE else "max"
+            self._fleets[sweep] = Fleet(Index(home), sweep), Mirror(self._pruner, order)
+        return self._fleets[sweep]
+
+
+def _own_run() -> str | None:
+    place = here.get()
+    return place.driver.run if place is not None and isinstance(place.driver, Recorder) else None
