@@ -10,6 +10,7 @@ NAMES = (
     "script_overhead",
     "start_up",
     "index_speed",
+    "leaderboard",
     "disk",
     "killed",
     "checkpoint_cost",
