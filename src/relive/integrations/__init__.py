@@ -1,4 +1,4 @@
-"""relive inside other frameworks: one file for each, loaded by whoever uses that framework."""
+"""Frameworks that relive plugs into: one file each, loaded only by those who use the framework."""
 
 from typing import TYPE_CHECKING
 
