@@ -27,6 +27,9 @@ class Settings(NamedTuple):
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
     variables: tuple[str, ...] = ()  # further environment variables to record
     overhead: float = 1 / 15  # the share of a training's time that its checkpoints may cost
+    every: int = 0  # hands-free: a checkpoint every so many iterations; 0 is as often as the overhead allows
+    self_check: str = "auto"  # hands-free: try a run out when it ended; "auto" if that is cheap, "always", "never"
+    sources: tuple[str, ...] = ("print", "logging", "tqdm", "tensorboard", "wandb", "mlflow", "config")  # hands-free
     keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
     memo_bytes: int = 0  # how many bytes of remembered results the home may hold; 0 is no bound
     budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound

@@ -204,6 +204,8 @@ def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
         writable=[str(place.base), str(home.packs / "lock")], args=args, loops=loops, last_loop=case.profile.last_loop,
         mains=[loop.number for loop in case.profile.mains], nth=int(case.recorded.header.get("nth") or 0),
         ending=record.error,
+        tree=str(place.tree), instrumented=record.code.get("instrumented"),
+        only=[(str(place.tree / one.file), one.line, one.name) for one in case.patch.added],
     )  # fmt: skip
 
 
