@@ -62,8 +62,8 @@ def main() -> None:
 
 for command in (
     running.run, runs.runs, runs.show, replay.replay, board.leaderboard, board.compare, versions.diff,
-    versions.versions, versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql, registry.promote_command,
-    registry.registry, registry.alias, registry.rollback, registry.retire, registry.download, checkpoints.checkpoints,
-    care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
+    versions.versions, versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql,
+    registry.promote_command, registry.registry, registry.alias, registry.rollback, registry.retire, registry.download,
+    checkpoints.checkpoints, care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
 ):  # fmt: skip
     main.add_command(command)
