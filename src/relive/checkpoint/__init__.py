@@ -7,7 +7,8 @@ from relive.doors import lazily
 if TYPE_CHECKING:
     from relive.checkpoint.engine import Checkpointer, LoopWatch
     from relive.checkpoint.finding import Found, find_checkpoints, packs_of, restore_first_whole
-    from relive.checkpoint.reach import Outer, put_back, users_frame
+    from relive.checkpoint.liveouts import used_in
+    from relive.checkpoint.reach import Outer, frames_of, put_back, users_frame
     from relive.checkpoint.restoring import Checkpoint
     from relive.checkpoint.writer import Writer
 
@@ -19,9 +20,11 @@ __all__ = [
     "Outer",
     "Writer",
     "find_checkpoints",
+    "frames_of",
     "packs_of",
     "put_back",
     "restore_first_whole",
+    "used_in",
     "users_frame",
 ]
 
@@ -30,7 +33,8 @@ __getattr__ = lazily(
     {
         "engine": "Checkpointer LoopWatch",
         "finding": "Found find_checkpoints packs_of restore_first_whole",
-        "reach": "Outer put_back users_frame",
+        "liveouts": "used_in",
+        "reach": "Outer frames_of put_back users_frame",
         "restoring": "Checkpoint",
         "writer": "Writer",
     },

@@ -59,6 +59,7 @@ class Checkpointer:
         self.main_iteration = -1
         self.main_loop: Outer | None = None
         self.left_out: set[str] = set()
+        self.kept: dict[str, dict[str, str]] = {}  # what the last checkpoint of each loop holds, and of which kind
 
     # --- what loops report --------------------------------------------------------------------------------------
 
@@ -162,6 +163,7 @@ class Checkpointer:
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
         self.left_out.update(moment.left_out)
+        self.kept[watch.name] = {name: str(part["kind"]) for name, part in moment.subjects.items()}
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
         def done(written: Written) -> None:

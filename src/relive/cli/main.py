@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from relive.cli import (
     queries,
     registry,
     replay,
+    running,
     runs,
     serving,
     transplanting,
@@ -25,6 +27,20 @@ from relive.errors import ReliveError
 
 class _Commands(click.Group):
     """Shows commands in the order in which people need them, and errors as one line with the remedy."""
+
+    def main(self, *args: Any, **how: Any) -> Any:
+        try:
+            return super().main(*args, **how)
+        except running.Leave as leave:
+            start = leave.start
+        from relive.handsfree import locate, run
+
+        try:
+            locate(start)
+        except ReliveError as error:
+            click.echo(f"Error: {error}", err=True)
+            raise SystemExit(1) from None
+        return run(start)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -46,10 +62,10 @@ def main() -> None:
 
 
 for command in (
-    runs.runs, runs.show, replay.replay, board.leaderboard, board.compare, versions.diff, versions.versions,
-    versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql, registry.promote_command,
-    registry.registry, registry.alias, registry.rollback, registry.retire, registry.download, checkpoints.checkpoints,
-    care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
+    running.run, runs.runs, runs.show, replay.replay, board.leaderboard, board.compare, versions.diff,
+    versions.versions, versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql,
+    registry.promote_command, registry.registry, registry.alias, registry.rollback, registry.retire, registry.download,
+    checkpoints.checkpoints, care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
     serving.serve_command, serving.token, serving.sync,
 ):  # fmt: skip
     main.add_command(command)

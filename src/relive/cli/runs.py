@@ -120,7 +120,7 @@ def _config(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _unlike_default(arg: dict[str, Any]) -> str:
-    return f"   (default {value(arg['default'])})" if arg["origin"] != "default" else ""
+    return f"   (default {value(arg['default'])})" if arg["value"] != arg["default"] else ""
 
 
 def _code(record: RunRecord) -> list[tuple[str, str]]:

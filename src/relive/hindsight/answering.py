@@ -206,6 +206,8 @@ def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
         args=args, loops=loops, last_loop=case.profile.last_loop,
         mains=[loop.number for loop in case.profile.mains], nth=int(case.recorded.header.get("nth") or 0),
         ending=record.error,
+        tree=str(place.tree), instrumented=record.code.get("instrumented"),
+        only=[(str(place.tree / one.file), one.line, one.name) for one in case.patch.added],
     )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from relive.hindsight.pinning import Pins, from_text, put_at
 from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
 from relive.hindsight.profile import Profile, read_profile
 from relive.hindsight.source import Files, Patch, make_patch, read_tree
+from relive.hindsight.trust import read_check
 from relive.hindsight.workplace import entry_file
+from relive.instrument import RULES
 from relive.model import RUNNING
 from relive.query import Context, Query
 from relive.store import (
@@ -33,6 +35,7 @@ from relive.store import (
 )
 
 Edit = Callable[[Files], Files]
+DISTRUSTED = "its checkpoints did not reproduce it when it ended, so it runs from the start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,16 @@ class _Draft:
     wanted: Wanted
 
 
+def read_course(home: Home, entry: RunEntry) -> tuple[Parsed, list[Parsed], Profile]:
+    """The recorded journal of a run, all journals of its canonical rank, and the course that they tell."""
+    run = entry.record.run
+    journals = [journal for journal in parse_run(home, run) if not journal.journal.rank]
+    main = next(journal for journal in journals if not journal.journal.process)
+    rows = kept_checkpoints(home.run_folder(run), [main])
+    start_up_s = float(main.header.get("since_start_s") or 1.0)
+    return main, journals, read_profile(run, main, rows, start_up_s=start_up_s)
+
+
 class _Planning:
     """Gathers what a plan needs."""
 
@@ -125,7 +138,7 @@ class _Planning:
         self._readers: dict[str, VersionFiles] = {}
         self._opened = contextlib.ExitStack()
         self._edited: set[str] = set()
-        self._fitting = Fitting(home, question.names)
+        self._fittings = {how: Fitting(home, question.names, instrumented=how) for how in (False, True)}
 
     def plan(self) -> Plan:
         with self._opened:
@@ -137,10 +150,14 @@ class _Planning:
         found = Plan(question, self._folder, costs, workers, refusals=refusals)
         for draft in drafts:
             fit, run = draft.fit, draft.entry.record.run
+            check = read_check(self._home.run_folder(run))
+            is_distrusted = check is not None and check.is_failed
             planned = plan(
                 draft.profile, fit.reach, wanted=draft.wanted, parts=parts, costs=costs, leaving=fit.leaving,
-                from_start=question.from_start,
+                from_start=question.from_start or is_distrusted,
             )  # fmt: skip
+            if is_distrusted:
+                planned = replace(planned, reasons=(*planned.reasons, DISTRUSTED))
             if planned.segments:
                 case = Case(draft.entry, draft.recorded, draft.profile, fit.patch, fit.reach, planned, draft.wanted,
                             fit.leaving)  # fmt: skip
@@ -190,33 +207,34 @@ class _Planning:
             raise NotFound(f"it was recorded by {record.world_size} ranks, which are not replayed yet")
         if not record.version:
             raise NotFound("it has no code version; `versions` was switched off, or git was missing")
-        journals = [journal for journal in parse_run(self._home, record.run) if not journal.journal.rank]
-        main = next(journal for journal in journals if not journal.journal.process)
-        rows = kept_checkpoints(self._home.run_folder(record.run), [main])
-        start_up_s = float(main.header.get("since_start_s") or 1.0)
-        profile = read_profile(record.run, main, rows, start_up_s=start_up_s)
+        rules = (record.code.get("instrumented") or {}).get("rules", RULES)
+        if rules != RULES:
+            raise NotFound(f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES}")
+        main, journals, profile = read_course(self._home, entry)
         return _Draft(entry, main, journals, profile, self._fit(entry, profile), {})
 
     def _fit(self, entry: RunEntry, profile: Profile) -> Fit:
         tree, script = str(entry.record.code.get("tree")), entry_file(entry.record)
         new = self._new_files(entry)
+        fitting = self._fittings[_is_instrumented(entry)]
         pinned = self._pinned(tree, entry, new)
         if pinned is not None:
-            return self._fitting.of_patch(pinned, self._version(entry), script, profile.main_paths)
-        known = self._fitting.find(tree, new, script, profile.main_paths)
-        return known or self._fitting.make(tree, self._version(entry), new, script, profile.main_paths)
+            return fitting.of_patch(pinned, self._version(entry), script, profile.main_paths)
+        known = fitting.find(tree, new, script, profile.main_paths)
+        return known or fitting.make(tree, self._version(entry), new, script, profile.main_paths)
 
     def _pinned(self, tree: str, entry: RunEntry, new: Files) -> Patch | None:
         """The patch that the user chose for this version, now or earlier."""
-        question = self._question
+        question, any_logger = self._question, _is_instrumented(entry)
         pins = Pins(self._home, question.names)
         if question.at is not None:
-            pins.keep(tree, put_at(self._version(entry), new, question.names, question.at))
+            pins.keep(tree, put_at(self._version(entry), new, question.names, question.at, any_logger=any_logger))
         known = pins.find(tree)
         if question.edit is not None and tree not in self._edited:
             old = self._version(entry)
-            patch = known or make_patch(old, new, question.names)
-            pins.keep(tree, from_text(old, question.edit(patch.files or old), question.names))
+            patch = known or make_patch(old, new, question.names, any_logger=any_logger)
+            edited = question.edit(patch.files or old)
+            pins.keep(tree, from_text(old, edited, question.names, any_logger=any_logger))
             self._edited.add(tree)
             known = pins.find(tree)
         return known
@@ -296,6 +314,10 @@ class _Planning:
             turns = chosen.setdefault(at, {main.number: set() for main in drafts[at].profile.mains})
             turns.setdefault(loop, set()).add(turn)
         return {at: dict(turns) for at, turns in chosen.items()}
+
+
+def _is_instrumented(entry: RunEntry) -> bool:
+    return bool(entry.record.code.get("instrumented"))
 
 
 def _threads(recorded: Parsed) -> int:

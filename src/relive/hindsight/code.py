@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from relive.instrument import HOOK, instrument, reachable, survey
+
 Path = tuple[str, ...]  # of loop names, outermost first
 ANY = "*"  # a loop whose name isn't a plain text
 # Decorators after which a function is still called only where its name is.
@@ -20,6 +22,8 @@ _QUIET_BASES = frozenset(
     "Sampler ValueError RuntimeError".split()
 )
 _IMPLICIT = frozenset({"forward"})
+_LOOP_VERBS = frozenset({"loop", "main"})
+_NAMING_VERBS = frozenset({"loop", "main", "turns", "main_turns", "skipblock"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +86,20 @@ class Program:
         return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
 
 
-def read_program(files: Mapping[str, str]) -> Program:
-    """Read all files that are Python; those that can't be parsed hold nothing."""
+def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
+    """Read all files that are Python; those that can't be parsed hold nothing.
+
+    `entry` is given for a run whose script was instrumented: then its loops are those that are chosen from there.
+    """
+    known = survey(reachable(entry, files.get).values()) if entry is not None else None
     units: list[Unit] = []
     bases: dict[str, frozenset[str]] = {}
     modules = {_module_name(file): file for file in files}
     for file, text in files.items():
         try:
             tree = ast.parse(text)
+            if known is not None:
+                instrument(tree, known)
         except (SyntaxError, ValueError, RecursionError):
             continue
         reader = _Reader(file, _ours(tree), modules)
@@ -119,7 +129,7 @@ class _Ours:
 
 
 def _ours(tree: ast.Module) -> _Ours:
-    modules = {"relive"}
+    modules = {"relive", HOOK}
     verbs: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -203,8 +213,15 @@ class _Reader(ast.NodeVisitor):
     visit_AsyncFor = visit_For
 
     def visit_While(self, node: ast.While) -> None:
-        self._unit.plain_loops.append((node.lineno, node.end_lineno or node.lineno))
-        self.generic_visit(node)
+        match node.test:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id), attr="go")) if id in self._named:
+                self.visit(node.test)
+                self._inside([self._named[id]], node, node.body[0].lineno, node.body)
+                for statement in node.orelse:
+                    self.visit(statement)
+            case _:
+                self._unit.plain_loops.append((node.lineno, node.end_lineno or node.lineno))
+                self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
         """`if block.step_into():` is skipped like a loop."""
@@ -241,7 +258,7 @@ class _Reader(ast.NodeVisitor):
     def _loop_names(self, node: ast.expr) -> Iterator[str]:
         """The loops of ours that an iterated expression goes through: `tqdm(relive.loop("step", loader))`."""
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Call) and self._ours.verb(inner.func) == "loop":
+            if isinstance(inner, ast.Call) and self._ours.verb(inner.func) in _LOOP_VERBS:
                 yield _text(inner)
             elif isinstance(inner, ast.Name) and inner.id in self._named:
                 yield self._named[inner.id]
@@ -256,7 +273,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         made = node.value
-        if isinstance(made, ast.Call) and self._ours.verb(made.func) in ("loop", "skipblock"):
+        if isinstance(made, ast.Call) and self._ours.verb(made.func) in _NAMING_VERBS:
             self._named |= {target.id: _text(made) for target in node.targets if isinstance(target, ast.Name)}
         self.generic_visit(node)
 
@@ -264,7 +281,9 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
-        if isinstance(function, ast.Name):
+        if self._is_ours(function):
+            pass  # what it is called by is our word, and no function of the program
+        elif isinstance(function, ast.Name):
             self._note(function.id, node.lineno)
         elif isinstance(function, ast.Attribute):
             self._note(function.attr, node.lineno, is_attribute=True)
@@ -273,6 +292,11 @@ class _Reader(ast.NodeVisitor):
             self.visit(function)
         for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
             self.visit(part)
+
+    def _is_ours(self, function: ast.expr) -> bool:
+        if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
+            return False
+        return function.value.id in self._ours.modules or function.value.id in self._named
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):

@@ -44,9 +44,11 @@ class Reach:
         return SUFFIX if self.is_after else PREFIX if self.is_before else NOWHERE
 
 
-def find_reach(files: Mapping[str, str], entry: str, added: Sequence[Added], mains: Collection[Path]) -> Reach:
+def find_reach(
+    files: Mapping[str, str], entry: str, added: Sequence[Added], mains: Collection[Path], *, instrumented: bool = False
+) -> Reach:
     """Where the added statements of a patched version may run when `entry` is started."""
-    program = read_program(files)
+    program = read_program(files, entry if instrumented else None)
     contexts = _Contexts(program, mains)
     contexts.start(program.top(entry))
     found: set[Path] = set()
@@ -83,9 +85,9 @@ def _kept(program: Program) -> frozenset[str]:
     )
 
 
-def leaving_loops(files: Mapping[str, str]) -> frozenset[str]:
+def leaving_loops(files: Mapping[str, str], instrumented_from: str | None = None) -> frozenset[str]:
     """Loops that may be left by a return, or by a break past an else: skipping them may take another way."""
-    sites: Iterable[LoopSite] = (site for unit in read_program(files).units for site in unit.loops)
+    sites: Iterable[LoopSite] = (site for unit in read_program(files, instrumented_from).units for site in unit.loops)
     return frozenset(site.name for site in sites if site.leaves)
 
 

@@ -13,6 +13,7 @@ from relive.hashing import stable_hash
 from relive.hindsight.code import Path as LoopPath
 from relive.hindsight.depth import Reach, find_reach, leaving_loops
 from relive.hindsight.source import Files, Patch, make_patch
+from relive.instrument import RULES
 from relive.store import Home
 
 _RULES = 1  # counts up whenever the same sources would fit otherwise
@@ -28,10 +29,14 @@ class Fit(msgspec.Struct):
 
 
 class Fitting:
-    """Fits a question to versions. What was found out is kept in the home, since sources never change."""
+    """Fits a question to versions. What was found out is kept in the home, since sources never change.
 
-    def __init__(self, home: Home, names: Sequence[str]) -> None:
+    `instrumented`: the runs are of scripts that knew nothing of relive.
+    """
+
+    def __init__(self, home: Home, names: Sequence[str], *, instrumented: bool = False) -> None:
         self._folder = home.path / "fits"
+        self._instrumented = instrumented
         self._names = list(names)
         self._digests: dict[int, str] = {}
 
@@ -42,7 +47,7 @@ class Fitting:
         return None
 
     def make(self, tree: str, old: Files, new: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
-        patch = make_patch(old, new, self._names)
+        patch = make_patch(old, new, self._names, any_logger=self._instrumented)
         fit = self.of_patch(patch, old, entry, mains)
         with contextlib.suppress(OSError):  # a home that can't be written to is asked anew each time
             self._keep(self._path(tree, new, entry, mains), msgspec.json.encode(fit))
@@ -50,13 +55,14 @@ class Fitting:
 
     def of_patch(self, patch: Patch, old: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
         """What a patch means, whoever made it."""
-        reach = find_reach({**old, **patch.files}, entry, patch.added, mains)
-        return Fit(patch, reach, leaving_loops(old))
+        reach = find_reach({**old, **patch.files}, entry, patch.added, mains, instrumented=self._instrumented)
+        return Fit(patch, reach, leaving_loops(old, entry if self._instrumented else None))
 
     def _path(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Path:
         if id(new) not in self._digests:
             self._digests[id(new)] = stable_hash(dict(new))
-        key = [_RULES, tree, self._digests[id(new)], self._names, entry, sorted(map(list, mains))]
+        rules = [_RULES, RULES if self._instrumented else 0]
+        key = [rules, tree, self._digests[id(new)], self._names, entry, sorted(map(list, mains))]
         return self._folder / f"{stable_hash(key)[:32]}.json"
 
     def _keep(self, path: Path, content: bytes) -> None:

@@ -35,6 +35,9 @@ class Job(msgspec.Struct, frozen=True):
     mains: list[int]
     nth: int = 0  # the how manieth `with relive.run()` of the script it was; 0: none
     ending: dict[str, Any] | None = None  # the error that ended the run when it was recorded
+    tree: str = ""  # the project, as it was
+    instrumented: dict[str, Any] | None = None  # how it was rewritten, for a script that knows nothing of relive
+    only: list[tuple[str, int, str]] = []  # added statements, and the name that counts of what they tell
 
     @classmethod
     def of(cls, segment: Segment, **told: Any) -> Job:

@@ -15,8 +15,9 @@ from relive.errors import NotFound, ReliveError
 from relive.hashing import stable_hash
 from relive.hindsight.depth import Added
 from relive.hindsight.source import Files, Patch, make_diff
+from relive.instrument import names_told
 from relive.store import Home
-from relive.transplant import added_statements
+from relive.transplant import Statement, added_statements
 
 
 class Pins:
@@ -45,7 +46,7 @@ class Pins:
         return self._folder / f"{stable_hash([tree, sorted(self._names)])[:32]}.json"
 
 
-def put_at(old: Files, new: Files, names: Sequence[str], place: str) -> Patch:
+def put_at(old: Files, new: Files, names: Sequence[str], place: str, *, any_logger: bool = False) -> Patch:
     """The statements of the new version before a line of the old one, given as `file:line`."""
     file, _, number = place.rpartition(":")
     if file not in old or not number.isdecimal():
@@ -54,7 +55,7 @@ def put_at(old: Files, new: Files, names: Sequence[str], place: str) -> Patch:
     line = int(number)
     if not 1 <= line <= len(lines) + 1:
         raise NotFound(f"{file} has {len(lines)} lines in this version; give one of them after --at")
-    fresh = [one for one in added_statements(old, new, names) if not one.in_old]
+    fresh = [one for one in _found(old, new, names, any_logger) if not one.in_old]
     if not fresh:
         raise NotFound(f"nothing in the project logs {' or '.join(names)}; add the statement first")
     below = lines[line - 1] if line <= len(lines) else lines[-1]
@@ -63,10 +64,14 @@ def put_at(old: Files, new: Files, names: Sequence[str], place: str) -> Patch:
     texts = [_statement(new[one.path], one.line) for one in fresh]
     inserted = [f"{indent}{row}{ending}" for text in texts for row in text.splitlines()]
     patched = "".join([*lines[: line - 1], *inserted, *lines[line - 1 :]])
-    return from_text(old, {file: patched}, names)
+    return from_text(old, {file: patched}, names, any_logger=any_logger)
 
 
-def from_text(old: Files, files: Files, names: Sequence[str]) -> Patch:
+def _found(old: Files, new: Files, names: Sequence[str], any_logger: bool) -> list[Statement]:
+    return added_statements(old, new, names, also=names_told if any_logger else None)
+
+
+def from_text(old: Files, files: Files, names: Sequence[str], *, any_logger: bool = False) -> Patch:
     """A patch that is given as the whole text of the files it changes."""
     changed = {file: text for file, text in files.items() if old.get(file) != text}
     for file, text in changed.items():
@@ -74,7 +79,7 @@ def from_text(old: Files, files: Files, names: Sequence[str]) -> Patch:
             ast.parse(text)
         except SyntaxError as error:
             raise ReliveError(f"{file}:{error.lineno}: {error.msg}; put the statement on a line of its own") from error
-    added = [one for one in added_statements(old, {**old, **changed}, names) if not one.in_old]
+    added = [one for one in _found(old, {**old, **changed}, names, any_logger) if not one.in_old]
     if not added:
         raise NotFound(f"nothing in the changed files logs {' or '.join(names)}; add the statement there")
     return Patch(changed, tuple(Added(one.path, one.line, one.name) for one in added), make_diff(old, changed))

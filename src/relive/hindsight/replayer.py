@@ -67,6 +67,13 @@ class Replayer(Recorder):
             return default
         return decode(form, self.chunks.get)
 
+    def note_arg(self, name: str, value: Any, *, origin: str) -> None:
+        """The run has it already."""
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return bool(self._objects)
+
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         self._stop_if_left()
         return ReplayedLoop(self, name, items)

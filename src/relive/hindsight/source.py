@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.depth import Added
+from relive.instrument import names_told
 from relive.transplant import Landing, added_statements, transplant
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "build", "dist"})
@@ -50,9 +51,12 @@ def _is_foreign(folder: Path) -> bool:
     return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").exists()
 
 
-def make_patch(old: Files, new: Files, names: Sequence[str]) -> Patch:
-    """Put the statements that log these names in `new`, and what they need, into `old`."""
-    statements = added_statements(old, new, names)
+def make_patch(old: Files, new: Files, names: Sequence[str], *, any_logger: bool = False) -> Patch:
+    """Put the statements that log these names in `new`, and what they need, into `old`.
+
+    `any_logger`: calls of other loggers, and prints, count like `relive.log`.
+    """
+    statements = added_statements(old, new, names, also=names_told if any_logger else None)
     fresh = [statement for statement in statements if not statement.in_old]
     if not statements:
         return Patch(refusal=f'nothing in the project logs {" or ".join(names)}; add relive.log("{names[0]}", …) first')

@@ -10,6 +10,8 @@ import types
 from pathlib import Path
 
 from relive.errors import Damaged
+from relive.handsfree import Start
+from relive.handsfree import run as start_hands_free
 from relive.hindsight.fencing import fence
 from relive.hindsight.guarding import Guard
 from relive.hindsight.job import Job
@@ -77,6 +79,11 @@ def _ended(replayer: Replayer, job: Job, error: BaseException | None) -> int:
 
 
 def _run(job: Job) -> None:
+    if job.instrumented is not None:
+        only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
+        target, sources = job.module or job.script, job.instrumented["sources"]
+        start_hands_free(Start(target, job.argv, bool(job.module), job.tree, sources, only=only))
+        return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
         return

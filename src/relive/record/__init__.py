@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relive.record.explicit import explicit_run
     from relive.record.fingerprint import Fingerprint, FingerprintCache, fingerprint_file, fingerprint_folder
     from relive.record.interrupts import is_users
+    from relive.record.launch import is_pool_worker
     from relive.record.loops import RecordedLoop
     from relive.record.noting import home_here, note, run_here
     from relive.record.off import NullJournal, Off
@@ -51,6 +52,7 @@ __all__ = [
     "here",
     "home_here",
     "installed_packages",
+    "is_pool_worker",
     "is_same_machine",
     "is_secret",
     "is_users",
@@ -78,6 +80,7 @@ __getattr__ = lazily(
         "children": "Member",
         "differences": "changes_since installed_packages is_same_machine",
         "explicit": "explicit_run",
+        "launch": "is_pool_worker",
         "loops": "RecordedLoop",
         "off": "NullJournal Off",
         "environment": "is_secret",

@@ -162,6 +162,9 @@ def _entry(kind: Literal["script", "module", "notebook", "interactive"], script:
     real = os.path.realpath(os.path.join(cwd, script)) if script else None
     # Where the script lies decides, never where it was called from: that may be inside another project.
     start = Path(real).parent if real else Path(os.path.realpath(cwd))
+    if module and real:  # a package is no project of its own: what holds it may be
+        levels = module.count(".") + (Path(real).name == "__main__.py")
+        start = [start, *start.parents][min(levels, len(start.parents))]
     return Entry(kind, real, module, str(project_root(start)), cwd)
 
 

@@ -15,8 +15,12 @@ from relive.store import JournalClosed
 class Off:
     """Answers every call as if relive were not there (args still come from the command line)."""
 
+    is_checkpointing = True  # there is nothing to begin
+    every: int | None = None
+
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
+        self.kept: dict[str, dict[str, str]] = {}
 
     def log(self, name: str, value: Any, place: Place) -> Any:
         return value
@@ -27,6 +31,9 @@ class Off:
         from relive.record.args import convert
 
         return convert(name, session.kwargs[name], default)
+
+    def note_arg(self, name: str, value: Any, *, origin: str) -> None:
+        """Nothing is recorded."""
 
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         return items

@@ -85,7 +85,7 @@ class OpenRun:
         journal = Journal(self.folder / JournalName(rank).stem)
         self.recorder = Recorder(self.run, journal, Chunks(home.chunks))
         self.recorder.checks_kwargs = True
-        self.recorder.overhead = around.settings.overhead
+        self.recorder.overhead, self.recorder.every = around.settings.overhead, around.settings.every or None
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
         # The how manieth `with relive.run()` of its process it is tells a replay which of them is meant.
         told = {
@@ -308,7 +308,7 @@ def _header(run: str, around: Surroundings, told: dict[str, Any]) -> dict[str, A
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
         "pid": os.getpid(), "start": process_start(os.getpid()), "host": platform.node(),
         "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()),
-        "entry": entry._asdict(),
+        "entry": entry._asdict() | {"instrumented": session.instrumented},
         "parent": _parent_run(), "argv": environment.redact_argv(sys.argv),
         "environment": environment.quick(os.environ, sys.orig_argv or sys.argv, extra=around.settings.variables),
     }  # fmt: skip

@@ -53,6 +53,8 @@ class Recorder:
         self._checkpointer: Checkpointer | None = None
         self._blocks: dict[str, Checkpointer] = {}
         self.overhead: float | None = None
+        self.every: int | None = None  # for loops that nobody marked
+        self.kept: dict[str, dict[str, str]] = {}  # what the last checkpoint of each loop holds
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
 
     # --- verbs --------------------------------------------------------------------------------------------------
@@ -80,6 +82,16 @@ class Recorder:
                 origin="kwargs" if given else "default",
             )  # fmt: skip
         return value
+
+    def note_arg(self, name: str, value: Any, *, origin: str) -> None:
+        """A setting that the script has from elsewhere."""
+        with self._guarded("arg-lost"):
+            form = self._arg_form(name, value)
+            self.journal.line("arg", name=clean_name(name), value=form, default=form, origin=origin)
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return self._checkpointer is not None
 
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         self._check_kwargs()
@@ -121,6 +133,7 @@ class Recorder:
             with self._guarded("checkpoint-lost"):
                 if self._checkpointer is not None:
                     self._checkpointer.close()
+                    self.kept |= self._checkpointer.kept
             self._checkpointer = outside
 
     def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:
@@ -171,10 +184,18 @@ class Recorder:
     def end_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
         with self._guarded("checkpoint-lost"):
             watch.end_turn(iteration, frame)
+            self._tell_left_out()
 
     def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType, *, exhausted: bool) -> None:
         with self._guarded("checkpoint-lost"):
             watch.end(iteration, frame, exhausted=exhausted)
+            self._tell_left_out()
+
+    def _tell_left_out(self) -> None:
+        """Who never named an object can't know that one is missing from the checkpoints."""
+        if session.instrumented is not None and self._checkpointer is not None and self._checkpointer.left_out:
+            first = min(self._checkpointer.left_out)
+            warn_once("state-left-out", f"{first}; replays of this run begin before it, or at the start")
 
     def note_line(self, kind: str, content: dict[str, Any], place: Place) -> None:
         """A line about what happened in an iteration, for whoever shows the run."""

@@ -20,9 +20,14 @@ class Driver(Protocol):
     """What a user's call means. Recording, replaying and doing nothing are objects with these calls."""
 
     root: Place
+    every: int | None
+    kept: dict[str, dict[str, str]]
 
+    @property
+    def is_checkpointing(self) -> bool: ...
     def log(self, name: str, value: Any, place: Place) -> Any: ...
     def arg(self, name: str, default: Any) -> Any: ...
+    def note_arg(self, name: str, value: Any, *, origin: str) -> None: ...
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]: ...
     def data(self, name: str, source: Any, *, etag: str | None) -> Any: ...
     def artifact(self, source: Any, *, name: str | None) -> Any: ...
@@ -51,8 +56,12 @@ here: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here
 class Early:
     """The driver while there is none yet: keeps what is logged, and does nothing else."""
 
+    is_checkpointing = True  # there is nothing to begin
+    every: int | None = None
+
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
+        self.kept: dict[str, dict[str, str]] = {}
         self.logged: list[tuple[str, Any]] = []
 
     def log(self, name: str, value: Any, place: Place) -> Any:
@@ -61,6 +70,9 @@ class Early:
 
     def arg(self, name: str, default: Any) -> Any:
         return default
+
+    def note_arg(self, name: str, value: Any, *, origin: str) -> None:
+        """Nothing is kept of it yet."""
 
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         return items
@@ -87,6 +99,7 @@ class Session:
         self.driver: Driver | None = None
         self.kwargs: dict[str, str] = {}  # what stood behind --kwargs
         self.asked: set[str] = set()  # the names that some `relive.arg` asked for
+        self.instrumented: dict[str, Any] | None = None  # by which rules the script was rewritten, if it was
         self.at_exit: list[Callable[[], None]] = []
         self.asked_git: Asking | None = None  # while the first run is opened
         self.first: Driver | None = None  # what the first verb opened

@@ -89,7 +89,8 @@ def _code(entry: dict[str, Any], lines: list[Line]) -> dict[str, Any]:
     taken = next((line for line in lines if line["k"] == "version"), {})
     kept = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
     code = {key: taken[key] for key in kept if key in taken}
-    return {"version": taken.get("id"), **code, **{k: entry.get(k) for k in ("kind", "script", "module", "cwd")}}
+    told = {k: entry.get(k) for k in ("kind", "script", "module", "cwd", "instrumented")}
+    return {"version": taken.get("id"), **code, **told}
 
 
 def _data(lines: list[Line]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relive.transplant.align import align
@@ -23,20 +23,25 @@ class _Aliases:
     functions: frozenset[str]
 
 
-def added_statements(old: Mapping[str, str], new: Mapping[str, str], names: Collection[str]) -> list[Statement]:
+Also = Callable[[ast.Call], Sequence[re.Pattern[str]]]  # the names that a call of somebody else's logger tells
+
+
+def added_statements(
+    old: Mapping[str, str], new: Mapping[str, str], names: Collection[str], *, also: Also | None = None
+) -> list[Statement]:
     """The statements of the new version that log one of the names, and whether the old version has each of them.
 
     `relive.log("loss", …)`, `from relive import log`, and both under other names are found; a name that is put together
-    by an f-string counts if it can become one of those wanted.
+    by an f-string counts if it can become one of those wanted. `also` tells which names other calls log.
     """
     found = []
     for path in sorted(new):
-        if not path.endswith(".py") or not _SAYS_LOG.search(new[path]):
+        if not path.endswith(".py") or (also is None and not _SAYS_LOG.search(new[path])):
             continue
         tree = parse(new[path])
-        logging = [(node, name) for node, said in _log_calls(tree) for name in _wanted(said, names)]
+        logging = [(node, name) for node, said in _log_calls(tree, also) for name in _wanted(said, names)]
         if logging:
-            there = _in_old(old.get(path), tree, [node for node, _ in logging])
+            there = _in_old(old.get(path), tree, [node for node, _ in logging], also)
             found += [Statement(path, node.line, name, node in there) for node, name in logging]
     return found
 
@@ -45,40 +50,43 @@ def _wanted(said: re.Pattern[str], names: Collection[str]) -> list[str]:
     return [name for name in names if said.fullmatch(name)]
 
 
-def _in_old(old: str | None, tree: Tree, nodes: list[Node]) -> set[Node]:
+def _in_old(old: str | None, tree: Tree, nodes: list[Node], also: Also | None) -> set[Node]:
     """Those of the nodes whose partner in the old file logs the same."""
-    if old is None or not _SAYS_LOG.search(old):
+    if old is None or (also is None and not _SAYS_LOG.search(old)):
         return set()
     old_tree = parse(old)
-    said = {node: pattern.pattern for node, pattern in _log_calls(old_tree)}
+    said = {node: pattern.pattern for node, pattern in _log_calls(old_tree, also)}
     alignment = align(old_tree, tree)
-    mine = {node: pattern.pattern for node, pattern in _log_calls(tree)}
+    mine = {node: pattern.pattern for node, pattern in _log_calls(tree, also)}
     partners = {node: alignment.old[node.order] for node in nodes}
     return {node for node, partner in partners.items() if partner is not None and said.get(partner) == mine[node]}
 
 
-def on_line(tree: Tree, line: int) -> list[Node]:
+def on_line(tree: Tree, line: int, also: Also | None = None) -> list[Node]:
     """The statements that a line stands for: of several on one line those that log, if any do, else the first."""
     node = tree.at_line(line)
     if node is None:
         return []
     sharing = [each for each in tree.nodes if each.line == line and not each.is_clause]
     if len(sharing) > 1:
-        logging = {each for each, _ in _log_calls(tree)}
+        logging = {each for each, _ in _log_calls(tree, also)}
         return [each for each in sharing if each in logging] or [node]
     return [node]
 
 
-def _log_calls(tree: Tree) -> Iterator[tuple[Node, re.Pattern[str]]]:
-    """Statements with a call of relive.log in their header, and what names it may log."""
+def _log_calls(tree: Tree, also: Also | None) -> Iterator[tuple[Node, re.Pattern[str]]]:
+    """Statements with a call of a logger in their header, and what names it may log."""
     aliases = _aliases(tree)
     callers = aliases.modules | aliases.functions
     for node in tree.nodes:
-        if not callers & node.words or "(" not in node.key:
+        if (also is None and not callers & node.words) or "(" not in node.key:
             continue
         for call in _calls(tree.head(node), node.kind):
-            if _is_log(call, aliases) and (pattern := _pattern(call)) is not None:
-                yield node, pattern
+            patterns = list(also(call)) if also is not None else []
+            if _is_log(call, aliases) and (own := _pattern(call)) is not None:
+                patterns = [own]
+            if patterns:
+                yield node, re.compile("|".join(f"(?:{pattern.pattern})" for pattern in patterns))
                 break
 
 

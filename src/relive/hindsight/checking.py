@@ -1,0 +1,90 @@
+"""Does a finished run reproduce itself? One iteration is replayed from a checkpoint, with no statement added."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from relive.hindsight.answering import RunAnswer, answer
+from relive.hindsight.asking import Case, Plan, Question, read_course
+from relive.hindsight.costing import read_costs
+from relive.hindsight.depth import Reach
+from relive.hindsight.fitting import Fitting
+from relive.hindsight.planner import plan
+from relive.hindsight.profile import Loop, Profile
+from relive.hindsight.source import Patch
+from relive.hindsight.trust import FAILED, Check
+from relive.hindsight.workplace import entry_file
+from relive.store import Home, Index, RunEntry, VersionFiles, find_run
+
+
+def check_run(home: Home, run: str, *, allowed_s: float) -> Check:
+    """Replay the first iteration that a complete checkpoint leads to, unless that takes longer than allowed."""
+    entry = find_run(Index(home).runs(), run)
+    folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
+    folder.mkdir(parents=True)
+    try:
+        checked = _checked(home, entry, folder, allowed_s)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    checked.write(home.run_folder(run))
+    return checked
+
+
+def _checked(home: Home, entry: RunEntry, folder: Path, allowed_s: float) -> Check:
+    recorded, _, profile = read_course(home, entry)
+    chosen = _chosen(profile)
+    if chosen is None:
+        return Check("no complete checkpoint")
+    loop, turn = chosen
+    costs = read_costs(home)
+    reach, leaving = _everything(home, entry, profile)
+    wanted = {main.number: [turn] if main is loop else [] for main in profile.mains}
+    planned = plan(profile, reach, wanted=wanted, parts=1, costs=costs, leaving=leaving)
+    if planned.cost_s > allowed_s:
+        return Check("too long to try", loop.name, turn)
+    case = Case(entry, recorded, profile, Patch(), reach, planned, wanted, leaving)
+    found = answer(home, Plan(Question(()), folder, costs, 1, [case]), watch=lambda _tasks: None)
+    return _told(found.runs[0], loop.name, turn)
+
+
+def _chosen(profile: Profile) -> tuple[Loop, int] | None:
+    """The first iteration of a main loop that a complete state comes before."""
+    for loop in profile.mains:
+        for before in loop.turns[:-1]:
+            ends = [before.end, *(inner.end for inner in before.nested)]
+            if any(end is not None and end.is_complete for end in ends):
+                return loop, before.number + 1
+    return None
+
+
+def _everything(home: Home, entry: RunEntry, profile: Profile) -> tuple[Reach, frozenset[str]]:
+    """As if a statement stood in every loop: nothing of the iteration is skipped."""
+    code = entry.record.code
+    with VersionFiles(Path(str(code["repository"]))) as versions:
+        files = versions.read(entry.record.version)
+    fit = Fitting(home, (), instrumented=bool(code.get("instrumented"))).of_patch(
+        Patch(), files, entry_file(entry.record), profile.main_paths
+    )
+    inside = frozenset(loop.path for loop in profile.loops.values())
+    return replace(fit.reach, inside=inside, is_before=False, is_after=False), fit.leaving
+
+
+def _told(found: RunAnswer, loop: str, turn: int) -> Check:
+    if found.missing:
+        return Check(FAILED, loop, turn, found.reproduced, found.missing[0])
+    first = ""
+    if found.mismatches:
+        wrong = found.mismatches[0]
+        first = f"{wrong.name} at {wrong.where}: {wrong.then} then, {wrong.now} now"
+    elif found.unrestored:
+        first = f"{found.unrestored[0]} was not there to be restored"
+    return Check(found.verdict, loop, turn, found.reproduced, first)
+
+
+if __name__ == "__main__":
+    os.nice(10)  # whatever runs now matters more
+    check_run(Home(Path(sys.argv[1])), sys.argv[2], allowed_s=float(sys.argv[3]))
