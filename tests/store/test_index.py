@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 from relive.model import FINISHED, KILLED, RUNNING
-from relive.store import ROOT, Home, Index, Journal, JournalName, kinds, process_start
+from relive.store import ROOT, Home, Index, Journal, JournalName, kinds, parse_run, process_start
 from relive.store import segments as segments_module
+from relive.store.journal import _pack_float
+from relive.store.summaries import summarise
 
 
 class Store:
@@ -269,3 +272,31 @@ def test_many_processes_write_and_read_at_once_and_nobody_meets_a_lock(store: St
 
     assert errors == [""] * 4
     assert len(rows(Index(store.home))) == 50 * len(written)
+
+
+def test_a_run_followed_in_parts_comes_to_what_it_is_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("relive.store.following.PART_SLOTS", 7)
+    store = Store(tmp_path)
+    home, (run, journal) = store.home, store.begin()
+    index, chance = Index(home), random.Random(4)
+    loop = journal.begin_loop("epoch", ROOT, 0)
+    for turn in range(60):
+        if turn % 11 == 3:
+            journal.loop_item(loop, turn, turn * 10)
+        inner = journal.begin_loop("step", loop, turn)
+        for step in range(chance.randrange(4)):
+            journal.append_float(f"n{chance.randrange(3)}", chance.choice([chance.random(), float("nan")]), inner, step)
+            if chance.random() < 0.1:
+                journal.line("log", inner, step, name=journal.name_id("n0"), value="a text")
+        late = journal._next() if turn == 30 else None
+        if turn % 5 == 0 or late:
+            followed, whole = index.summaries(index.runs())[run], summarise(parse_run(home, run)[0])
+
+            assert {one.name: one for one in followed} == {one.name: one for one in whole}
+        if late:  # a slot that was reserved, and is written after others were read
+            journal.append_float("n0", 1.0, ROOT, 0)
+            index.summaries(index.runs())
+            journal._slot_at(late, _pack_float, ROOT, 0, -5.0, tag=kinds.FLOAT << 24 | journal.name_id("n0"))
+    lowest = {summary.name: summary.lowest for summary in index.summaries(index.runs())[run]}
+    index.close()
+    assert lowest["n0"] == -5.0

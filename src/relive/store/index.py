@@ -18,6 +18,7 @@ from relive.store.catalog import Catalog
 from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored, to_stored
 from relive.store.columns import combine, to_points
 from relive.store.family import Family, parse_run
+from relive.store.following import Following
 from relive.store.home import REPLAYS, Home, JournalName, journals_in
 from relive.store.lines import read_lines
 from relive.store.parsing import Parsed
@@ -59,9 +60,12 @@ class Stored:
 class Index:
     """The index of a home. Any number of processes may use it while runs are being recorded."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, takes_in: bool = True, segment_rows: int = SEGMENT_ROWS) -> None:
         self.home = home
         self.catalog = Catalog(home.index)
+        self._takes_in = takes_in and self.catalog.writable  # else somebody else does, or nobody can
+        self._following = Following(home)
+        self._segment_rows = segment_rows
         self.segments = home.index / "segments"
 
     # --- runs ---------------------------------------------------------------------------------------------------
@@ -69,9 +73,18 @@ class Index:
     def runs(self) -> list[RunEntry]:
         """Every run, oldest first."""
         live = self._take_in()
-        rows = self.catalog.db.execute("select id, record from runs").fetchall()
-        entries = [RunEntry(_read_record(text), number) for number, text in rows]
-        return sorted([*entries, *live], key=lambda entry: (entry.record.started_us, entry.record.run))
+        newer = {entry.record.run for entry in live}  # what the catalog has of them is out of date
+        rows = self.catalog.db.execute("select id, run, record, segment from runs").fetchall()
+        entries = [
+            RunEntry(_read_record(text), number)
+            if self._takes_in or segment is not None
+            else as_read(self.home, RunEntry(_read_record(text)))
+            for number, run, text, segment in rows
+            if run not in newer
+        ]
+        every = [*entries, *live]
+        self._following.forget_others({entry.record.run for entry in every if entry.live})
+        return sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))
 
     def _take_in(self) -> list[RunEntry]:
         """Bring the catalog up to date with the home; gives the runs that are still going on."""
@@ -82,28 +95,30 @@ class Index:
         if not changed and not gone:
             return []
         entries = {run: read_run(self.home, run) for run in changed}
+        # One that was taken for dead may be heard of again.
+        gone += [known[run][0] for run, entry in entries.items() if run in known and entry is not None and entry.live]
         ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
-        if self.catalog.writable:
+        if self._takes_in:
             self._keep(ended, present, gone)
             return [entry for entry in entries.values() if entry is not None and entry.live]
-        # Nothing can be kept here (the home is read-only), so every run is read anew and whole.
-        return [entry if entry.live else _with_points(self.home, entry) for entry in entries.values() if entry]
+        # Nothing is kept here, so what the catalog does not have is read from the journals when it is needed.
+        return [as_read(self.home, entry) for entry in entries.values() if entry is not None]
 
     def _keep(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
         with self.catalog.lock():
             known = self.catalog.known()  # another process may have been quicker
             fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
-            parsed = {run: parse_run(self.home, run) for run in fresh}
             with self.catalog.transaction() as db:
                 self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
                 # In the order of their start, so that points lie on disk in the order in which tables show them.
                 for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
-                    record = _with_true_end(entry.record, parsed[run])
+                    parsed = parse_run(self.home, run)  # one at a time, which bounds memory
+                    record = _with_true_end(entry.record, parsed)
                     cursor = db.execute(
                         "insert into runs (run, started_us, folder_ns, record) values (?, ?, ?, ?)",
                         (run, entry.record.started_us, present[run], _write_record(record)),
                     )
-                    self._keep_details(int(cursor.lastrowid or 0), parsed[run])
+                    self._keep_details(int(cursor.lastrowid or 0), parsed)
 
     def _keep_details(self, number: int, journals: Sequence[Parsed]) -> None:
         for journal in journals:
@@ -148,15 +163,14 @@ class Index:
         return {
             entry.record.run: list(found.get(entry.number, {}).values())
             if entry.number is not None
-            else _live_summaries(entry, names, all_ranks=all_ranks)
+            else self._following.summaries(entry.record.run, names, all_ranks=all_ranks)
             for entry in entries
         }
 
     def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
         """Every name that was logged, in alphabetical order."""
         found = {name for (name,) in self.catalog.db.execute("select name from names")}
-        live = (journal for entry in entries for journal in entry.journals(all_ranks=all_ranks))
-        found.update(name for journal in live for name in journal.names)
+        found.update(name for entry in entries if entry.live for name in self._following.names(entry.record.run))
         return sorted(found)
 
     # --- points -------------------------------------------------------------------------------------------------
@@ -217,7 +231,7 @@ class Index:
 
     def _write_segments(self) -> list[str]:
         """See to it that every finished run's points are in a segment; gives the files of all segments."""
-        if not self._pending():
+        if not self._takes_in or not self._pending():
             return self._files()
         with self.catalog.lock():
             gathered: list[tuple[int, Parsed]] = []
@@ -225,7 +239,7 @@ class Index:
             for position, (number, run) in enumerate(waiting):
                 gathered += [(number, journal) for journal in parse_run(self.home, run)]
                 rows = sum(len(journal) for _, journal in gathered)
-                if rows >= SEGMENT_ROWS or position == len(waiting) - 1:
+                if rows >= self._segment_rows or position == len(waiting) - 1:
                     self._write_segment(gathered)
                     gathered = []
             self._merge_segments()
@@ -250,7 +264,7 @@ class Index:
 
     def _merge_segments(self) -> None:
         rows = self.catalog.db.execute("select id, file, rows from segments order by rows").fetchall()
-        small = [row for row in rows if row[2] < SEGMENT_ROWS]
+        small = [row for row in rows if row[2] < self._segment_rows]
         if len(small) < segments.MERGE_FROM:
             return
         keep = [number for (number,) in self.catalog.db.execute("select id from runs")]
@@ -263,13 +277,17 @@ class Index:
                 db.execute("delete from segments where id = ?", (old,))
         segments.sweep(self.segments, self._files())
 
+    def refresh(self) -> None:
+        """Take in what is new, so that the next question finds it done."""
+        self._take_in()
+        self._write_segments()
+
     def rebuild(self) -> None:
         """Throw the index away and make it again from the journals."""
         self.catalog.close()
         shutil.rmtree(self.home.index, ignore_errors=True)
         self.catalog = Catalog(self.home.index)
-        self.runs()
-        self._write_segments()
+        self.refresh()
 
     def close(self) -> None:
         self.catalog.close()
@@ -320,10 +338,6 @@ def _other_ranks_live(folder: Path, journals: list[tuple[JournalName, Path]]) ->
     return any(is_live(read_lines(path).lines, folder) for name, path in journals[1:] if not name.process)
 
 
-def _with_points(home: Home, entry: RunEntry) -> RunEntry:
-    return dataclasses.replace(entry, live=tuple(parse_run(home, entry.record.run)))
-
-
 def _with_true_end(record: RunRecord, journals: Sequence[Parsed]) -> RunRecord:
     """A killed run ended when it last wrote anything; its last line may be much older."""
     if record.outcome != KILLED:
@@ -337,11 +351,6 @@ def _folder_ns(home: Home, run: str) -> int | None:
         return home.run_folder(run).stat().st_mtime_ns
     except OSError:
         return None
-
-
-def _live_summaries(entry: RunEntry, names: Collection[str] | None, *, all_ranks: bool) -> list[Summary]:
-    main = [journal for journal in entry.journals(all_ranks=all_ranks) if not journal.journal.process]
-    return [s for journal in main for s in summarise(journal) if names is None or s.name in names]
 
 
 def _loop_row(row: Any) -> tuple[Any, ...]:

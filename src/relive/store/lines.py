@@ -22,12 +22,15 @@ class Lines(NamedTuple):
     torn_bytes: int = 0  # an unfinished line at the end
     damaged: int = 0  # whole lines that are not JSON
     newer: int = 0  # lines of a later format than this reader knows
+    end: int = 0  # the offset behind the last whole line
 
 
-def read_lines(path: Path) -> Lines:
-    """All whole lines of `<path>.lines`; a torn tail is left out and counted."""
+def read_lines(path: Path, at: int = 0) -> Lines:
+    """All whole lines of `<path>.lines`, or those from an offset on; a torn tail is left out and counted."""
     try:
-        raw = path.with_name(path.name + ".lines").read_bytes()
+        with path.with_name(path.name + ".lines").open("rb") as file:
+            file.seek(at)
+            raw = file.read()
     except FileNotFoundError:
         return Lines([])
     body, _, tail = raw.rpartition(b"\n")
@@ -38,14 +41,14 @@ def read_lines(path: Path) -> Lines:
             continue
         try:
             line = _decode(row)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             damaged += 1
             continue
         if isinstance(line, dict) and line.get("v", 0) <= FORMAT:
             lines.append(line)
         else:
             newer += 1
-    return Lines(lines, len(tail), damaged, newer)
+    return Lines(lines, len(tail), damaged, newer, at + len(raw) - len(tail))
 
 
 def first_line(path: Path) -> Line | None:
@@ -54,6 +57,6 @@ def first_line(path: Path) -> Line | None:
         with path.with_name(path.name + ".lines").open("rb") as file:
             row = file.readline()
         line = _decode(row)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
     return line if isinstance(line, dict) else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relive.store import kinds
 from relive.store.home import JournalName
 from relive.store.journal import ROOT
-from relive.store.lines import Line, read_lines
+from relive.store.lines import Line, Lines, read_lines
 from relive.store.reading import Slots, among, place_times, read_slots
 from relive.store.values import to_text
 
@@ -86,12 +86,68 @@ class Parsed:
 def parse(path: Path, journal: JournalName, forked_from: Parsed | None = None) -> Parsed:
     """Read a whole journal. A forked child may log inside loops that its parent entered: `forked_from` knows them."""
     read, slots = read_lines(path), read_slots(path)
-    header = read.lines[0] if read.lines else {}
+    return _understand(journal, read, slots, Progress(before=forked_from).with_lines(read))
+
+
+class Known(NamedTuple):
+    """What later records of a journal may refer to."""
+
+    loops: dict[int, LoopRow]
+    known_items: _Items
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a journal was understood, and what the rest of it needs to know."""
+
+    before: Parsed | Known | None = None  # its loops and items so far, or those of its parent
+    header: Line = field(default_factory=dict)
+    name_of: dict[int, str] = field(default_factory=dict)
+    tick_ns: int | None = None
+    next_slot: int = 1
+    lines_end: int = 0
+    later: tuple[Line, ...] = ()  # lines whose slots were not read yet
+    holes: tuple[int, ...] = ()  # slots that were passed over, because they were not written
+    has_more: bool = False
+
+    def with_lines(self, read: Lines) -> Progress:
+        names = {line["id"]: line["name"] for line in read.lines if line.get("k") == "name"}
+        header = self.header or (read.lines[0] if read.lines else {})
+        return replace(self, header=header, name_of={**self.name_of, **names}, lines_end=read.end)
+
+
+def parse_more(path: Path, journal: JournalName, progress: Progress, count: int) -> tuple[Parsed, Progress]:
+    """Read what comes next in a journal, of at most `count` slots; the parts add up to what `parse` gives."""
+    found = read_slots(path, progress.next_slot, count)
+    read = read_lines(path, progress.lines_end)  # after the slots, whose names are in them
+    progress = progress.with_lines(read)
+    slots = _with_known_names(found, progress.name_of)
+    first, last = progress.next_slot, int(slots.seq[-1]) if len(slots.seq) else progress.next_slot - 1
+    waiting = [*progress.later, *read.lines]
+    part = _understand(journal, read._replace(lines=[one for one in waiting if one["seq"] <= last]), slots, progress)
+    holes = set(range(first, last + 1)).difference(slots.seq.tolist()) if last - first + 1 > len(slots.seq) else ()
+    ticks = slots.of(kinds.TICK).bits
+    return part, replace(
+        progress, before=Known(part.loops, part.known_items), next_slot=last + 1, holes=(*progress.holes, *holes),
+        later=tuple(one for one in waiting if one["seq"] > last),
+        tick_ns=int(ticks[-1]) if len(ticks) else progress.tick_ns, has_more=last == first + count - 1,
+    )  # fmt: skip
+
+
+def _with_known_names(slots: Slots, name_of: dict[int, str]) -> Slots:
+    """The slots before the first one whose name was not told yet; the line is on its way."""
+    import numpy as np
+
+    unknown = ~np.isin(slots.name, [0, *name_of])
+    return slots.first(int(unknown.argmax())) if unknown.any() else slots
+
+
+def _understand(journal: JournalName, read: Lines, slots: Slots, progress: Progress) -> Parsed:
+    header, name_of, before = progress.header, progress.name_of, progress.before
     wall_ns, clock_ns = int(header.get("wall_ns", 0)), int(header.get("clock_ns", 0))
-    times = place_times(slots, wall_ns, clock_ns)
-    name_of = {line["id"]: line["name"] for line in read.lines if line.get("k") == "name"}
-    items = _Items(slots, read.lines, forked_from)
-    loops = _loops(slots, times, name_of, items, forked_from.loops if forked_from is not None else {})
+    times = place_times(slots, wall_ns, clock_ns, progress.tick_ns)
+    items = _Items(slots, read.lines, before)
+    loops = _loops(slots, times, name_of, items, before.loops if before is not None else {})
     rows = _rows(slots, times, read.lines, wall_ns, clock_ns)
     context = _Contexts(loops, rows["loop"], rows["iteration"], items)
     names, name = _number_names(rows.pop("name"), name_of)
@@ -105,7 +161,7 @@ def parse(path: Path, journal: JournalName, forked_from: Parsed | None = None) -
 class _Items:
     """What each iteration's item was, where it is not the iteration's number."""
 
-    def __init__(self, slots: Slots, lines: list[Line], forked_from: Parsed | None) -> None:
+    def __init__(self, slots: Slots, lines: list[Line], forked_from: Parsed | Known | None) -> None:
         found = slots.of(kinds.ITEM)
         keys = (found.loop.astype("int64") << 32) | found.iteration
         self.integers: dict[int, int] = dict(zip(keys.tolist(), found.bits.tolist(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,13 @@ class Slots:
     holes: int = 0  # reserved, never written (the process died, or is at it now)
     torn: int = 0  # half written
     problems: list[str] = field(default_factory=list)
+
+    def first(self, count: int) -> Slots:
+        """Only so many."""
+        return Slots(
+            self.seq[:count], self.loop[:count], self.iteration[:count], self.bits[:count], self.time[:count],
+            self.kind[:count], self.name[:count],
+        )  # fmt: skip
 
     def of(self, *wanted: int) -> Slots:
         """Only the slots of some kinds."""
@@ -66,26 +74,28 @@ def slots_bytes(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) -
     return MAGIC + table.tobytes()
 
 
-def read_slots(path: Path) -> Slots:
-    """All written slots of `<path>.slots`, in order."""
+def read_slots(path: Path, first: int = 1, count: int = -1) -> Slots:
+    """All written slots of `<path>.slots`, in order; or from the slot `first` on, among the next `count`."""
     import numpy as np
 
     layout = _layout()
     problems: list[str] = []
+    wanted = (count + 1) * SLOT_BYTES if count >= 0 else -1  # with the one before, which may be the file's mark
     try:
-        raw = np.fromfile(path.with_name(path.name + ".slots"), dtype=np.uint8)
+        file = path.with_name(path.name + ".slots")
+        raw = np.fromfile(file, dtype=np.uint8, offset=(first - 1) * SLOT_BYTES, count=wanted)
     except FileNotFoundError:
         raw = np.empty(0, np.uint8)
         problems.append("the slots file is missing")
-    if len(raw) >= SLOT_BYTES and raw[:SLOT_BYTES].tobytes() != MAGIC:
+    if first == 1 and len(raw) >= SLOT_BYTES and raw[:SLOT_BYTES].tobytes() != MAGIC:
         problems.append("the slots file does not begin as one; it is left unread")
         raw = raw[:0]
     table = raw[: len(raw) // SLOT_BYTES * SLOT_BYTES].view(layout)[1:]
     tag = table["tag"]
     kind = (tag >> 24).astype(np.uint8)
     written = (kind != 0) & (table["loop"] != 0)
-    seq = np.flatnonzero(written) + 1
-    last = int(seq[-1]) if len(seq) else 0
+    seq = np.flatnonzero(written) + first
+    last = int(seq[-1]) - first + 1 if len(seq) else 0
     torn = int(np.count_nonzero((kind[:last] != 0) != (table["loop"][:last] != 0)))
     if last and len(seq) == last:  # no holes: plain slices instead of a gather
         chosen: Any = slice(0, last)
@@ -106,12 +116,21 @@ def read_slots(path: Path) -> Slots:
     )
 
 
-def place_times(slots: Slots, wall_ns: int, clock_ns: int) -> NDArray[Any]:
-    """Wall clock in microseconds for each slot: the 32-bit time, placed by the nearest tick before it."""
+def count_written(path: Path, slots: Collection[int]) -> int:
+    """How many of some slots are written by now."""
+    with path.with_name(path.name + ".slots").open("rb") as file:
+        return sum(os.pread(file.fileno(), SLOT_BYTES, slot * SLOT_BYTES)[-1:] not in (b"", b"\0") for slot in slots)
+
+
+def place_times(slots: Slots, wall_ns: int, clock_ns: int, tick_ns: int | None = None) -> NDArray[Any]:
+    """Wall clock in microseconds for each slot: the 32-bit time, placed by the nearest tick before it.
+
+    `tick_ns` is the last tick before these slots, if they are not the first of their journal.
+    """
     import numpy as np
 
     ticks = slots.kind == kinds.TICK
-    anchors = np.concatenate([[clock_ns], slots.bits[ticks]]) >> 10
+    anchors = np.concatenate([[clock_ns if tick_ns is None else tick_ns], slots.bits[ticks]]) >> 10
     base = anchors[np.cumsum(ticks)]
     delta = (slots.time.astype(np.int64) - (base & 0xFFFFFFFF)).astype(np.int64)
     # Nearest representative: a slot may be a little older than the tick before it, when threads overtake each other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relive.store import kinds
@@ -55,6 +55,21 @@ def read_summary(name: str, path: str, rank: int, process: int, columns: Sequenc
     """A row of the catalog as a summary; `columns` are those of STORED."""
     given = dict(zip(STORED, columns, strict=True))
     return Summary(name=name, path=tuple(from_text(path)), rank=rank, process=process, **given)
+
+
+def merged(one: Summary, more: Summary) -> Summary:
+    """A summary of the values of both, where those of `more` came later; of equals the first counts."""
+    lower = more.lowest is not None and (one.lowest is None or more.lowest < one.lowest)
+    higher = more.highest is not None and (one.highest is None or more.highest > one.highest)
+    return replace(
+        more,
+        count=one.count + more.count,
+        lowest=more.lowest if lower else one.lowest,
+        lowest_at=more.lowest_at if lower else one.lowest_at,
+        highest=more.highest if higher else one.highest,
+        highest_at=more.highest_at if higher else one.highest_at,
+        tail=(one.tail + more.tail)[-8 * TAIL :],
+    )
 
 
 def summarise(journal: Parsed) -> list[Summary]:
