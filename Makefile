@@ -10,7 +10,9 @@ BIN := $(VENV)/bin
 # Our interpreter comes first for what the scripts call `python` and `relive`.
 WITH_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
 
-COMPILE = -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(LOCK)
+# What of relive itself is optional, and tested; torch is pinned apart.
+EXTRAS := --extra server --extra postgres --extra s3
+COMPILE = -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(EXTRAS) $(LOCK)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

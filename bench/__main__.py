@@ -21,6 +21,8 @@ NAMES = (
     "memo",
     "parsl_tests",
     "alignment",
+    "ingest",
+    "fleet",
 )
 
 

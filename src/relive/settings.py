@@ -27,6 +27,10 @@ class Settings(NamedTuple):
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
     variables: tuple[str, ...] = ()  # further environment variables to record
     overhead: float = 1 / 15  # the share of a training's time that its checkpoints may cost
+    server: str = ""  # where runs are sent, like "http://host:5005"; "" keeps them here
+    token: str = ""  # what the server asks for
+    ship_seconds: float = 0.5  # how often new records are sent
+    ship_wait_seconds: float = 5.0  # how long the end of a run may wait for the rest to be sent
     keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
     memo_bytes: int = 0  # how many bytes of remembered results the home may hold; 0 is no bound
     budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound

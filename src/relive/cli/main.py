@@ -15,6 +15,7 @@ from relive.cli import (
     registry,
     replay,
     runs,
+    serving,
     transplanting,
     versions,
     watching,
@@ -49,5 +50,6 @@ for command in (
     versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql, registry.promote_command,
     registry.registry, registry.alias, registry.rollback, registry.retire, registry.download, checkpoints.checkpoints,
     care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
+    serving.serve_command, serving.token, serving.sync,
 ):  # fmt: skip
     main.add_command(command)

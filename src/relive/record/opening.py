@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.errors import VersionError
 from relive.model import FINISHED
@@ -27,6 +27,9 @@ from relive.record.surroundings import Surroundings, look_around
 from relive.record.syncing import Syncer
 from relive.record.warnings import say, warn_once
 from relive.store import Chunks, Journal, JournalName, age_s, encode, process_start, to_text
+
+if TYPE_CHECKING:
+    from relive.record.shipping import Shipper
 
 PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
 
@@ -91,6 +94,7 @@ class OpenRun:
         self._watch = InputWatch(root=around.entry.root, home=str(home.path)) if around.settings.inputs else None
         self._exit = ExitWatch()
         self._syncer: Syncer | None = None
+        self._shipper: Shipper | None = None
         _HOOKS.add(self)
         # From here on values are kept, so whatever fails now must not take the run away.
         with _training_goes_on("provenance-incomplete"):
@@ -99,12 +103,25 @@ class OpenRun:
         with _training_goes_on("sync-failed"):
             self._syncer = Syncer(journal, around.settings.sync_seconds)
             self._syncer.start()
+        with _training_goes_on("sending-stopped"):
+            self._start_shipping(rank)
         with _training_goes_on("provenance-incomplete"):
             self._trace_origin(journal)
         with _training_goes_on("end-incomplete"):
             self._exit.written = journal.written
             self._exit.install()
         _HOOKS.watch_forks()
+
+    def _start_shipping(self, rank: int) -> None:
+        settings = self._around.settings
+        if settings.server:
+            from relive.record.shipping import Shipper  # it loads an HTTP client
+
+            self._shipper = Shipper(
+                self._around.home, self.run, rank, url=settings.server, token=settings.token,
+                every_s=settings.ship_seconds,
+            )  # fmt: skip
+            self._shipper.start()
 
     def belongs(self) -> str:
         """What child processes are told, as the value of a variable."""
@@ -175,6 +192,8 @@ class OpenRun:
         journal.close()
         if self.recorder.stopped is not None:
             journal.last_line("end", **end)
+        if self._shipper is not None:
+            self._shipper.stop(self._around.settings.ship_wait_seconds)
         self.recorder.journal, self.recorder.provenance = EndedJournal(), None  # type: ignore[assignment]
 
     def become_child(self) -> None:

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from relive.store.checkpoints import CheckpointRow, candidates, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
+    from relive.store.contact import is_shipped
     from relive.store.examining import examine
     from relive.store.family import parse_run
     from relive.store.home import REPLAYS, Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, as_read, find_run, read_run
-    from relive.store.journal import ROOT, Journal, JournalClosed
+    from relive.store.intake import Busy, Gap, Held, Intake, Range, StoreFull
+    from relive.store.journal import MAGIC, ROOT, SLOT_BYTES, Journal, JournalClosed
     from relive.store.ledger import add_lines, read_all_lines
     from relive.store.lines import read_lines
     from relive.store.liveness import age_s, is_alive, process_start
@@ -26,27 +28,37 @@ if TYPE_CHECKING:
     from relive.store.promoting import Promotion, promote
     from relive.store.reading import slots_bytes
     from relive.store.registry import Model, ModelVersion, Registry
+    from relive.store.remote import Away, Refused, Remote
     from relive.store.replays import REPLAY_CHOICES, replay_header
     from relive.store.restores import note_restore, restore_speed
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
+    from relive.store.shipping import Shipment, has_ended, is_noted, note_sent
     from relive.store.summaries import TAIL, Summary
     from relive.store.tombstones import kept_checkpoints
+    from relive.store.uploads import Uploads
     from relive.store.values import decode, encode, from_text, inline, safe_repr, to_text
     from relive.store.version_files import VersionFiles
 
 __all__ = [
+    "MAGIC",
     "PIECE_BYTES",
     "REPLAYS",
     "REPLAY_CHOICES",
     "ROOT",
+    "SLOT_BYTES",
     "TAIL",
     "Asking",
+    "Away",
+    "Busy",
     "CheckpointRow",
     "Chunks",
     "Claims",
+    "Gap",
+    "Held",
     "Home",
     "Index",
+    "Intake",
     "Journal",
     "JournalClosed",
     "JournalName",
@@ -63,10 +75,16 @@ __all__ = [
     "Points",
     "Policy",
     "Promotion",
+    "Range",
+    "Refused",
     "Registry",
+    "Remote",
     "Report",
     "RunEntry",
+    "Shipment",
+    "StoreFull",
     "Summary",
+    "Uploads",
     "VersionFiles",
     "add_lines",
     "age_s",
@@ -83,12 +101,16 @@ __all__ = [
     "examine",
     "find_run",
     "from_text",
+    "has_ended",
     "inline",
     "is_alive",
+    "is_noted",
+    "is_shipped",
     "journals_in",
     "kept_checkpoints",
     "kinds",
     "note_restore",
+    "note_sent",
     "parse",
     "parse_run",
     "plain_number",
@@ -120,29 +142,34 @@ __getattr__ = lazily(
         "checkpoints": "CheckpointRow candidates checkpoint_rows choose",
         "chunks": "PIECE_BYTES Chunks",
         "collecting": "Claims Report collect preview",
+        "contact": "is_shipped",
         "examining": "examine",
-        "home": "REPLAYS Home JournalName journals_in",
         "family": "parse_run",
+        "home": "REPLAYS Home JournalName journals_in",
         "index": "Index RunEntry as_read find_run read_run",
-        "journal": "ROOT Journal JournalClosed",
+        "intake": "Busy Gap Held Intake Range StoreFull",
+        "journal": "MAGIC ROOT SLOT_BYTES Journal JournalClosed",
+        "ledger": "add_lines read_all_lines",
         "lines": "read_lines",
         "liveness": "age_s is_alive process_start",
         "memos": "MemoRow Memos MissRow sealed",
         "packs": "PackWriter Packs Piece digest_of",
         "parsing": "LoopRow Parsed parse",
-        "points": "Points",
-        "ledger": "add_lines read_all_lines",
         "plain": "plain_number plain_text plain_value",
+        "points": "Points",
         "promoting": "Promotion promote",
         "reading": "slots_bytes",
         "registry": "Model ModelVersion Registry",
+        "remote": "Away Refused Remote",
         "replays": "REPLAY_CHOICES replay_header",
         "restores": "note_restore restore_speed",
         "retention": "Policy",
         "scattering": "read_all",
+        "shipping": "Shipment has_ended is_noted note_sent",
         "summaries": "TAIL Summary",
         "tombstones": "kept_checkpoints",
-        "version_files": "VersionFiles",
+        "uploads": "Uploads",
         "values": "decode encode from_text inline safe_repr to_text",
+        "version_files": "VersionFiles",
     },
 )

@@ -12,8 +12,8 @@ from relive.errors import Damaged, Gone, NotFound
 from relive.hashing import digest
 
 PIECE_BYTES = 16 << 20  # files are stored in pieces of this size, so that large ones need little memory
-_PLAIN = b"\x00"
-_ZSTD = b"\x01"
+PLAIN = b"\x00"
+ZSTD = b"\x01"
 _WORTH_COMPRESSING = 0.9
 
 
@@ -92,14 +92,14 @@ def _packed(data: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
     # A sample decides: random-looking weights are not worth the time, text and masks are.
     sample = bytes(data[: 64 << 10])
     if len(zstandard.compress(sample, 1)) < _WORTH_COMPRESSING * len(sample):
-        return _ZSTD, zstandard.compress(bytes(data), 3)
-    return _PLAIN, data
+        return ZSTD, zstandard.compress(bytes(data), 3)
+    return PLAIN, data
 
 
 def _unpacked(raw: bytes, name: str) -> bytes:
     import zstandard
 
-    if raw[:1] == _PLAIN:
+    if raw[:1] == PLAIN:
         return raw[1:]
     try:
         return zstandard.decompress(raw[1:])

@@ -11,6 +11,7 @@ from typing import Any
 from relive.errors import Damaged, NotFound
 from relive.store.chunks import Chunks
 from relive.store.collecting import preview
+from relive.store.contact import is_shipped
 from relive.store.family import parse_run
 from relive.store.home import Home, journals_in
 from relive.store.lines import read_lines
@@ -36,15 +37,15 @@ def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     """Look at every journal of a home, and at the chunks and checkpoints they name."""
     chunks, checkpoints = Chunks(home.chunks), _Checkpoints(home, deep)
     for run in sorted(home.run_ids()):
-        journals = list(journals_in(home.run_folder(run)))
+        journals, shipped = list(journals_in(home.run_folder(run))), is_shipped(home.run_folder(run))
         if not journals:
             yield Finding(run, "has no journal: it died while it was beginning; remove it with `relive rm`")
         for name, path in journals:
             yield from (Finding(run, f"{name.stem}: {text}", bad) for text, bad in _journal(path))
             named = set().union(*(named_chunks(line) for line in read_lines(path).lines if _may_name(line)))
             for chunk in sorted(named):
-                yield from _chunk(run, chunks, chunk, deep)
-        yield from checkpoints.examine(run)
+                yield from _chunk(run, chunks, chunk, deep, shipped=shipped)
+        yield from checkpoints.examine(run, shipped=shipped)
     yield from _memo(home, chunks, deep)
     if orphans := preview(home, Policy()).total_bytes:
         yield Finding("home", f"orphans: {orphans} bytes; `relive gc` removes them")
@@ -69,9 +70,12 @@ def _may_name(line: dict[str, Any]) -> bool:
     return line.get("k") in ("log", "artifact", "arg", "item")
 
 
-def _chunk(run: str, chunks: Chunks, name: str, deep: bool) -> Iterator[Finding]:
+def _chunk(run: str, chunks: Chunks, name: str, deep: bool, *, shipped: bool = False) -> Iterator[Finding]:
     try:
-        if deep:
+        if shipped and name not in chunks:
+            text = f"chunk {name[:12]} has not arrived; `relive sync` where it was recorded sends it"
+            yield Finding(run, text)
+        elif deep:
             chunks.get(name)
         elif name not in chunks:
             raise NotFound(f"chunk {name[:12]} is missing; copy it back from another home")
@@ -104,12 +108,14 @@ class _Checkpoints:
         self._deep = deep
         self._names = Names(home)
         self._packs = Packs(home.packs)
+        self._chunks = Chunks(home.chunks)
         self._sizes = pack_sizes(self._packs)
         self._seen: dict[Piece, str | None] = {}  # what is wrong with it
 
-    def examine(self, run: str) -> Iterator[Finding]:
+    def examine(self, run: str, *, shipped: bool) -> Iterator[Finding]:
         for row in kept_checkpoints(self._home.run_folder(run), parse_run(self._home, run)):
-            problem = self._problem(row.manifest)
+            is_here = not shipped or row.manifest in self._chunks
+            problem = self._problem(row.manifest) if is_here else None
             if problem:
                 yield Finding(run, f"checkpoint at {row.where}: {problem}", damage=True)
 

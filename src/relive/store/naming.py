@@ -14,6 +14,7 @@ import msgspec
 
 from relive.errors import Damaged, NotFound
 from relive.store.chunks import Chunks
+from relive.store.contact import is_shipped
 from relive.store.home import Home, JournalName
 from relive.store.journal import FORMAT
 from relive.store.lines import Line
@@ -46,12 +47,13 @@ class Named:
     doubts: list[Doubt] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def doubting(self, run: str) -> Iterator[None]:
-        """What can't be read in here becomes a doubt."""
+    def doubting(self, run: str, *, elsewhere: bool = False) -> Iterator[None]:
+        """What can't be read in here becomes a doubt; what is missing doesn't, if it may be `elsewhere`."""
         try:
             yield
         except (OSError, NotFound, Damaged) as error:
-            self.doubts.append(Doubt(run, str(error)))
+            if not (elsewhere and isinstance(error, NotFound)):
+                self.doubts.append(Doubt(run, str(error)))
 
 
 class Names:
@@ -87,13 +89,14 @@ class Names:
             named.doubts.append(Doubt(run, f"{stem}.lines: {found.unreadable} lines can't be read; {_REMEDY}"))
         named.chunks |= found.chunks
         # A name that leads nowhere may be a damaged one: then who knows which chunk was meant.
+        shipped = is_shipped(self._home.run_folder(run))
         for name in found.certain - self._present:
-            with named.doubting(run):
+            with named.doubting(run, elsewhere=shipped):
                 if name not in self._chunks:
                     raise NotFound(f"{stem}.lines names chunk {name[:12]}, which is not there; {_REMEDY}")
                 self._present.add(name)
         for parts in found.nested:
-            with named.doubting(run):
+            with named.doubting(run, elsewhere=shipped):
                 named.chunks |= self._content(parts)
 
     def _kept(self, found: _Journal, run: str, stem: str, without: Collection[Where]) -> set[str]:
@@ -102,9 +105,10 @@ class Names:
         return {told[1] for told in found.checkpoints if told not in gone and (run, stem, told[0]) not in without}
 
     def _add_checkpoints(self, named: Named, run: str, manifests: Iterable[str], packs: set[str]) -> None:
+        shipped = is_shipped(self._home.run_folder(run))
         for name in manifests:
             named.chunks.add(name)
-            with named.doubting(run):
+            with named.doubting(run, elsewhere=shipped):
                 pieces = self.manifest_pieces(name)
                 named.pieces[name] = tuple(p if p.pack in packs else self._packs.find(p) for p in pieces)
 
@@ -123,8 +127,7 @@ class Names:
 
     def _content(self, parts: tuple[str, ...]) -> frozenset[str]:
         if parts not in self._contents:
-            content = b"".join(self._chunks.get(name) for name in parts)
-            self._contents[parts] = _names_in(content)
+            self._contents[parts] = names_in_content(self._chunks, parts)
         return self._contents[parts]
 
     def manifest_pieces(self, name: str) -> tuple[Piece, ...]:
@@ -140,6 +143,11 @@ def _stems(folder: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):  # removed just now, or no run at all
         return []
     return sorted({stem for stem, _, suffix in names if suffix in ("lines", "slots")})
+
+
+def names_in_content(chunks: Chunks, parts: Iterable[str]) -> frozenset[str]:
+    """Whatever looks like the name of a chunk in the content of some chunks, one after the other."""
+    return _names_in(b"".join(chunks.get(name) for name in parts))
 
 
 def _names_in(raw: bytes) -> frozenset[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.model import KILLED, RUNNING, RunRecord
+from relive.store.contact import SILENCE_S, last_contact
 from relive.store.lines import Line
 from relive.store.liveness import is_alive
 
@@ -42,6 +43,9 @@ def is_live(lines: list[Line], folder: Path) -> bool:
 def _lives(header: Line, folder: Path) -> bool:
     if not header:
         return False
+    contact = last_contact(folder)
+    if contact is not None:  # recorded elsewhere: a process of that number here would be another
+        return contact > time.time() - SILENCE_S
     if header.get("host") == platform.node():
         return is_alive(header.get("pid"), header.get("start"))
     try:

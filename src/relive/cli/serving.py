@@ -1,0 +1,127 @@
+"""`relive serve`, `relive token` and `relive sync`: the server, who may use it, and sending what it lacks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from relive.cli.choosing import home_option, open_home, short
+from relive.cli.showing import size, when
+from relive.errors import ReliveError
+from relive.record import look_around
+from relive.server import SCOPES, Options, Tokens, serve
+from relive.store import Away, Home, Refused, Remote, Shipment, has_ended, is_noted, note_sent
+
+_PATIENCE_S = 30.0
+
+store_option = click.option(
+    "--store", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder that the server keeps."
+)
+
+
+@click.command("serve")
+@store_option
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 is all of them."
+)
+@click.option("--port", default=5005, show_default=True, help="0 takes a free one.")
+@click.option("--open", "is_open", is_flag=True, help="Let everybody on this machine in, without a token.")
+def serve_command(store: Path, host: str, port: int, is_open: bool) -> None:
+    """Serve a store over HTTP: runs are sent to it, and looked at in a browser.
+
+    Stops on SIGTERM or Ctrl-C, when what it was sent is on disk.
+    """
+    if not is_open and not Tokens(store).all():
+        click.echo(f"nobody has a token yet; make one with `relive token create NAME --store {store}`", err=True)
+    serve(Options(store, host, port, is_open), lambda url: click.echo(f"serving {store} on {url}"))
+
+
+@click.group()
+def token() -> None:
+    """Who may use the server of a store."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), default=("write", "read"), show_default=True,
+    help="What it allows; may be given several times. `admin` allows everything.",
+)  # fmt: skip
+@store_option
+def create_token(name: str, scopes: tuple[str, ...], store: Path) -> None:
+    """Make a token for NAME and print it. It is shown this once; only its hash is kept."""
+    word, made = Tokens(store).create(name, scopes)
+    click.echo(word)
+    click.echo(f"{made.name} may {', '.join(made.scopes)}; set RELIVE_TOKEN to the line above", err=True)
+
+
+@token.command("ls")
+@store_option
+def list_tokens(store: Path) -> None:
+    """List the tokens: id, name, scopes, and when they were made."""
+    for one in Tokens(store).all():
+        click.echo(f"{one.id}  {when(one.created_s * 1_000_000)}  {','.join(one.scopes):<20}  {one.name}")
+
+
+@token.command("rm")
+@click.argument("token")
+@store_option
+def remove_token(token: str, store: Path) -> None:
+    """Take back the TOKEN with this id or name. It is refused from now on, also by a server that runs."""
+    gone = Tokens(store).remove(token)
+    click.echo(f"token {gone.id} ({gone.name}) is refused from now on")
+
+
+@click.command()
+@click.option("--server", help="Where to send to (default: the setting `server`).")
+@click.option("--all", "everything", is_flag=True, help="Ask about every run, also those noted as sent.")
+@home_option
+def sync(server: str | None, everything: bool, home: Path | None) -> None:
+    """Send what the server does not have yet: of runs that were recorded offline, or killed."""
+    settings = look_around().settings
+    url = server or settings.server
+    if not url:
+        raise ReliveError("which server? Set RELIVE_SERVER, or name it with --server http://host:5005")
+    place, remote = open_home(home), Remote(url, settings.token)
+    sent_bytes = sent = going_on = refused = 0
+    for run in sorted(place.run_ids()):
+        if is_noted(place, run, remote.url) and not everything:
+            continue
+        try:
+            shipment = _send(place, run, remote)
+        except Refused as error:
+            if error.status in (401, 403):  # so will all others be
+                raise
+            click.echo(f"{short(run)}  {error}", err=True)
+            refused += 1
+            continue
+        sent_bytes += shipment.sent_bytes
+        sent += shipment.sent_bytes > 0
+        going_on += not shipment.is_done
+        if shipment.is_done:
+            note_sent(place, run, remote.url)
+    still = f"; {going_on} still going on" if going_on else ""
+    click.echo(f"{sent} runs sent to {remote.url}, {size(sent_bytes)}{still}")
+    raise SystemExit(1 if refused else 0)
+
+
+def _send(home: Home, run: str, remote: Remote) -> Shipment:
+    """Send what there is of a run now; wait a while for a server that is busy or restarting."""
+    shipment = Shipment(home, run, remote)
+    patience_s, shown = _PATIENCE_S, sys.stderr.isatty()
+    while True:
+        try:
+            if not shipment.step(has_ended):
+                return shipment
+            patience_s = _PATIENCE_S
+            if shown:
+                click.echo(f"\r{short(run)} {size(shipment.sent_bytes)}", nl=False, err=True)
+        except Away as error:
+            pause_s = error.retry_after_s or 1.0
+            patience_s -= pause_s
+            if patience_s < 0:
+                raise ReliveError(f"{error}; run `relive sync` again when it is there") from error
+            time.sleep(pause_s)

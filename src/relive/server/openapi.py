@@ -1,0 +1,83 @@
+"""The routes described for programs: the table that the application is built from, as OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string", "maxLength": 200}
+COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999}
+FLAG: Schema = {"type": "string", "enum": ["0", "1"]}
+RUN: Schema = {"type": "string", "pattern": "^[0-9a-f]{12}$"}
+JOURNAL: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,5})(-r?[1-9][0-9]{0,6})?$"}
+CHUNK: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+MODEL: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
+BYTES: Schema = {"type": "string", "format": "binary"}
+ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+
+
+def bounded(most: int) -> Schema:
+    return {"type": "integer", "minimum": 0, "maximum": most}
+
+
+def shaped(**properties: Any) -> Schema:
+    """An object that has at least these."""
+    known = {name: {"type": kind} if isinstance(kind, str) else kind for name, kind in properties.items()}
+    return {"type": "object", "required": sorted(known), "properties": known}
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """A route as others see it."""
+
+    method: str
+    path: str
+    scope: str | None
+    summary: str
+    query: dict[str, Schema] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    body: Schema | None = None
+    answer: Schema | None = None
+    status: int = 200
+    media: str = "application/json"
+
+
+def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
+    """The whole document."""
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "relive", "version": version, "description": "The store of relive behind HTTP."},
+        "paths": paths,
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Described) -> dict[str, Any]:
+    named = {"run": RUN, "journal": JOURNAL, "chunk": CHUNK, "model": MODEL, "alias": MODEL}
+    inside = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": named[name]} for name in inside]
+    parameters += [
+        {"name": name, "in": "query", "required": name in route.required, "schema": schema}
+        for name, schema in route.query.items()
+    ]
+    fine: dict[str, Any] = {"description": "As asked."}
+    if route.answer is not None:
+        fine["content"] = {route.media: {"schema": route.answer}}
+    refused = {"description": "Not as asked; says why.", "content": {"application/json": {"schema": ERROR}}}
+    operation: dict[str, Any] = {
+        "summary": route.summary, "parameters": parameters, "responses": {str(route.status): fine, "4XX": refused,
+        "503": refused},
+    }  # fmt: skip
+    if route.body is not None:
+        media = "application/octet-stream" if route.body is BYTES else "application/json"
+        operation["requestBody"] = {"required": True, "content": {media: {"schema": route.body}}}
+    if route.scope is None:
+        operation["security"] = []
+    return operation

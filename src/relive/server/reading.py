@@ -1,0 +1,83 @@
+"""Two threads behind what comes in: one answers questions to the store, one takes in what has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from relive.errors import ReliveError
+from relive.server.refusing import Problem
+from relive.store import Home, Index
+
+WAITING = 64  # questions at a time; who comes then is asked to come again
+REFRESH_S = 1.0
+TRY_AGAIN_S = 30.0
+SEGMENT_ROWS = 500_000  # fewer at a time than elsewhere: memory is shared with everything else
+_log = logging.getLogger("relive.server")
+T = TypeVar("T")
+
+
+class Reader:
+    """Answers questions about the runs of a home, from the catalog and from journals that are not in it yet."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._thread = ThreadPoolExecutor(1, "relive-read")
+        self._index: Index | None = None
+        self._waiting = 0
+
+    async def ask(self, question: Callable[[Index], T]) -> T:
+        """The answer to a question to the index."""
+        if self._waiting >= WAITING:
+            raise Problem(503, "too many questions at once; come again", retry_after_s=1)
+        self._waiting += 1
+        try:
+            return await asyncio.wrap_future(self._thread.submit(self._answer, question))
+        finally:
+            self._waiting -= 1
+
+    def _answer(self, question: Callable[[Index], T]) -> T:
+        if self._index is None:  # made by the thread that uses it, as SQLite wants it
+            self._index = Index(self._home, takes_in=False)
+        return question(self._index)
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._thread.submit(self._index.close).result()
+        self._thread.shutdown()
+
+
+class Indexer:
+    """Takes runs that have ended into the index, behind everybody's back."""
+
+    def __init__(self, home: Home, changes: Callable[[], object]) -> None:
+        self._home, self._changes = home, changes
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="relive-index", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        seen: object = None
+        with contextlib.closing(Index(self._home, segment_rows=SEGMENT_ROWS)) as index:
+            while not self._stop.wait(REFRESH_S):
+                now = self._changes()
+                if now == seen:
+                    continue
+                try:
+                    index.refresh()
+                    seen = now
+                except (OSError, ReliveError, sqlite3.Error) as error:  # a full disk, say: it is tried again
+                    _log.warning("the index could not be brought up to date: %s", error)
+                    self._stop.wait(TRY_AGAIN_S)

@@ -1,0 +1,84 @@
+"""Every address of the server's API: its scope, what it takes, and what it gives."""
+
+from __future__ import annotations
+
+from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, TEXT, Described, bounded, shaped
+
+_HELD = shaped(slots="integer", lines="integer")
+_UPLOAD = shaped(complete="boolean", at="integer")
+_RUN = "/api/runs/{run}"
+_JOURNAL = "/api/runs/{run}/journals/{journal}"
+_MODEL = "/api/registry/{model}"
+_ALIAS = "/api/registry/{model}/aliases/{alias}"
+_BOARD = {
+    "metric": TEXT, "by": {"enum": ["last", "best", "min", "max", "mean"]}, "order": {"enum": ["min", "max"]},
+    "k": {"type": "integer", "minimum": 1, "maximum": 10_000}, "where": TEXT, "group": TEXT, "columns": TEXT,
+    "guard": TEXT, "across_data": FLAG, "ranks": {"enum": ["canonical", "mean", "min", "max"]},
+    "limit": bounded(10_000),
+}  # fmt: skip
+
+HEALTH = Described("GET", "/health", None, "Is the server there?", answer=shaped(status="string"))
+METRICS = Described(
+    "GET", "/metrics", "read", "Counters for Prometheus.", answer={"type": "string"}, media="text/plain"
+)
+OPENAPI = Described("GET", "/api/openapi.json", "read", "This document.", answer={"type": "object"})
+RUNS = Described(
+    "GET", "/api/runs", "read", "Runs, newest first.",
+    query={"search": TEXT, "outcome": TEXT, "limit": bounded(1_000), "offset": bounded(1_000_000_000)},
+    answer=shaped(total="integer", runs="array"),
+)  # fmt: skip
+ONE_RUN = Described("GET", _RUN, "read", "The record of a run.", answer=shaped(record="object", metrics="array"))
+SERIES = Described(
+    "GET", f"{_RUN}/series", "read", "The values of a name as a line.", required=("name",),
+    query={"name": {**TEXT, "minLength": 1}, "points": {"type": "integer", "minimum": 1, "maximum": 5_000},
+           "rank": bounded(1_000_000)},
+    answer=shaped(count="integer", at="array", last="array", lowest="array", highest="array", time_us="array"),
+)  # fmt: skip
+SKEW = Described(
+    "GET", f"{_RUN}/skew", "read", "Rank 0 beside the mean over ranks.", required=("name",),
+    query={"name": {**TEXT, "minLength": 1}}, answer=shaped(ranks="array", steps="array"),
+)  # fmt: skip
+COMPARE = Described(
+    "GET", "/api/compare", "read", "Runs side by side.", query={"runs": TEXT}, required=("runs",),
+    answer={"type": "object"},
+)  # fmt: skip
+LEADERBOARD = Described(
+    "GET", "/api/leaderboard", "read", "Runs ranked by a metric.", query=_BOARD, required=("metric",),
+    answer=shaped(metric="string", groups="array"),
+)  # fmt: skip
+MODELS = Described("GET", "/api/registry", "read", "All models.", answer=shaped(models="array"))
+ONE_MODEL = Described("GET", _MODEL, "read", "One model.", answer=shaped(name="string", versions="array"))
+PROMOTE = Described(
+    "POST", _MODEL, "promote", "Make a run the next version of a model.", status=201,
+    body={**shaped(run="string"), "additionalProperties": False, "properties": {
+        "run": {"type": "string"}, "artifact": {"type": ["string", "null"]}, "note": {"type": "string"},
+        "aliases": {"type": "array", "items": {"type": "string"}}, "force": {"type": "boolean"}}},
+    answer=shaped(version="integer", run="string"),
+)  # fmt: skip
+POINT = Described(
+    "PUT", _ALIAS, "promote", "Let an alias point to a version.", body={**shaped(version="integer")},
+    answer=shaped(version="integer"),
+)  # fmt: skip
+ROLL_BACK = Described(
+    "POST", f"{_ALIAS}/rollback", "promote", "Let an alias point to where it pointed before.",
+    answer=shaped(version="integer"),
+)  # fmt: skip
+CHUNK_BYTES = Described(
+    "GET", "/api/chunks/{chunk}", "read", "The bytes of a chunk.", answer=BYTES, media="application/octet-stream"
+)
+POSITION = Described("GET", _JOURNAL, "write", "How much of a journal is here.", answer=_HELD)
+APPEND = Described(
+    "POST", _JOURNAL, "write", "Append a range to a journal.", body=BYTES, answer=_HELD,
+    query={"slots": COUNT, "slots_bytes": COUNT, "lines": COUNT, "lines_bytes": COUNT, "final": FLAG,
+           "digest": {"type": "string", "pattern": "^[0-9a-f]{32}$"}},
+    required=("slots", "slots_bytes", "lines", "lines_bytes", "digest"),
+)  # fmt: skip
+MISSING = Described(
+    "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=shaped(missing="array"),
+    body=shaped(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
+)  # fmt: skip
+UPLOADED = Described("GET", "/api/chunks/{chunk}/upload", "write", "How much of a chunk is here.", answer=_UPLOAD)
+UPLOAD = Described(
+    "PUT", "/api/chunks/{chunk}/upload", "write", "Take a part of a chunk.", body=BYTES, answer=_UPLOAD,
+    query={"at": COUNT, "size": COUNT}, required=("at", "size"),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""The process that `relive serve` is: one event loop on one address, until it is asked to stop."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.errors import ReliveError
+from relive.server.tokens import LOOPBACK
+from relive.store import Home
+
+GRACE_S = 10
+KEEP_ALIVE_S = 75
+BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to serve. `is_open` lets everybody on this machine in, without a token."""
+
+    store: Path
+    host: str = "127.0.0.1"
+    port: int = 5005
+    is_open: bool = False
+
+
+def serve(options: Options, announce: Callable[[str], None]) -> None:
+    """Serve a store until SIGTERM or SIGINT; `announce` is told the address when it can be used."""
+    if options.is_open and options.host not in LOOPBACK:
+        raise ReliveError(f"--open is for this machine only, not for {options.host}; make tokens with `relive token`")
+    try:
+        import uvicorn
+
+        from relive.server.app import Service
+    except ImportError as error:
+        raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
+    _allow_many_files()
+    sock = _listen(options)
+    try:
+        service = Service(Home(options.store.absolute()), is_open=options.is_open)
+        config = uvicorn.Config(
+            service.app(), log_level="warning", access_log=False, server_header=False, lifespan="on",
+            timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S, backlog=BACKLOG,
+        )  # fmt: skip
+        host, port = sock.getsockname()[:2]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # the server raises it once more when it has stopped in good order
+        announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        uvicorn.Server(config).run(sockets=[sock])
+    finally:
+        sock.close()
+
+
+def _listen(options: Options) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((options.host, options.port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        raise ReliveError(f"{options.host}:{options.port}: {error.strerror}; choose another with --port") from error
+    return sock
+
+
+def _allow_many_files() -> None:
+    """A connection is a file, and 400 runs of 8 ranks are 3,200 of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
