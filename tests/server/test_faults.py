@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import relive
-from relive.store import Away, Home, Index, Journal, Remote, Shipment, examine, journals_in, process_start
+from relive.store import Away, Home, Index, Journal, JournalName, Remote, Shipment, examine, journals_in, process_start
 
 from .bad_network import BadNetwork
 
@@ -137,6 +138,30 @@ def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve
     assert "0 runs sent" in script.relive("sync", env=environment(server.url)).stdout
     assert_same(script.home, server.store)
     assert values(server.store) == list(range(500))
+
+
+def test_a_replay_that_came_later_is_sent_and_a_damaged_run_holds_nobody_up(script, serve):
+    server = serve()
+    env = environment(server.url)
+    script(TRAIN, "100", "0", env=env)
+    (run,) = Home(script.home).run_ids()
+    assert "0 runs sent" in script.relive("sync", env=env).stdout
+    journal = Journal(Home(script.home).run_folder(run) / JournalName.of_replay(1).stem)
+    journal.line("replay", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, number=1)
+    journal.append_float("late", 0.5, 1, 0)
+    journal.close()
+    damaged = Home(script.home).run_folder("0" * 12)
+    damaged.mkdir()
+    Journal(damaged / "0").close()  # without the line that begins it
+    (damaged / "0.lines").write_text("no line\n")
+
+    done = script.relive("sync", env=env, check=False)
+
+    assert done.returncode == 1
+    assert "1 runs sent" in done.stdout
+    assert "000000" in done.stderr
+    shutil.rmtree(damaged)
+    assert_same(script.home, server.store)
 
 
 def test_a_killed_client_loses_nothing_that_it_logged(script, serve):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from relive.cli.showing import size, when
 from relive.errors import ReliveError
 from relive.record import look_around
 from relive.server import SCOPES, Options, Tokens, serve
-from relive.store import Away, Home, Remote, Shipment, has_ended, note_of
+from relive.store import Away, Home, Refused, Remote, Shipment, has_ended, is_noted, note_sent
 
 _PATIENCE_S = 30.0
 
@@ -87,18 +86,26 @@ def sync(server: str | None, everything: bool, home: Path | None) -> None:
     if not url:
         raise ReliveError("which server? Set RELIVE_SERVER, or name it with --server http://host:5005")
     place, remote = open_home(home), Remote(url, settings.token)
-    sent_bytes = sent = going_on = 0
+    sent_bytes = sent = going_on = refused = 0
     for run in sorted(place.run_ids()):
-        if note_of(place, run, remote.url).exists() and not everything:
+        if is_noted(place, run, remote.url) and not everything:
             continue
-        shipment = _send(place, run, remote)
+        try:
+            shipment = _send(place, run, remote)
+        except Refused as error:
+            if error.status in (401, 403):  # so will all others be
+                raise
+            click.echo(f"{short(run)}  {error}", err=True)
+            refused += 1
+            continue
         sent_bytes += shipment.sent_bytes
         sent += shipment.sent_bytes > 0
         going_on += not shipment.is_done
         if shipment.is_done:
-            _note(place, run, remote.url)
+            note_sent(place, run, remote.url)
     still = f"; {going_on} still going on" if going_on else ""
     click.echo(f"{sent} runs sent to {remote.url}, {size(sent_bytes)}{still}")
+    raise SystemExit(1 if refused else 0)
 
 
 def _send(home: Home, run: str, remote: Remote) -> Shipment:
@@ -118,10 +125,3 @@ def _send(home: Home, run: str, remote: Remote) -> Shipment:
             if patience_s < 0:
                 raise ReliveError(f"{error}; run `relive sync` again when it is there") from error
             time.sleep(pause_s)
-
-
-def _note(home: Home, run: str, url: str) -> None:
-    note = note_of(home, run, url)
-    with contextlib.suppress(OSError):  # a home that can't be written is asked about again the next time
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.touch()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.record.warnings import warn_once
-from relive.store import Away, Home, JournalName, Remote, Shipment, has_ended, note_of
+from relive.store import Away, Home, JournalName, Remote, Shipment, has_ended, note_sent
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
@@ -26,8 +26,7 @@ class Shipper:
 
         self._remote = Remote(url, token, answer_s=ANSWER_S)
         self._shipment = Shipment(home, run, self._remote, rank=rank)
-        self._note = note_of(home, run, self._remote.url)
-        self._rank = rank
+        self._home = home
         self._every_s = max(every_s, 0.05)
         self._deadline: float | None = None  # set when the run has ended
         self._patience_s = 0.0
@@ -48,9 +47,8 @@ class Shipper:
         if not self._shipment.is_done:
             url = self._remote.url
             warn_once("not-all-sent", f"{url} does not have all of this run yet; `relive sync` sends the rest")
-        elif self._rank == 0:
-            self._note.parent.mkdir(parents=True, exist_ok=True)
-            self._note.touch()
+        elif self._shipment.is_whole:
+            note_sent(self._home, self._shipment.run, self._remote.url)
 
     def _work(self) -> None:
         try:

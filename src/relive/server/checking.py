@@ -65,6 +65,11 @@ class ChildLine(Line):
     parent: Count | None = None
 
 
+class ReplayLine(Line):
+    wall_ns: Count
+    clock_ns: Count
+
+
 class NameLine(Line):
     id: Annotated[int, Meta(ge=1, lt=(1 << 24))]
     name: Name
@@ -123,7 +128,8 @@ _decode = msgspec.json.Decoder(Line).decode
 _decoders = {
     kind: msgspec.json.Decoder(shape).decode
     for kind, shape in {
-        "run": RunLine, "child": ChildLine, "name": NameLine, "arg": NamedLine, "data": NamedLine, "log": LogLine,
+        "run": RunLine, "child": ChildLine, "replay": ReplayLine,
+        "name": NameLine, "arg": NamedLine, "data": NamedLine, "log": LogLine,
         "item": ItemLine, "artifact": ArtifactLine, "checkpoint": CheckpointLine, "end": EndLine,
         "warning": WarningLine, "packages": PackagesLine, "data_version": DataVersionLine,
     }.items()
@@ -185,7 +191,7 @@ def check_slots(slots: bytes, at: int) -> None:
 
 def _check_first(given: Range) -> None:
     first = _decode(given.lines[: given.lines.index(b"\n")])
-    wanted = "child" if given.journal.process else "run"
+    wanted = "replay" if given.journal.replay else "child" if given.journal.process else "run"
     if first.k != wanted:
         raise Problem(422, f"a journal begins with a line of kind {wanted!r}, not {first.k!r}")
     if wanted == "run":

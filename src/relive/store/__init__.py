@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from relive.store.restores import note_restore, restore_speed
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
-    from relive.store.shipping import Shipment, has_ended, note_of
+    from relive.store.shipping import Shipment, has_ended, is_noted, note_sent
     from relive.store.summaries import TAIL, Summary
     from relive.store.tombstones import kept_checkpoints
     from relive.store.uploads import Uploads
@@ -104,12 +104,13 @@ __all__ = [
     "has_ended",
     "inline",
     "is_alive",
+    "is_noted",
     "is_shipped",
     "journals_in",
     "kept_checkpoints",
     "kinds",
-    "note_of",
     "note_restore",
+    "note_sent",
     "parse",
     "parse_run",
     "plain_number",
@@ -164,7 +165,7 @@ __getattr__ = lazily(
         "restores": "note_restore restore_speed",
         "retention": "Policy",
         "scattering": "read_all",
-        "shipping": "Shipment has_ended note_of",
+        "shipping": "Shipment has_ended is_noted note_sent",
         "summaries": "TAIL Summary",
         "tombstones": "kept_checkpoints",
         "uploads": "Uploads",

@@ -5,6 +5,7 @@ All of it can be stopped anywhere and done again: the server says how far it is,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -61,6 +62,11 @@ class Shipment:
             if self._rank is None or name.rank == self._rank:
                 more |= self._send_range(name, self._journals.setdefault(name, _Shipped(path)), is_final)
         return self._send_part() or more
+
+    @property
+    def is_whole(self) -> bool:
+        """Are there no journals of other ranks, which others send?"""
+        return all(name in self._journals for name, _ in journals_in(self._folder))
 
     @property
     def is_done(self) -> bool:
@@ -157,11 +163,28 @@ def _read_until(path: Path, end: int) -> Iterable[bytes]:
 
 def has_ended(name: JournalName, path: Path) -> bool:
     """Will nobody write this journal any more? For who sends what others recorded."""
+    if name.replay:  # those get their name when they are whole
+        return True
     if name.process:
         return not is_alive((first_line(path) or {}).get("pid"), None)
     return not is_live(read_lines(path).lines, path.parent)
 
 
-def note_of(home: Home, run: str, url: str) -> Path:
-    """A file that says: all of this run is on that server."""
+def note_sent(home: Home, run: str, url: str) -> None:
+    """Remember that all of this run is on that server. A home that can't be written is asked about again."""
+    note = _note_of(home, run, url)
+    with contextlib.suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+
+
+def is_noted(home: Home, run: str, url: str) -> bool:
+    """Was all of it sent, and no journal added since, by a replay for instance?"""
+    try:
+        return _note_of(home, run, url).stat().st_mtime_ns >= home.run_folder(run).stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def _note_of(home: Home, run: str, url: str) -> Path:
     return home.path / "sent" / digest(url.encode())[:16] / run
