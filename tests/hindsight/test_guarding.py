@@ -1,4 +1,4 @@
-"""Laws of the guard: the project can't be written from a replay, linked inputs become copies, the replay's folder can."""
+"""Laws of the guard: the project can't be written from a replay, and linked inputs become copies."""
 
 from __future__ import annotations
 

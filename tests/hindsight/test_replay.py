@@ -220,7 +220,8 @@ def tick():
 """
 ALL_OF_IT = (
     'relive.log("x", [slotted.value, len(bag), ticks.__closure__[0].cell_contents, len(remember.__defaults__[0]), '
-    "sum(history), Net.made, own.total, meter.total, bump.calls, lines.tell(), meters['a'].total, meters['b'][0].total, list(recent), len(seen), "
+    "sum(history), Net.made, own.total, meter.total, bump.calls, lines.tell(), "
+    "meters['a'].total, meters['b'][0].total, list(recent), len(seen), "
     "sum(counts.values()), float(view.sum()), state.total, state.calls])"
 )
 

@@ -156,14 +156,16 @@ PROBES = [
     "relive.log('probe', f'{last!r} {count} {sorted(seen)}')",
 ]
 NUMPY_PROBES = [
-    "relive.log('probe', probe(net, vec.sum(), view[0], np.random.get_state()[1][0], rng.bit_generator.state['uinteger']))"
+    "relive.log('probe', probe(net, vec.sum(), view[0], np.random.get_state()[1][0], "
+    "rng.bit_generator.state['uinteger']))"
 ]
 ITEMS = [
     "range({n})", "list(range(10, 10 + {n}))", "(i * i for i in range({n}))", "'abcdefgh'[:{n}]", "Loader(range({n}))",
     "zip(range({n}), 'abcdefgh')", "enumerate(list('abcdefgh')[:{n}])", "range(20, 20 + 2 * {n}, 2)", "range(0)",
 ]  # fmt: skip
 WRAPPED = [
-    "relive.loop('{name}', {items})", "enumerate(relive.loop('{name}', {items}))", "bar(relive.loop('{name}', {items}))",
+    "relive.loop('{name}', {items})", "enumerate(relive.loop('{name}', {items}))",
+    "bar(relive.loop('{name}', {items}))",
     "zip(relive.loop('{name}', {items}), itertools.count())",
 ]  # fmt: skip
 INNER = [*WRAPPED, "list(relive.loop('{name}', {items}))", "bar(enumerate(relive.loop('{name}', {items})))"]
@@ -210,7 +212,8 @@ def programs(draw: st.DrawFn) -> Program:
         "inner": draw(st.sampled_from(INNER)),
         "main_leaves": main_leaves.format(k=draw(st.integers(2, 20))),
         "inner_leaves": inner_leaves.format(k=draw(st.integers(2, 20))),
-        "main_else": draw(st.booleans()) and draw(st.booleans()), "inner_else": draw(st.booleans()) and draw(st.booleans()),
+        "main_else": draw(st.sampled_from([False, False, False, True])),
+        "inner_else": draw(st.sampled_from([False, False, False, True])),
         "plain_inner": draw(st.sampled_from([False, False, False, True])),
         "skipblock": draw(st.sampled_from([False, False, False, True])),
         "same_name": draw(st.sampled_from([False, False, False, True])),
@@ -235,7 +238,8 @@ def _source(parts: dict[str, Any], place: str, probe: str) -> str:
     vectors = VECTORS if parts["numpy"] else ""
     text = HEAD.format(seed=parts["seed"], numpy="import numpy as np\n" if parts["numpy"] else "", vectors=vectors)
     text += f"\ndef report():\n    {_one_line(probe) if place == 'function' else 'pass'}\n"
-    text += f"\nclass Asking:\n    def ask(self):\n        {_one_line(probe) if place == 'method' else 'pass'}\nasking = Asking()\n"
+    asking = _one_line(probe) if place == "method" else "pass"
+    text += f"\nclass Asking:\n    def ask(self):\n        {asking}\nasking = Asking()\n"
     if place == "prefix":
         text += probe + "\n"
     if parts["skipblock"]:

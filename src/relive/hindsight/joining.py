@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ def join(home: Home, run: str, recorded: Parsed, segments: Sequence[Parsed], *, 
         rows.add(segment, names)
     if not rows.count:
         return 0, 0
-    while True:
-        number = next_number(folder)
-        if rows.write(folder, number, about):
-            return number, rows.count
+    number = next_number(folder)
+    while not rows.write(folder, number, about):
+        number += 1  # another replay has it, or one that died while it wrote
+    return number, rows.count
 
 
 class _Rows:
@@ -49,18 +50,19 @@ class _Rows:
         self._lines: list[tuple[int, dict[str, Any]]] = []
         self._taken = _contexts(recorded)
         self._added: set[tuple[int, int, str]] = set()
+        self._new: dict[tuple[int, int, str, int], int] = {}  # new loops by where, and as which, they are entered
         self.count = 0
 
     def add(self, segment: Parsed, names: Collection[str]) -> None:
         """Values in contexts where the run itself has none of that name, each context from one segment only."""
         wanted = [at for at, name in enumerate(segment.names) if name in names]
         rows = np.flatnonzero(np.isin(segment.name, wanted))
-        loops = self._new_loops(segment, {int(loop) for loop in segment.loop[rows]})
+        loops = self._new_loops(segment)
         mine: set[tuple[int, int, str]] = set()
         for row in rows.tolist():
             loop, turn = int(segment.loop[row]), int(segment.iteration[row])
             name = segment.names[int(segment.name[row])]
-            key = (loop, turn, name)
+            key = (loops.get(loop, loop), turn, name)
             if key in self._taken or key in self._added or not self._happened(loop, turn):
                 continue
             mine.add(key)
@@ -92,21 +94,31 @@ class _Rows:
             self._names[name] = len(self._names) + 1
         return self._names[name]
 
-    def _new_loops(self, segment: Parsed, used: set[int]) -> dict[int, int]:
-        """Loops that the run did not have: each segment numbers them by itself, so they are numbered anew."""
-        fresh = sorted(number for number in segment.loops if number > max(self._recorded.loops, default=1))
+    def _new_loops(self, segment: Parsed) -> dict[int, int]:
+        """Loops that the run did not have: each segment numbers them by itself, so they are numbered anew.
+
+        What comes before the main loop is run by every segment: the same entry into a loop there is one loop.
+        """
         given: dict[int, int] = {}
-        for number in fresh:
-            self._last_loop += 1
-            given[number] = self._last_loop
+        met: Counter[tuple[int, int, str]] = Counter()
+        for number in sorted(number for number in segment.loops if number not in self._recorded.loops):
             row = segment.loops[number]
-            parent = given.get(row.parent, row.parent)
-            bits = parent | row.parent_iteration << 32
-            self._slots.append((given[number], 0, _signed(bits), kinds.LOOP, self._number(row.name)))
-            if (row.start, row.step) != (0, 1):
-                self._slots.append((given[number], 0, _pair(row.start, row.step), kinds.RANGE, 0))
-            self._items(segment, number, given[number])
+            place = given.get(row.parent, row.parent), row.parent_iteration, row.name
+            met[place] += 1
+            if (*place, met[place]) not in self._new:
+                self._last_loop += 1
+                self._new[*place, met[place]] = self._last_loop
+                self._begin(segment, number, self._last_loop, parent=place[0])
+            given[number] = self._new[*place, met[place]]
         return given
+
+    def _begin(self, segment: Parsed, old: int, new: int, *, parent: int) -> None:
+        row = segment.loops[old]
+        bits = parent | row.parent_iteration << 32
+        self._slots.append((new, 0, _signed(bits), kinds.LOOP, self._number(row.name)))
+        if (row.start, row.step) != (0, 1):
+            self._slots.append((new, 0, _pair(row.start, row.step), kinds.RANGE, 0))
+        self._items(segment, old, new)
 
     def _items(self, segment: Parsed, old: int, new: int) -> None:
         for key, item in segment.known_items.integers.items():
