@@ -17,6 +17,7 @@ PLAIN = [
     Style("early_stopping.py"),
     Style("rl.py"),
     Style("package", ("-m", "package.train")),
+    Style("sklearn_partial.py"),
 ]
 TORCH = [
     Style("torch_plain.py"),

@@ -11,9 +11,10 @@ from typing import Any
 from relive.checkpoint.objects import is_data, is_iterator, is_small, missing
 from relive.checkpoint.sources import changed_globals, changing_attributes, given_by_functions
 from relive.checkpoint.subjects import Rest, Source
-from relive.checkpoint.tree import Json, Unpicklable
+from relive.checkpoint.tree import Json, Unpicklable, is_leaf
 
 _CONTAINERS = (list, dict, set, bytearray)
+MAX_GIVEN_BYTES = 8 << 20
 MAX_GIVEN = 10_000  # items of a list that is only given to others; larger ones are data sets
 Places = Mapping[str, Any]
 
@@ -108,7 +109,9 @@ class LostSubject:
 
 
 def is_given(value: Any) -> bool:
-    """Something that whoever gets it may change: a list, say, but not a whole data set."""
+    """Something that whoever gets it may change: a list or an array, say, but not a whole data set."""
+    if is_leaf(value):
+        return bool(value.nbytes <= MAX_GIVEN_BYTES)
     return isinstance(value, (*_CONTAINERS, deque)) and len(value) <= MAX_GIVEN
 
 

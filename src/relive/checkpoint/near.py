@@ -174,6 +174,10 @@ def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
     if is_generator(value):
         yield name, GeneratorSubject(value), value
         return
+    estimators = sys.modules.get("sklearn.base")
+    if estimators is not None and isinstance(value, estimators.BaseEstimator):
+        yield name, _Attributes(name, value), value
+        return
     torch = sys.modules.get("torch")
     if torch is None or type(value).__module__ == "builtins":
         return
@@ -203,6 +207,19 @@ def _sampler(name: str, sampler: Any) -> Iterator[tuple[str, Subject, Any]]:
     epoch = getattr(sampler, "epoch", None)
     if isinstance(epoch, int):
         yield name, _Attribute(name, sampler, "epoch"), sampler
+
+
+class _Attributes(ValueSubject):
+    """All attributes of an object whose class is a library's."""
+
+    kind = "attributes"
+
+    def rest(self, plant: Any) -> Any:
+        return plant(dict(vars(self._thing)), self._name)
+
+    def put_back(self, leaves: dict[str, int], rest: Any, source: Any) -> None:
+        vars(self._thing).clear()
+        vars(self._thing).update(source.value(rest))
 
 
 class _Attribute(ValueSubject):

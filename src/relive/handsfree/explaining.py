@@ -18,6 +18,7 @@ _RULES = {
     "state_dict": "has a state_dict: schedulers, scalers, loaders",
     "generator": "a random generator near the loop",
     "object": "an object of a class of the project: what its methods change",
+    "attributes": "an estimator near the loop: all that it has learnt",
     "attribute": "an attribute that samplers count with",
     "array": "an array",
     "file": "a file that is read bit by bit: its place",
