@@ -10,7 +10,7 @@ import numpy as np
 from relive.checkpoint.copying import Copier
 from relive.checkpoint.laying import Arena, Layout, size_bytes
 from relive.checkpoint.leaves import Leaf, LeafType, whereabouts
-from relive.checkpoint.subjects import Subject
+from relive.checkpoint.subjects import OptimizerSubject, Subject
 from relive.checkpoint.tree import Json, Planter, Unpicklable
 
 _HELD = frozenset({"_module", "_optimizer", "_array", "_generator", "_thing", "_owner"})  # what subjects are of
@@ -100,6 +100,10 @@ class Capture:
         self._leaves, self._numbers, self._seen, self._layout = [], {}, {}, None
         for name, subject in self.subjects.items():
             self._numbers[name] = {key: self._number(tensor) for key, tensor in subject.tensors().items()}
+        for name, subject in self.subjects.items():
+            if isinstance(subject, OptimizerSubject):  # what it trains and no module has
+                loose = subject.parameters_beyond(self._seen)
+                self._numbers[name] |= {key: self._number(tensor) for key, tensor in loose.items()}
         self._sources = [leaf.source for leaf in self._leaves]
         self._whereabouts = whereabouts(self._sources)
 

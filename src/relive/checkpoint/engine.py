@@ -21,6 +21,7 @@ from relive.errors import ReliveError
 
 MAIN_DEPTH, NESTED_DEPTH = 1, 2
 _CHEAP = 0.25  # of what ε allows for an iteration: then its end is kept even if a nested loop's end was
+_BRIEF_S = 1e-3
 _now = time.perf_counter
 
 
@@ -109,6 +110,11 @@ class Checkpointer:
         if error is not None:
             self.ledger.charge(_now() - self._taken_at)  # at most; else each further attempt would seem to be free
             raise ReliveError(f"a checkpoint could not be written ({error}); free some space") from error
+
+    @property
+    def is_regular(self) -> bool:
+        """Are checkpoints taken every so many iterations, rather than as often as they are worth it?"""
+        return self._every is not None
 
     def is_of(self, objects: dict[str, Any]) -> bool:
         """Are these the very objects whose state is kept here?"""
@@ -215,7 +221,7 @@ class LoopWatch:
         self.is_exhausted = False  # else it was left by a break, a return or an exception
         self.is_plainly_left = True  # what follows it came next
         self.parent_iteration = owner.main_iteration
-        self._turn_begun = self._begun = _now()
+        self._turn_begun = self._begun = self._considered = _now()
 
     def begin_turn(self, iteration: int, frame: FrameType | None) -> None:
         self._turn_begun = _now()
@@ -227,8 +233,10 @@ class LoopWatch:
                 self._owner.main_loop = id(user), id(user.f_code), user.f_lineno
 
     def end_turn(self, iteration: int, frame: FrameType | None) -> None:
-        if self.is_main:
+        # Turns that are over in no time are considered together, or asking would take longer than they do.
+        if self.is_main and (self._owner.is_regular or _now() - self._considered > _BRIEF_S):
             self._owner.consider(self, iteration, _now() - self._turn_begun, frame)
+            self._considered = _now()
 
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         """The loop is over, whether it ran out or was left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -26,7 +27,8 @@ def is_foreign(filename: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _is_projects(name: str, file: str | None) -> bool:
-    return name == "__main__" or (file is not None and not is_foreign(file))
+    # Some libraries make modules up, with a file that is no path.
+    return name == "__main__" or (file is not None and os.path.isabs(file) and not is_foreign(file))
 
 
 def is_projects(name: str) -> bool:
@@ -34,9 +36,21 @@ def is_projects(name: str) -> bool:
     return _is_projects(name, getattr(sys.modules.get(name), "__file__", None))
 
 
-def project_modules() -> list[ModuleType]:
+def project_modules() -> tuple[ModuleType, ...]:
     """The project's own modules that are loaded."""
-    return [module for name, module in list(sys.modules.items()) if is_projects(name) and module is not None]
+    return _project_modules(len(sys.modules))
+
+
+@lru_cache(maxsize=2)
+def _project_modules(_count: int) -> tuple[ModuleType, ...]:
+    """Looked for anew when their number has changed: there are thousands, and the training waits."""
+    found = [module for name, module in list(sys.modules.items()) if is_projects(name) and module is not None]
+    return tuple({id(module): module for module in found}.values())
+
+
+@lru_cache(maxsize=2)
+def _files(_count: int) -> tuple[str, ...]:
+    return tuple(sorted({file for module in _project_modules(_count) if (file := file_of(module))}))
 
 
 def file_of(module: ModuleType) -> str | None:
@@ -54,7 +68,7 @@ def tree_of(filename: str) -> ast.Module | None:
 
 def changing_attributes() -> frozenset[str] | None:
     """The attributes that code of the project sets or changes outside of `__init__`; None: any may change."""
-    files = tuple(sorted({file for module in project_modules() if (file := file_of(module))}))
+    files = _files(len(sys.modules))
     return _changing_in(files) if files else None
 
 
@@ -71,7 +85,7 @@ def _changing_in(files: tuple[str, ...]) -> frozenset[str] | None:
 
 def rebound_attributes() -> frozenset[str] | None:
     """The attributes that code of the project outside of `__init__` binds anew."""
-    files = tuple(sorted({file for module in project_modules() if (file := file_of(module))}))
+    files = _files(len(sys.modules))
     return _rebound_in(files) if files else None
 
 

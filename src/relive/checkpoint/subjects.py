@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from operator import attrgetter, is_
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from relive.errors import ReliveError
 
 _ATTRIBUTES = (bool, int, float, str, type(None))
 _MISSING = object()
+_PARAMETER = "(parameter)"  # beside the state of a parameter, the parameter itself
 _requires_grad = attrgetter("requires_grad")
 Rest = Json | Callable[[], Json]  # a tree, or what makes it later, from copies made now
 
@@ -155,7 +156,7 @@ def _simple(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class OptimizerSubject:
-    """The state of each parameter, and the numbers of each group; the parameters themselves are the model's."""
+    """The state of each parameter, and the numbers of each group; parameters that are a model's are left to it."""
 
     kind = "optimizer"
 
@@ -186,6 +187,11 @@ class OptimizerSubject:
                     tensors[f"{number}.{key}"] = tensor
         return tensors
 
+    def parameters_beyond(self, known: Container[int]) -> dict[str, Any]:
+        """The parameters that nobody else keeps: a script may train a tensor that is in no module."""
+        parameters = enumerate(self._parameters())
+        return {f"{number}.{_PARAMETER}": one for number, one in parameters if id(one) not in known}
+
     def is_same(self) -> bool:
         return self._is_known and self._found.is_same()
 
@@ -205,6 +211,10 @@ class OptimizerSubject:
         for name, leaf in leaves.items():
             at, _, key = name.partition(".")
             parameter = parameters[int(at)]
+            if key == _PARAMETER:
+                if not source.fill(leaf, parameter):
+                    parameter.data = source.made(leaf).to(parameter.device)
+                continue
             live = self._optimizer.state.get(parameter, {}).get(key)
             if live is None or not is_leaf(live) or not source.fill(leaf, live):
                 made = source.made(leaf)

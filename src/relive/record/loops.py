@@ -75,7 +75,7 @@ class RecordedLoop(Generic[T]):
                     marked = now
                 held.append(item)
                 del item  # a batch that the script lets go of must not live on here
-                if watch is None:
+                if watch is None or (iteration and not watch.is_main):  # of a nested loop only the end matters
                     yield held.pop()
                 else:
                     recorder.begin_turn(watch, iteration, sys._getframe(1))
