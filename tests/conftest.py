@@ -35,6 +35,16 @@ def own_environment() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_run_left_open() -> Iterator[None]:
+    """A run that a test opens in this process without `with relive.run()` would be the parent of all that follow."""
+    yield
+    from relive.record import session
+
+    left, session.first, session.driver = session.first, None, None
+    assert left is None, "this test left a run open; use `with relive.run()`, or a script of its own"
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home of its own for this test and the processes that it starts; the folder isn't made yet."""

@@ -212,10 +212,10 @@ def test_without_recording_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert gives_up(9.0) == [False] * 4
 
 
-def test_without_optuna_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_optuna_the_remedy_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
 
-    with pytest.raises(ReliveError, match=r"pip install 'relive\[optuna\]'"):
+    with relive.run(), pytest.raises(ReliveError, match=r"pip install 'relive\[optuna\]'"):
         relive.should_prune("val_loss", 0)
 
 

@@ -100,6 +100,8 @@ def should_prune(
     if not isinstance(driver, Recorder):
         return False
     try:
+        if driver.provenance is not None:
+            driver.provenance.settle()
         gives_up = _judge(driver.run, home, name, step, pruner, order or told_by_name(name))
     except (ReliveError, OSError) as error:
         warn_once("prune-unknown", f"{error}; the run goes on")
@@ -124,8 +126,8 @@ def _judge(run: str, home: Path, name: str, step: int, pruner: Any, order: str) 
 
 
 def _comparable(own: str | None, other: str | None) -> bool:
-    """Runs that differ in data are never ranked side by side; what is not known yet may be the same."""
-    return own is None or other is None or own == other
+    """Runs that differ in data are never ranked side by side."""
+    return own == other
 
 
 class _Watch:

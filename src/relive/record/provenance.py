@@ -68,6 +68,14 @@ class Provenance:
             return
         self._record(name, print_, None)
 
+    def settle(self, patience_s: float = PATIENCE_S) -> None:
+        """Wait until what was declared so far is fingerprinted, for somebody who needs the data version now."""
+        if self._stated is None:
+            done = threading.Event()
+            self._jobs.put(done.set)
+            done.wait(patience_s)
+            self._state_version()
+
     def saw(self, path: str) -> None:
         self._jobs.put(lambda: self._add_seen(path))
 
