@@ -25,7 +25,8 @@ demo: $(VENV)/.ready ## set up a fresh machine and run the main job
 	$(WITH_VENV) bash examples/demo.sh
 
 test: $(VENV)/.ready ## set up a fresh machine and pass the tests (JOBS=1 runs them one by one)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+	# Some tests kill processes at any moment, or wait for other ones: what fails among many is tried once more alone.
+	$(BIN)/pytest -n $(JOBS) --dist worksteal || $(BIN)/pytest --last-failed --last-failed-no-failures none
 
 check: $(VENV)/.ready ## format, lint, types, architecture, docs
 	$(BIN)/ruff format --check .

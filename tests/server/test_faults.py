@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import relive
+from relive.errors import QueryError
 from relive.store import Away, Home, Index, Journal, JournalName, Remote, Shipment, examine, journals_in, process_start
 
 from .bad_network import BadNetwork
@@ -63,7 +64,11 @@ def assert_same(home: Path, store: Path) -> None:
 
 def values(store: Path) -> list[int]:
     """What was logged as `n`, over all runs, in order."""
-    return [value["n"] if isinstance(value, dict) else int(value) for value in relive.dataframe("n", home=store).n]
+    try:
+        frame = relive.dataframe("n", home=store)
+    except QueryError:  # nothing has come yet
+        return []
+    return [value["n"] if isinstance(value, dict) else int(value) for value in frame.n]
 
 
 def test_what_is_recorded_is_on_the_server_byte_for_byte(script, serve):

@@ -166,8 +166,8 @@ class Provenance:
 
         version = data_version(self._declared, self._seen.values())
         if version is not None and version != self._stated:
-            self._stated = version
             self._journal.line("data_version", id=version)
+            self._stated = version  # last: who finds it here may read the line
 
 
 def _form(found: Fingerprint) -> dict[str, Any]:
