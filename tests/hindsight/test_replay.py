@@ -92,7 +92,7 @@ def asked(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked
 @pytest.mark.parametrize(
     ("where", "statement", "work"),
     [
-        ("prefix", 'relive.log("x", sum(net))', []),
+        pytest.param("prefix", 'relive.log("x", sum(net))', [], marks=pytest.mark.slow),
         ("suffix", 'relive.log("x", net[0] + meter.total + step + epoch)', []),
         ("after", 'relive.log("x", meter.total * 2 + step)', ["epoch"] * 6),
     ],
@@ -133,6 +133,7 @@ def test_asked_again_only_what_is_missing_is_run(asked: Asked) -> None:
     assert asked.column("x") == asked.reference(source)
 
 
+@pytest.mark.slow
 def test_replays_are_kept_side_by_side(asked: Asked) -> None:
     asked.record(train())
     asked.replay(train(suffix='relive.log("x", 1)'))
@@ -226,7 +227,7 @@ ALL_OF_IT = (
 )
 
 
-@pytest.mark.parametrize("place", ["suffix", "after"])
+@pytest.mark.parametrize("place", ["after", pytest.param("suffix", marks=pytest.mark.slow)])
 def test_state_that_no_variable_shows_is_put_back(asked: Asked, place: str) -> None:
     statement = ALL_OF_IT if place == "suffix" else ALL_OF_IT.replace("own.total", "0.0")
     plain, with_it = (HIDDEN.replace("{after}", a).replace("{suffix}", s) for a, s in (
@@ -342,6 +343,7 @@ for lr in (0.1, 0.2, 0.3):
 )
 
 
+@pytest.mark.slow
 def test_each_of_several_runs_of_a_script_is_replayed_as_itself(asked: Asked) -> None:
     asked.record(SWEEP.format(suffix="pass"))
     source = SWEEP.format(suffix='relive.log("x", net[0])')
@@ -410,6 +412,7 @@ with relive.checkpointing(net=net, every=1):
     assert asked.column("x") == [0, 1, 2]  # not the value of the iteration that it did not come to the end of
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_told(asked: Asked) -> None:
     asked.record(train())
     for pack in Home(asked.script.home).packs.glob("*.pack"):
@@ -440,6 +443,7 @@ def test_a_name_that_nothing_logs_is_told(asked: Asked, source: str, words: str)
     assert "nothing in the project logs x" in found.refusals[0][1]
 
 
+@pytest.mark.slow
 def test_a_script_that_reads_the_terminal_is_told(asked: Asked) -> None:
     source = HEAD + "try:\n    input()\nexcept EOFError:\n    pass\nrelive.log('y', 1)\n"
     asked.record(source)
@@ -449,6 +453,7 @@ def test_a_script_that_reads_the_terminal_is_told(asked: Asked) -> None:
     assert run.missing == [] or "terminal" in run.missing[0]
 
 
+@pytest.mark.slow
 def test_an_input_that_is_gone_is_told(asked: Asked) -> None:
     data = asked.script.project / "numbers.csv"
     data.write_text("1\n2\n")
@@ -461,6 +466,7 @@ def test_an_input_that_is_gone_is_told(asked: Asked) -> None:
     assert "numbers.csv" in run.missing[0]
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_told(asked: Asked) -> None:
     (asked.script.project / "extra").mkdir()
     outside = asked.script.project.parent / "lib"
@@ -500,6 +506,7 @@ with relive.checkpointing(net=net, every=1):
     assert all("unverified" in source for source in told)
 
 
+@pytest.mark.slow
 def test_arrays_come_back_from_a_replay(asked: Asked) -> None:
     asked.record(train())
 
@@ -531,12 +538,15 @@ import time
 with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(50)):
         net[0] += random.random()
+        did("epoch")
+        time.sleep(float(os.environ.get("PAUSE", "0")))
         {after}
 """
     )
     asked.record(source.format(after="pass"))
-    asked.script.write(source.format(after="relive.log('x', net[0]); did('epoch'); time.sleep(0.1)"))
-    process = asked.script._start(["-m", "relive", "replay", "x", "--workers", "1", "--yes"])
+    asked.script.write(source.format(after="relive.log('x', net[0])"))
+    command = ["-m", "relive", "replay", "x", "--workers", "1", "--yes"]
+    process = asked.script._start(command, env={"PAUSE": "0.1"})
     deadline = time.monotonic() + 60
     while asked.did().count("epoch") < 5 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -546,3 +556,77 @@ with relive.checkpointing(net=net, every=1):
     kept = relive.dataframe("x", home=asked.script.home)["x"].dropna()
     assert 3 <= len(kept) < 50, said
     assert "stopped; what was done is kept" in said
+
+
+@pytest.mark.slow
+def test_what_a_script_logs_at_exit_belongs_to_its_run(asked: Asked) -> None:
+    source = HEAD + "import atexit\natexit.register(lambda: relive.log('bye', net[0]))\nrelive.log('y', 1)\n"
+    asked.record(source)
+
+    (run,) = asked.replay(source + "relive.log('x', 2)\n").runs
+
+    assert (run.reproduced, run.mismatches, run.added) == (2, [], 1)
+
+
+TORCH = """
+import torch
+import relive
+torch.manual_seed(5)
+def evaluate(net, x, y):
+    net.eval()
+    with torch.no_grad():
+        found = (net(x).argmax(1) == y).float().mean().item()
+    net.train()
+    return found
+def main():
+    x = torch.randn(96, 8)
+    y = (x.sum(1) > 0).long()
+    data = torch.utils.data.TensorDataset(x, y)
+    loader = torch.utils.data.DataLoader(data, batch_size=16, shuffle=True)
+    layers = torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 2)
+    net = torch.nn.Sequential(*layers)
+    opt = torch.optim.AdamW(net.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, 5)
+    best = 0.0
+    with relive.checkpointing(net=net, opt=opt, every=1):
+        for epoch in relive.loop("epoch", range(5)):
+            for a, b in relive.loop("step", loader):
+                opt.zero_grad()
+                loss = torch.nn.functional.cross_entropy(net(a), b)
+                loss.backward()
+                opt.step()
+                {inside}
+            schedule.step()
+            best = max(best, evaluate(net, x, y))
+            relive.log("loss", loss.item())
+            {after}
+    relive.log("best", best)
+    {suffix}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "statement", "workers"),
+    [
+        ("after", "relive.log('x', sum(p.norm().item() for p in net.parameters()) + loss.item() + a.sum().item())", 1),
+        pytest.param("inside", "relive.log('x', loss.item())", 2),
+        pytest.param(
+            "suffix", "relive.log('x', evaluate(net, x, y) + torch.rand(1).item())", 1, marks=pytest.mark.slow
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_a_network_comes_back_bit_for_bit(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, place: str, statement: str, workers: int
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    nothing = dict.fromkeys(("inside", "after", "suffix"), "pass")
+    asked.record(TORCH.format(**nothing))
+    source = TORCH.format(**{**nothing, place: statement})
+
+    (run,) = asked.replay(source, workers=workers).runs
+
+    assert (run.missing, run.mismatches, run.unrestored) == ([], [], [])
+    assert asked.column("x") == asked.reference(source)

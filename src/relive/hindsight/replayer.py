@@ -46,6 +46,7 @@ class Replayer(Recorder):
         self.outer: Outer | None = None
         self.is_restored = True  # the state is the recorded one, although nothing may be logged yet
         self.report = Report(ok=False)
+        self._pid = os.getpid()
         self._begun = time.perf_counter()
         journal.line("replay", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, run=job.run)
         os.register_at_fork(after_in_child=Member(self, folder, 0).become_child)
@@ -202,6 +203,8 @@ class Replayer(Recorder):
 
     def finish(self, *, ok: bool = True, is_over: bool = False, error: str = "", traceback: str = "") -> None:
         """Close the journal and leave the report; only then does the segment count as done."""
+        if os.getpid() != self._pid:
+            return  # a child of the script that came to its end
         self.journal = self._real
         if ok and is_over:
             self.journal.line("turn", ROOT, 0)  # the script ran to its end

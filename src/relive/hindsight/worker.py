@@ -7,6 +7,7 @@ import runpy
 import sys
 import traceback
 import types
+from functools import partial
 from pathlib import Path
 
 from relive.errors import Damaged
@@ -61,6 +62,8 @@ class _Run:
 
     def close(self, error: BaseException | None) -> None:
         code = _ended(self.recorder, self._job, error)
+        if not code:
+            self.recorder.finish(is_over=error is None)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -71,7 +74,8 @@ def _ended(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     outcome, described = ended_by(error) if error is not None else (FINISHED, None)
     then = job.ending or {}
     if error is None or outcome == FINISHED or (described or {}).get("type") == then.get("type"):
-        replayer.finish(is_over=error is None or outcome == FINISHED)
+        # What the script does at exit is still part of its run.
+        session.at_exit.append(partial(replayer.finish, is_over=error is None or outcome == FINISHED))
         return 0
     trace = "".join(traceback.format_exception(error))
     replayer.finish(ok=False, error=_told(error), traceback=trace)
