@@ -453,6 +453,29 @@ def test_a_script_that_reads_the_terminal_is_told(asked: Asked) -> None:
     assert run.missing == [] or "terminal" in run.missing[0]
 
 
+def test_what_was_there_before_the_run_is_found_and_what_was_made_since_is_not(asked: Asked) -> None:
+    project = asked.script.project
+    (project / ".gitignore").write_text("data/\n")
+    (project / "data").mkdir()
+    (project / "data" / "numbers.txt").write_text("12345")
+    os.utime(project / "data" / "numbers.txt", (1, 1))
+    source = """
+import os
+text = open("data/numbers.txt").read()  # before anything of relive
+had = os.path.exists("model.bin")
+import relive
+relive.log("y", len(text) + had)
+open("model.bin", "w").write("weights")
+open("data/cache.txt", "w").write("more")
+"""
+    asked.record(source)
+
+    (run,) = asked.replay(source + "relive.log('x', len(text))\n").runs
+
+    assert (run.missing, run.mismatches, run.added) == ([], [], 1)
+    assert (project / "data" / "numbers.txt").read_text() == "12345"
+
+
 @pytest.mark.slow
 def test_an_input_that_is_gone_is_told(asked: Asked) -> None:
     data = asked.script.project / "numbers.csv"

@@ -211,7 +211,7 @@ def _report(found: Answer, names: Sequence[str]) -> None:
         f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
         f" {found.reproduced:,} recorded values reproduced {exactly}, {duration(found.took_s)}"
     )
-    if not found.added and not found.is_stopped:
+    if not found.added and not found.is_stopped and not any(run.missing for run in found.runs):
         click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
 
 

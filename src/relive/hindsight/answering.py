@@ -201,7 +201,7 @@ def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
     return Job.of(
         segment, run=record.run, home=str(home.path), folder=str(place.folder), script=str(place.script),
         module=module, cwd=str(place.cwd), argv=list(record.config["argv"][1:]),
-        search=[first, *_project_paths(root, place.tree)], protected=[str(root), str(home.path)],
+        search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
         writable=[str(place.base), str(home.packs / "lock"), str(home.chunks)],
         args=args, loops=loops, last_loop=case.profile.last_loop,
         mains=[loop.number for loop in case.profile.mains], nth=int(case.recorded.header.get("nth") or 0),
@@ -209,6 +209,11 @@ def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in case.patch.added],
     )  # fmt: skip
+
+
+def _protected(record: RunRecord, home: Home) -> list[str]:
+    """What a replay must leave as it is: the project, the folder it was started in, and all runs."""
+    return list(dict.fromkeys([record.code["root"], record.code.get("cwd") or record.code["root"], str(home.path)]))
 
 
 def _project_paths(root: Path, tree: Path) -> list[str]:

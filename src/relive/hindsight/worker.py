@@ -107,6 +107,8 @@ def _told(error: BaseException) -> str:
         return "the script reads from the terminal, which a replay has not; give it what it asks for in another way"
     if isinstance(error, PermissionError) and error.errno:
         return f"{error}: a replay writes to its own folder only, not into the project nor right beside it"
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error}; put it back as it was when the run began, and name it in relive.data(…) from now on"
     if isinstance(error, ModuleNotFoundError):
         return f"{error}; install it to replay this version"
     return f"{type(error).__name__}: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -50,7 +51,7 @@ def materialise(record: RunRecord, files: Mapping[str, str], into: Path) -> None
 
 
 def lay_out(record: RunRecord, tree: Path, base: Path) -> Workplace:
-    """Copy a materialised tree for one worker, and link in what the run read."""
+    """Copy a materialised tree for one worker, and bring in what the run read, or may have read."""
     base.mkdir(parents=True)
     own = base / "tree"
     shutil.copytree(tree, own, symlinks=True)
@@ -62,6 +63,8 @@ def lay_out(record: RunRecord, tree: Path, base: Path) -> Workplace:
         (base / "cwd").mkdir()
     for path in _inputs(record):
         _bring(path, folders)
+    for outside, inside in folders.items():
+        _link_older(outside, inside, base, record.started_us / 1e6)
     (base / "journals").mkdir()
     place = own / os.path.relpath(cwd, root) if _is_below(cwd, root) else base / "cwd"
     place.mkdir(parents=True, exist_ok=True)
@@ -132,6 +135,39 @@ def _bring_file(path: str, target: Path) -> None:
         shutil.copy2(path, target)
     else:
         target.symlink_to(path)
+
+
+def _link_older(outside: Path, inside: Path, base: Path, begun_s: float) -> None:
+    """Link what was there before the run began and is unchanged: it may have been read before relive was asked.
+
+    What was made or changed since is not what the run saw, and is left out. Nor are there links in a project of so many
+    files that finding them would take longer than it helps.
+    """
+    found: list[tuple[str, Path]] = []
+    for folder, names, files in os.walk(outside):
+        names[:] = [name for name in names if not _is_machinery(Path(folder) / name, base)]
+        for name in files:
+            path, target = os.path.join(folder, name), inside / os.path.relpath(folder, outside) / name
+            if not os.path.lexists(target) and _changed_s(path) < begun_s:
+                found.append((path, target))
+        if len(found) > LINKED_FILES:
+            return
+    for path, target in found:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(path)
+
+
+def _is_machinery(folder: Path, base: Path) -> bool:
+    """Hidden folders, environments, and homes of relive."""
+    is_home = folder / "replays" in base.parents
+    return is_home or folder.name.startswith(".") or folder.name == "__pycache__" or (folder / "pyvenv.cfg").exists()
+
+
+def _changed_s(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return math.inf
 
 
 def _is_below(path: Path, folder: Path) -> bool:
