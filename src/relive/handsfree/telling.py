@@ -37,6 +37,10 @@ class Teller:
             pairs = values.items() if isinstance(values, Mapping) else values
             self._log([(str(name), value) for name, value in pairs if is_number(value)])
 
+    def hear_always(self, values: Mapping[Any, Any]) -> None:
+        """The same, from a callback that somebody asked for."""
+        self._log([(str(name), value) for name, value in values.items() if is_number(value)])
+
     def hear_nested(self, source: str, values: Mapping[Any, Any]) -> None:
         if source in self.sources:
             self.hear(source, dotted(values))
