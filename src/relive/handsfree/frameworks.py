@@ -9,9 +9,10 @@ from types import ModuleType
 from typing import Any
 
 from relive.handsfree.course import Course
-from relive.handsfree.telling import teller
+from relive.handsfree.telling import safely, teller
 
 SOURCE = "frameworks"
+_NO_RESULTS = ("epoch", "runtime", "per_second")  # the loop tells the one, and the clock the others
 
 
 # --- transformers ----------------------------------------------------------------------------------------------------
@@ -39,14 +40,15 @@ def transformers_callback(base: type) -> type:
             self._course.end()
 
         def on_log(self, *_args: Any, logs: dict[str, Any] | None = None, **_told: Any) -> None:
-            self._course.log({name: value for name, value in (logs or {}).items() if name != "epoch"})
+            told = (logs or {}).items()
+            self._course.log({name: value for name, value in told if not name.endswith(_NO_RESULTS)})
 
     return ReliveCallback
 
 
 def listen_to_transformers(module: ModuleType) -> None:
     made = transformers_callback(sys.modules["transformers.trainer_callback"].TrainerCallback)
-    _after_init(module.Trainer, lambda trainer: trainer.add_callback(made()))
+    _after_init(module.Trainer, lambda trainer: trainer.callback_handler.callbacks.insert(0, made()))
 
 
 # --- Lightning -------------------------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def listen_to_module(kind: type) -> None:
 def listen_to_lightning(module: ModuleType) -> None:
     package = module.__name__.rpartition(".trainer.trainer")[0]
     made = lightning_callback(sys.modules[f"{package}.callbacks.callback"].Callback)
-    _after_init(module.Trainer, lambda trainer: trainer.callbacks.append(made()))
+    _after_init(module.Trainer, lambda trainer: trainer.callbacks.insert(0, made()))
 
 
 # --- Keras -----------------------------------------------------------------------------------------------------------
@@ -133,17 +135,18 @@ def keras_callback(base: type) -> type:
 
 def listen_to_keras(module: ModuleType) -> None:
     made = keras_callback(sys.modules["keras.src.callbacks.callback"].Callback)
-    _after_init(module.CallbackList, lambda callbacks: callbacks.append(made()))
+    _after_init(module.CallbackList, lambda found: found.callbacks.insert(0, made()))
 
 
 def _after_init(kind: Any, then: Callable[[Any], None]) -> None:
+    """Put a callback before all others, so that they are in the loops that it tells of."""
     original = kind.__init__
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
         if SOURCE in teller.sources:
-            then(self)
+            safely(kind.__name__, then, self)
 
     kind.__init__ = init
 
