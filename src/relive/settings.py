@@ -33,7 +33,8 @@ class Settings(NamedTuple):
     ship_wait_seconds: float = 5.0  # how long the end of a run may wait for the rest to be sent
     every: int = 0  # hands-free: a checkpoint every so many iterations; 0 is as often as the overhead allows
     self_check: str = "auto"  # hands-free: try a run out when it ended; "auto" if that is cheap, "always", "never"
-    sources: tuple[str, ...] = ("print", "logging", "tqdm", "tensorboard", "wandb", "mlflow", "config")  # hands-free
+    # Hands-free: what a script's values are taken from.
+    sources: tuple[str, ...] = ("print", "logging", "tqdm", "tensorboard", "wandb", "mlflow", "frameworks", "config")
     keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
     memo_bytes: int = 0  # how many bytes of remembered results the home may hold; 0 is no bound
     budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound

@@ -14,7 +14,7 @@ from relive.checkpoint.subjects import Rest, Source
 from relive.checkpoint.tree import Json, Unpicklable, is_leaf
 
 _CONTAINERS = (list, dict, set, bytearray)
-MAX_GIVEN_BYTES = 8 << 20
+MAX_GIVEN_BYTES = 64 << 20
 MAX_GIVEN = 10_000  # items of a list that is only given to others; larger ones are data sets
 Places = Mapping[str, Any]
 

@@ -62,10 +62,17 @@ class Explainer:
     def _tell(self) -> None:
         for path, choice in self._chosen:
             _say(f"{os.path.relpath(path)}:{choice.line} {choice.name} ({choice.kind.value}): {choice.why}")
-            for subject, kind in sorted(self._kept.get(choice.name, {}).items()):
+            for subject, kind in sorted(_shown(self._kept.get(choice.name, {}))):
                 _say(f"    keeps {_bare(subject)}: {_rule(subject, kind)}")
             if choice.name in self._unchanged:
                 _say(f"    takes as unchanged: {', '.join(self._unchanged[choice.name]) or 'nothing that it reads'}")
+
+
+def _shown(kept: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What a checkpoint holds, but for its notes to itself."""
+    return [
+        (subject, kind) for subject, kind in kept.items() if kind != "extra" or subject.partition(":")[0] in _EXTRAS
+    ]
 
 
 def _bare(subject: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from relive.handsfree import verbs
 from relive.handsfree.explaining import explainer
+from relive.handsfree.telling import safely
 from relive.instrument import HOOK, Survey, instrument
 from relive.record import warn_once
 
@@ -117,9 +118,5 @@ class _Listening(Loader):
 
 
 def listen_safely(module: ModuleType, listen: Listen) -> None:
-    try:
-        listen(module)
-    except Exception as error:  # noqa: BLE001 - another version of a library may look otherwise; the script goes on
-        warn_once(
-            "telling-lost", f"{module.__name__}: {type(error).__name__}: {error}; what it is told is not recorded"
-        )
+    """Set a listener on a loaded module."""
+    safely(module.__name__, listen, module)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from relive.handsfree.telling import teller
+from relive.handsfree.telling import safely, teller
 
 Hear = Callable[..., None]
 
@@ -22,7 +22,7 @@ def _after(owner: Any, name: str, hear: Hear) -> None:
     @functools.wraps(original)
     def heard(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        hear(*args, **kwargs)
+        safely(name, hear, *args, **kwargs)
         return result
 
     heard.__relive_heard__ = True  # type: ignore[attr-defined]

@@ -18,12 +18,13 @@ from relive.errors import NotFound
 from relive.handsfree import verbs
 from relive.handsfree.checking import check_at_exit
 from relive.handsfree.explaining import explainer
+from relive.handsfree.frameworks import FRAMEWORKS
 from relive.handsfree.importing import Finder, code_of, is_own, listen_safely
 from relive.handsfree.loggers import LISTENERS
 from relive.handsfree.start import Start
 from relive.handsfree.telling import teller
 from relive.instrument import HOOK, RULES, Survey, reachable, survey, told_by_name
-from relive.record import look_around, open_driver, session
+from relive.record import look_around, open_driver, session, warn_once
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -34,7 +35,7 @@ def run(start: Start) -> None:
     sys.modules["__main__"] = found.module
     sys.argv = [found.argv0, *start.argv]
     _hide_ourselves()
-    known = _listen(found.path, start)
+    known = _listen(found.path, start) if start.root is not None else _listen_safely(found.path, start)
     if found.module.__package__:
         importlib.import_module(found.module.__package__)
     source = Path(found.path).read_bytes()
@@ -63,6 +64,14 @@ def main_as_started() -> Start | None:
     return Start(path, sys.argv[1:])
 
 
+def _listen_safely(path: str, start: Start) -> Survey | None:
+    try:
+        return _listen(path, start)
+    except Exception as error:  # noqa: BLE001 - the script must run, recorded or not
+        warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded hands-free")
+        return None
+
+
 def _listen(path: str, start: Start) -> Survey | None:
     """Set up everything that hears; None when relive is off."""
     around = look_around()
@@ -77,8 +86,9 @@ def _listen(path: str, start: Start) -> Survey | None:
     teller.named = told_by_name(files.values())
     teller.is_own = partial(is_own, root=root)
     session.instrumented = {"rules": RULES, "sources": list(sources)}
-    sys.meta_path.insert(0, Finder(root, known, LISTENERS))
-    for name, listen in LISTENERS.items():
+    listeners = LISTENERS | FRAMEWORKS
+    sys.meta_path.insert(0, Finder(root, known, listeners))
+    for name, listen in listeners.items():
         if name in sys.modules:
             listen_safely(sys.modules[name], listen)
     session.place(open_driver)  # the run begins with the script, not with its first loop

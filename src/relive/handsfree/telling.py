@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from relive.errors import ReliveError
 from relive.instrument import dotted, named_numbers
 from relive.record import here, open_driver, session, warn_once
 
@@ -36,6 +37,10 @@ class Teller:
         if source in self.sources:
             pairs = values.items() if isinstance(values, Mapping) else values
             self._log([(str(name), value) for name, value in pairs if is_number(value)])
+
+    def hear_always(self, values: Mapping[Any, Any]) -> None:
+        """The same, from a callback that somebody asked for."""
+        self._log([(str(name), value) for name, value in values.items() if is_number(value)])
 
     def hear_nested(self, source: str, values: Mapping[Any, Any]) -> None:
         if source in self.sources:
@@ -70,6 +75,16 @@ class Teller:
                 return [pair for pair in pairs if pair[0] in names]
             frame = frame.f_back  # type: ignore[assignment]
         return pairs
+
+
+def safely(who: str, hear: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """Hear a call of a library. A version that looks other than expected must not trouble the script."""
+    try:
+        hear(*args, **kwargs)
+    except ReliveError:
+        raise  # a replay that went another way
+    except Exception as error:  # noqa: BLE001 - the user's training must go on
+        warn_once("telling-lost", f"{who}: {type(error).__name__}: {error}; what it is told is not recorded")
 
 
 def _parts(values: Sequence[Any]) -> list[Any]:

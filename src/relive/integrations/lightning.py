@@ -1,0 +1,9 @@
+"""The Trainer of Lightning: `Trainer(callbacks=[ReliveCallback()])` tells its loops and what the module logs."""
+
+from __future__ import annotations
+
+from lightning.pytorch.callbacks import Callback
+
+from relive.handsfree import lightning_callback
+
+ReliveCallback = lightning_callback(Callback)

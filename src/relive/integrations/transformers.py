@@ -1,0 +1,9 @@
+"""The Trainer of Hugging Face: `Trainer(…, callbacks=[ReliveCallback()])` tells its loops and what it logs."""
+
+from __future__ import annotations
+
+from transformers import TrainerCallback
+
+from relive.handsfree import transformers_callback
+
+ReliveCallback = transformers_callback(TrainerCallback)
