@@ -66,7 +66,8 @@ def check(style: Style, folder: Path, depths: tuple[str, ...] = DEPTHS, workers:
     project, home = folder / "project", folder / "home"
     project.mkdir()
     style.put(project, asked=False)
-    record(style, project, home)
+    done = record(style, project, home)
+    assert "[state-left-out]" not in done.stderr, done.stderr
     style.put(project, asked=True)
     record(style, project, folder / "reference")
     found: dict[str, str] = {}

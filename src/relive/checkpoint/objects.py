@@ -17,7 +17,9 @@ MAX_VARIABLE_BYTES = 64 << 20
 MAX_ITEMS = 200_000  # in a list or dict that is kept whole
 MAX_OBJECTS = 64  # in a list or dict whose objects are looked after one by one
 _CONTENT = "(content)"  # of a class derived from list, dict or set
-_NO_STATE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase)
+_NO_STATE = (
+    ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase, property, staticmethod, classmethod,
+)  # fmt: skip
 _DATA_MODULES = frozenset({"builtins", "collections", "numpy", "pathlib", "decimal", "datetime", "fractions", "uuid"})
 missing = object()
 _SMALL_BYTES = 1 << 20  # what nobody may ask for is kept if it is no larger
