@@ -27,15 +27,22 @@ def step():
         b = b @ a * 1e-3
     return float(b[0, 0])
 
+# Two processes that do the same work differ by several percent here (where their memory happens to lie), so the work
+# itself is timed and taken off: what is left is what loops and logs cost, their threads and the first verb included.
+wall = worked = 0.0
 begun, cpu = time.perf_counter(), time.process_time()
 for epoch in loop("epoch", range(10)):
     for number in loop("step", range(1000)):
+        was, used = time.perf_counter(), time.thread_time()
         loss = step()
+        worked += time.thread_time() - used
+        wall += time.perf_counter() - was
         log("loss", loss)
         log("lr", 0.1)
     log("val_acc", loss)
 took, used = time.perf_counter() - begun, time.process_time() - cpu
-open(os.environ["BENCH_RESULT"], "w").write(json.dumps({"took_s": took, "cpu_s": used}))
+result = {"took_s": took, "cpu_s": used, "steps_s": wall, "steps_cpu_s": worked}
+open(os.environ["BENCH_RESULT"], "w").write(json.dumps(result))
 """
 PAIRS = 7
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -46,15 +53,21 @@ def main() -> None:
     with project(SCRIPT, git=True) as folder:
         rounds = _rounds_for_1_ms(folder)
         pairs = [(_run(folder, "plain", rounds), _run(folder, "relive", rounds)) for _ in range(PAIRS)]
-    loops = [ours["took_s"] / plain["took_s"] - 1 for plain, ours in pairs]
-    cpu = [ours["cpu_s"] / plain["cpu_s"] - 1 for plain, ours in pairs]
+    beside = [_beside(ours, "took_s", "steps_s") - _beside(plain, "took_s", "steps_s") for plain, ours in pairs]
+    cpu = [_beside(ours, "cpu_s", "steps_cpu_s") - _beside(plain, "cpu_s", "steps_cpu_s") for plain, ours in pairs]
     whole = [ours["whole_s"] / plain["whole_s"] - 1 for plain, ours in pairs]
     report(
         "script_overhead",
-        {"cpu_overhead": "< 0.01"},
-        step_ms=pairs[0][0]["took_s"] / 10_000 * 1e3, cpu_overhead=statistics.median(cpu),
-        wall_overhead=statistics.median(loops), whole_process_overhead=statistics.median(whole),
+        {"overhead": "< 0.01", "cpu_overhead": "< 0.01"},
+        step_ms=pairs[0][0]["took_s"] / 10_000 * 1e3, overhead=statistics.median(beside),
+        cpu_overhead=statistics.median(cpu), whole_process_overhead=statistics.median(whole),
+        whole_process_scatter=[min(whole), max(whole)],
     )  # fmt: skip
+
+
+def _beside(run: dict[str, float], all_of_it: str, steps: str) -> float:
+    """What a script spent beside its steps, as a share of them."""
+    return run[all_of_it] / run[steps] - 1
 
 
 def _run(folder: object, how: str, rounds: int) -> dict[str, float]:

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
 import click
 
-from relive.cli import (
-    board,
-    care,
-    checkpoints,
-    memos,
-    queries,
-    registry,
-    replay,
-    running,
-    runs,
-    serving,
-    transplanting,
-    versions,
-    watching,
-)
+from relive.cli.leaving import Leave
 from relive.errors import ReliveError
+
+# Which module holds which commands, in the order in which people need them; `module:attribute` where the names differ.
+COMMANDS = {
+    "run": "running", "runs": "runs", "show": "runs", "replay": "replay", "leaderboard": "board", "compare": "board",
+    "diff": "versions", "versions": "versions", "checkout": "versions", "skew": "watching", "watch": "watching",
+    "dataframe": "queries", "sql": "queries", "promote": "registry:promote_command", "registry": "registry",
+    "alias": "registry", "rollback": "registry", "retire": "registry", "download": "registry",
+    "checkpoints": "checkpoints", "export": "care", "doctor": "care", "rm": "runs", "gc": "checkpoints",
+    "transplant": "transplanting", "memo": "memos", "serve": "serving:serve_command", "token": "serving",
+    "sync": "serving",
+}  # fmt: skip
 
 
 class _Commands(click.Group):
-    """Shows commands in the order in which people need them, and errors as one line with the remedy."""
+    """Loads only the command that is called, and shows errors as one line with the remedy."""
 
     def main(self, *args: Any, **how: Any) -> Any:
         try:
             return super().main(*args, **how)
-        except running.Leave as leave:
+        except Leave as leave:
             start = leave.start
         from relive.handsfree import locate, run
 
@@ -43,7 +41,15 @@ class _Commands(click.Group):
         return run(start)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        found = getattr(importlib.import_module(f"relive.cli.{module}"), attribute or cmd_name)
+        assert isinstance(found, click.Command)
+        return found
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -59,13 +65,3 @@ class _Commands(click.Group):
 @click.version_option(package_name="relive")
 def main() -> None:
     """Train now, ask later: the record of every run, and what you forgot to log."""
-
-
-for command in (
-    running.run, runs.runs, runs.show, replay.replay, board.leaderboard, board.compare, versions.diff,
-    versions.versions, versions.checkout, watching.skew, watching.watch, queries.dataframe, queries.sql,
-    registry.promote_command, registry.registry, registry.alias, registry.rollback, registry.retire, registry.download,
-    checkpoints.checkpoints, care.export, care.doctor, runs.rm, checkpoints.gc, transplanting.transplant, memos.memo,
-    serving.serve_command, serving.token, serving.sync,
-):  # fmt: skip
-    main.add_command(command)

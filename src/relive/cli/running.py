@@ -6,15 +6,8 @@ import os
 
 import click
 
+from relive.cli.leaving import Leave
 from relive.handsfree import Start
-
-
-class Leave(BaseException):
-    """Out of the command line's own machinery, which would change what the script's errors look like."""
-
-    def __init__(self, start: Start) -> None:
-        super().__init__(start.target)
-        self.start = start
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -53,9 +53,14 @@ class Replayer(Recorder):
 
     # --- verbs --------------------------------------------------------------------------------------------------
 
-    def log(self, name: str, value: Any, place: Place) -> Any:
-        self._stop_if_left()
-        return super().log(name, value, place)
+    def _logger(self, journal: Journal) -> Callable[[str, Any, Place], Any]:
+        write = super()._logger(journal)
+
+        def log(name: str, value: Any, place: Place) -> Any:
+            self._stop_if_left()
+            return write(name, value, place)
+
+        return log
 
     def arg(self, name: str, default: Any) -> Any:
         """The value that the run had, whatever the default is now."""

@@ -1,14 +1,19 @@
 """Records → wide rows: the table over all runs, read-only SQL, and what runs come to beside each other."""
 
-from relive.query.alarms import Rule, alert, first_breach, ranks_at_work, settled
-from relive.query.comparison import code_versions, compare, diff
-from relive.query.fleet import PRUNED, Fleet, Member
-from relive.query.leaderboard import Terms, leaderboard, rows_of
-from relive.query.query import Query
-from relive.query.scoring import told_by_name
-from relive.query.selection import Context
-from relive.query.skew import Spread, flat_steps, skew, spread
-from relive.query.table import Table, to_frame, to_pandas
+from typing import TYPE_CHECKING
+
+from relive.doors import lazily
+
+if TYPE_CHECKING:
+    from relive.query.alarms import Rule, alert, first_breach, ranks_at_work, settled
+    from relive.query.boards import Terms, leaderboard, rows_of
+    from relive.query.comparison import code_versions, compare, diff
+    from relive.query.fleet import PRUNED, Fleet, Member
+    from relive.query.query import Query
+    from relive.query.scoring import told_by_name
+    from relive.query.selection import Context
+    from relive.query.spreads import Spread, flat_steps, skew, spread
+    from relive.query.table import Table, to_frame, to_pandas
 
 __all__ = [
     "PRUNED",
@@ -36,3 +41,19 @@ __all__ = [
     "to_pandas",
     "told_by_name",
 ]
+
+# A question loads what it needs: the SQL engine is heavy.
+__getattr__ = lazily(
+    __name__,
+    {
+        "alarms": "Rule alert first_breach ranks_at_work settled",
+        "comparison": "code_versions compare diff",
+        "fleet": "PRUNED Fleet Member",
+        "boards": "Terms leaderboard rows_of",
+        "query": "Query",
+        "scoring": "told_by_name",
+        "selection": "Context",
+        "spreads": "Spread flat_steps skew spread",
+        "table": "Table to_frame to_pandas",
+    },
+)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import QueryError
-from relive.query.skew import Spread, told
+from relive.query.spreads import Spread, told
 from relive.store import RunEntry, is_alive, plain_number
 
 PATIENCE = 1_000  # steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,9 +41,11 @@ class BlockBegun(NamedTuple):
 class Recorder:
     """Records one process of one run."""
 
+    log: Callable[[str, Any, Place], Any]
+
     def __init__(self, run: str, journal: Journal, chunks: Chunks) -> None:
         self.run = run
-        self.journal: Journal = journal
+        self.journal = journal
         self.chunks = chunks
         self.root = Place(self, ROOT, 0, None)
         self.provenance: Provenance | None = None
@@ -57,20 +59,21 @@ class Recorder:
         self.kept: dict[str, dict[str, str]] = {}  # what the last checkpoint of each loop holds
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
 
-    # --- verbs --------------------------------------------------------------------------------------------------
+    @property
+    def journal(self) -> Journal:
+        return self._journal
 
-    def log(self, name: str, value: Any, place: Place) -> Any:
-        try:
-            if type(value) is float:
-                self.journal.append_float(name, value, place.loop, place.iteration)
-            else:
-                self._log_other(name, value, place)
-        except Exception as error:  # noqa: BLE001 - the user's training must go on
-            try:
-                self._log_again(name, value, place, error)
-            except RecursionError:
-                self.too_deep = True  # there is no room left to say so; it is said when the run ends
-        return value
+    @journal.setter
+    def journal(self, journal: Journal) -> None:
+        """What logging means hangs on where it goes: into a real journal by the shortest way."""
+        self._journal = journal
+        self.log = self._logger(journal)
+
+    def _logger(self, journal: Journal) -> Callable[[str, Any, Place], Any]:
+        is_real = isinstance(journal, Journal)  # not one that stands in for it
+        return journal.logger(self._log_other, self._log_failed) if is_real else self._log_slowly
+
+    # --- verbs --------------------------------------------------------------------------------------------------
 
     def arg(self, name: str, default: Any) -> Any:
         session.asked.add(name)
@@ -231,6 +234,13 @@ class Recorder:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
+    def _log_slowly(self, name: str, value: Any, place: Place) -> Any:
+        try:
+            self._log_other(name, value, place)
+        except Exception as error:  # noqa: BLE001 - the user's training must go on
+            self._log_failed(name, value, place, error)
+        return value
+
     def _log_other(self, name: str, value: Any, place: Place) -> None:
         kind = type(value)
         journal = self.journal
@@ -250,6 +260,12 @@ class Recorder:
             return journal.append_int(name, number, place.loop, place.iteration, code)
         form = self._form(value)
         return journal.line("log", place.loop, place.iteration, name=journal.name_id(name), value=form)
+
+    def _log_failed(self, name: Any, value: Any, place: Place, error: Exception) -> None:
+        try:
+            self._log_again(name, value, place, error)
+        except RecursionError:
+            self.too_deep = True  # there is no room left to say so; it is said when the run ends
 
     def _log_again(self, name: Any, value: Any, place: Place, error: Exception) -> None:
         """Perhaps the name was the trouble, if it is no string; whatever else it was is told."""

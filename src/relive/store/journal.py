@@ -19,6 +19,7 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,10 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 _encode = msgspec.json.Encoder().encode
 
 
+_FLOAT_TAG = kinds.FLOAT << 24
 _CLOSED = bytearray()
+Log = Callable[[str, Any, Any], Any]  # name, value, and a place with its loop and iteration
+Failed = Callable[[str, Any, Any, Exception], None]
 
 
 class JournalClosed(ReliveError):
@@ -92,6 +96,31 @@ class Journal:
         self.tick()
 
     # --- the hot path -------------------------------------------------------------------------------------------
+
+    def logger(self, otherwise: Log, failed: Failed) -> Log:
+        """A function that records a float at a place, in as few steps as Python allows; all else is left to the others.
+
+        After a training step nothing of it is in the caches, so each function, dict and attribute on the way counts:
+        this way takes half as long there as one through `append_float`.
+        """
+        number_of, reserve = self._names.get, self._next
+
+        def log(name: str, value: Any, place: Any) -> Any:
+            try:
+                if type(value) is float and (tag := number_of(name)):
+                    offset = reserve() * SLOT_BYTES
+                    time = _now() >> 10 & _CLOCK_BITS
+                    try:
+                        _pack_float(self._buffer, offset, place.loop, place.iteration, value, time, _FLOAT_TAG | tag)
+                    except struct.error:
+                        self._again(_pack_float, offset, place.loop, place.iteration, value, tag=_FLOAT_TAG | tag)
+                else:
+                    otherwise(name, value, place)
+            except Exception as error:  # noqa: BLE001 - the user's training must go on
+                failed(name, value, place, error)
+            return value
+
+        return log
 
     def append_float(self, name: str, value: float, loop: int, iteration: int, kind: int = kinds.FLOAT) -> None:
         """Record a float. Once this returns the record survives the death of the process."""
