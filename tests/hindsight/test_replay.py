@@ -12,7 +12,7 @@ import pytest
 
 import relive
 from relive.hindsight import Answer, Question, planned
-from relive.store import Home
+from relive.store import Chunks, Home, checkpoint_rows, parse_run
 
 # The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
 HEAD = """
@@ -412,19 +412,24 @@ with relive.checkpointing(net=net, every=1):
     assert asked.column("x") == [0, 1, 2]  # not the value of the iteration that it did not come to the end of
 
 
-@pytest.mark.slow
-def test_a_damaged_checkpoint_is_told(asked: Asked) -> None:
+@pytest.mark.parametrize("which", ["the nearest", pytest.param("all", marks=pytest.mark.slow)])
+def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) -> None:
     asked.record(train())
-    for pack in Home(asked.script.home).packs.glob("*.pack"):
-        pack.write_bytes(bytes(len(pack.read_bytes())))
+    home = Home(asked.script.home)
+    (run_id,) = home.run_ids()
+    (recorded,) = parse_run(home, run_id)
+    rows = [row for row in checkpoint_rows(recorded) if row.place == "iteration"]
+    for row in rows if which == "all" else [row for row in rows if row.iterations == 4]:
+        Chunks(home.chunks).path(row.manifest).write_bytes(b"damaged")
     source = train(after='relive.log("x", net[0])')
 
     (run,) = asked.replay(source, where="epoch = 4").runs
 
-    assert run.added == 0
-    assert "--from-start" in run.missing[0]
-    assert asked.replay(source, where="epoch = 4", from_start=True).added > 0
+    assert (run.missing, run.mismatches) == ([], [])
+    assert "can't be read and was passed over" in " ".join(run.notes)
     assert asked.column("x")[4] == asked.reference(source)[4]
+    if which == "the nearest":
+        assert asked.did().count("epoch") < 4  # from the checkpoint before it, not from the start
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -14,9 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import relive
 from relive.errors import ReliveError
+from relive.record.behind.parcels import Ring
 
 # A writer as anybody could have it: plain methods, some state, and a file that shows what was done.
 MODULE = """
@@ -419,3 +423,20 @@ def test_tensorboard_gets_the_very_bytes_that_it_would_have_written(tmp_path: Pa
 
         assert _events(tmp_path / "behind") == _events(tmp_path / "direct")
         assert len(_events(tmp_path / "direct")) == 22
+
+
+@given(st.lists(st.one_of(st.integers(1, 40), st.just(0)), max_size=200))
+def test_parcels_that_wait_never_overlap_and_wait_only_for_want_of_room(steps: list[int]):
+    ring, taken, touched = Ring(100), 0, 0
+    for size in steps:
+        if not size:
+            taken += bool(ring.waiting)
+            ring.take_out(taken)
+            continue
+        begin = ring.put(size)
+        lying = sorted(ring.waiting)
+
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(lying))
+        assert all(0 <= low < high <= 100 for low, high in lying)
+        assert begin is not None or touched + size > 100
+        touched = max([touched, *(end for _, end in lying)])

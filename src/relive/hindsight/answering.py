@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relive.hindsight.asking import Case, Plan
+from relive.hindsight.asking import Case, Plan, read_course
 from relive.hindsight.costing import learn
 from relive.hindsight.executor import Task, Watch, execute
 from relive.hindsight.job import Job
@@ -78,7 +78,11 @@ def answer(
     finished = doing.execute(planned.cases, watch)
     found = Answer(refusals=list(planned.refusals), is_stopped=not finished)
     for case in planned.cases:
+        case, lost = doing.without_damaged(case, watch)
         result = doing.check(case)
+        result.notes += [
+            f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in lost
+        ]
         if strict and result.mismatches and finished and case.plan.resume != "from the start":
             again = doing.stricter(case)
             finished = doing.execute([again], watch)
@@ -107,10 +111,24 @@ class _Doing:
             own = [self._task(case, segment, at) for at, segment in enumerate(case.plan.segments)]
             self._tasks[id(case)] = own
             tasks += own
-        return execute(tasks, self._planned.workers, watch)
+        return execute(tasks, self._planned.workers, watch, self._planned.starter)
 
     def tasks_done(self) -> Iterable[Task]:
         return [task for tasks in self._tasks.values() for task in tasks]
+
+    def without_damaged(self, case: Case, watch: Watch) -> tuple[Case, list[str]]:
+        """A case that met checkpoints that can't be read is done again from earlier ones, or from the start."""
+        lost: list[str] = []
+        while new := [name for task in self._tasks[id(case)] for name in task.damaged if name not in lost]:
+            lost += dict.fromkeys(new)
+            _, _, profile = read_course(self._home, case.entry, without=lost)
+            again = plan(
+                profile, case.reach, wanted=case.wanted, parts=len(case.plan.segments), costs=self._planned.costs,
+                leaving=case.leaving, from_start=self._planned.question.from_start,
+            )  # fmt: skip
+            case = replace(case, profile=profile, plan=again)
+            self.execute([case], watch)
+        return case, lost
 
     def stricter(self, case: Case) -> Case:
         """The same from the start: slower, and without trusting any checkpoint."""
@@ -130,7 +148,7 @@ class _Doing:
                 record, base, offline=self._offline, threads=threads
             )
 
-        return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run)
+        return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run, case.modules)
 
     def _python(self, case: Case) -> str:
         if not self._rebuild:

@@ -17,6 +17,7 @@ from relive.hindsight.pinning import Pins, from_text, put_at
 from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
 from relive.hindsight.profile import Profile, read_profile
 from relive.hindsight.source import Files, Patch, make_patch, read_tree
+from relive.hindsight.starting import Starter
 from relive.hindsight.trust import read_check
 from relive.hindsight.workplace import entry_file
 from relive.instrument import RULES
@@ -66,6 +67,7 @@ class Case:
     plan: RunPlan
     wanted: Wanted
     leaving: frozenset[str]
+    modules: tuple[str, ...] = ()  # libraries that may be loaded before the script is
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class Plan:
     folder: Path
     costs: Costs
     workers: int
+    starter: Starter
     cases: list[Case] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # run, reason
 
@@ -98,7 +101,8 @@ def planned(home: Home, question: Question) -> Iterator[Plan]:
     folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
     folder.mkdir(parents=True)
     try:
-        yield _Planning(home, question, folder).plan()
+        with Starter() as starter:
+            yield _Planning(home, question, folder).plan(starter)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -115,12 +119,15 @@ class _Draft:
     wanted: Wanted
 
 
-def read_course(home: Home, entry: RunEntry) -> tuple[Parsed, list[Parsed], Profile]:
-    """The recorded journal of a run, all journals of its canonical rank, and the course that they tell."""
+def read_course(home: Home, entry: RunEntry, *, without: Collection[str] = ()) -> tuple[Parsed, list[Parsed], Profile]:
+    """The recorded journal of a run, all journals of its canonical rank, and the course that they tell.
+
+    Checkpoints whose manifest is in `without` are taken as if they had never been.
+    """
     run = entry.record.run
     journals = [journal for journal in parse_run(home, run) if not journal.journal.rank]
     main = next(journal for journal in journals if not journal.journal.process)
-    rows = kept_checkpoints(home.run_folder(run), [main])
+    rows = [row for row in kept_checkpoints(home.run_folder(run), [main]) if row.manifest not in without]
     start_up_s = float(main.header.get("since_start_s") or 1.0)
     return main, journals, read_profile(run, main, rows, start_up_s=start_up_s)
 
@@ -140,14 +147,14 @@ class _Planning:
         self._edited: set[str] = set()
         self._fittings = {how: Fitting(home, question.names, instrumented=how) for how in (False, True)}
 
-    def plan(self) -> Plan:
+    def plan(self, starter: Starter) -> Plan:
         with self._opened:
             drafts, refusals = self._drafts()
         question, costs = self._question, read_costs(self._home)
         threads = question.threads or max((_threads(draft.recorded) for draft in drafts), default=1)
         workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
         parts = max(1, -(-workers // max(1, len(drafts))))
-        found = Plan(question, self._folder, costs, workers, refusals=refusals)
+        found = Plan(question, self._folder, costs, workers, starter, refusals=refusals)
         for draft in drafts:
             fit, run = draft.fit, draft.entry.record.run
             check = read_check(self._home.run_folder(run))
@@ -160,7 +167,7 @@ class _Planning:
                 planned = replace(planned, reasons=(*planned.reasons, DISTRUSTED))
             if planned.segments:
                 case = Case(draft.entry, draft.recorded, draft.profile, fit.patch, fit.reach, planned, draft.wanted,
-                            fit.leaving)  # fmt: skip
+                            fit.leaving, fit.modules)  # fmt: skip
                 found.cases.append(case)
             else:
                 found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import PurePosixPath
 
-from relive.instrument import HOOK, instrument, reachable, survey
+from relive.instrument import HOOK, Survey, instrument, reachable, survey
 
 Path = tuple[str, ...]  # of loop names, outermost first
 ANY = "*"  # a loop whose name isn't a plain text
@@ -92,21 +93,46 @@ def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
     `entry` is given for a run whose script was instrumented: then its loops are those that are chosen from there.
     """
     known = survey(reachable(entry, files.get).values()) if entry is not None else None
-    units: list[Unit] = []
-    bases: dict[str, frozenset[str]] = {}
-    modules = {_module_name(file): file for file in files}
-    for file, text in files.items():
-        try:
-            tree = ast.parse(text)
-            if known is not None:
-                instrument(tree, known)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        reader = _Reader(file, _ours(tree), modules)
-        reader.read_module(tree, len(text.splitlines()) + 1)
-        units += reader.units
-        bases |= reader.bases
-    return Program(units, bases)
+    modules = _modules(frozenset(files))
+    # Most files of a version are those of the version before: what one says is worked out once.
+    read = partial(_read_file, known) if known is not None else _read_once
+    found = [read(file, text, modules) for file, text in files.items()]
+    return Program(
+        [unit for units, _ in found for unit in units],
+        {name: bases for _, its in found for name, bases in its.items()},
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Modules:
+    """Which file each module of a project is. Compared by identity: there is one for each set of files."""
+
+    files: dict[str, str]
+
+
+@lru_cache(maxsize=64)
+def _modules(files: frozenset[str]) -> _Modules:
+    return _Modules({_module_name(file): file for file in sorted(files)})
+
+
+_Said = tuple[list[Unit], dict[str, frozenset[str]]]
+
+
+def _read_file(known: Survey | None, file: str, text: str, modules: _Modules) -> _Said:
+    try:
+        tree = ast.parse(text)
+        if known is not None:
+            instrument(tree, known)
+    except (SyntaxError, ValueError, RecursionError):
+        return [], {}
+    reader = _Reader(file, _ours(tree), modules.files)
+    reader.read_module(tree, len(text.splitlines()) + 1)
+    return reader.units, reader.bases
+
+
+@lru_cache(maxsize=20_000)
+def _read_once(file: str, text: str, modules: _Modules) -> _Said:
+    return _read_file(None, file, text, modules)
 
 
 def _module_name(file: str) -> str:

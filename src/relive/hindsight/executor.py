@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.job import Job, Report
+from relive.hindsight.starting import Starter
 
 POLL_S = 0.05
 ATTEMPTS = 2
@@ -25,6 +23,7 @@ class Task:
     python: str
     cost_s: float
     label: str
+    modules: tuple[str, ...] = ()  # what may be loaded before the script is
     job: Job | None = None
     attempts: int = 0
     report: Report | None = None
@@ -40,6 +39,16 @@ class Task:
     def is_ok(self) -> bool:
         return self.report is not None and self.report.ok
 
+    @property
+    def is_worth_trying(self) -> bool:
+        """Once more: it failed, but not by what will be the same the next time."""
+        is_damaged = self.report is not None and self.report.damaged
+        return not self.is_ok and not is_damaged and self.attempts < ATTEMPTS
+
+    @property
+    def damaged(self) -> list[str]:
+        return self.report.damaged if self.report is not None else []
+
     def done_turns(self) -> int:
         """How many iterations are done so far; looked up while the worker is at it."""
         if self.report is not None:
@@ -53,18 +62,18 @@ class Task:
 Watch = Callable[[Sequence[Task]], None]
 
 
-def execute(tasks: Sequence[Task], workers: int, watch: Watch) -> bool:
+def execute(tasks: Sequence[Task], workers: int, watch: Watch, starter: Starter) -> bool:
     """Do all tasks, the longest first, on so many workers; False when the user stopped it: what is done is kept."""
     waiting = sorted(tasks, key=lambda task: -task.cost_s)
     running: list[_Worker] = []
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                running.append(_Worker(waiting.pop(0)))
+                running.append(_Worker(waiting.pop(0), starter))
             time.sleep(POLL_S)
             for worker in [worker for worker in running if worker.is_over()]:
                 running.remove(worker)
-                if not worker.task.is_ok and worker.task.attempts < ATTEMPTS:
+                if worker.task.is_worth_trying:
                     waiting.insert(0, worker.task)
             watch(tasks)
     except KeyboardInterrupt:
@@ -78,19 +87,14 @@ def execute(tasks: Sequence[Task], workers: int, watch: Watch) -> bool:
 class _Worker:
     """A process that does one task."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, starter: Starter) -> None:
         self.task = task
         task.attempts += 1
         task.report, task.said = None, ""
         self._begun = time.perf_counter()
         task.job, env = task.prepare()
-        folder = Path(task.job.folder)
-        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            # A session of its own: Ctrl-C at the terminal is ours to answer.
-            self._process = subprocess.Popen(
-                [task.python, "-P", "-m", "relive.hindsight.worker", str(task.job.write())],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, cwd=task.job.cwd, start_new_session=True,
-            )  # fmt: skip
+        modules = task.modules if task.attempts == 1 else ()  # the second time nothing is taken for granted
+        self._process = starter.start(task.python, task.job, env, modules)
 
     def is_over(self) -> bool:
         code = self._process.poll()
@@ -106,9 +110,7 @@ class _Worker:
         return True
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.end()
 
 
 def _why(report: Report | None, code: int, said: str) -> str:

@@ -13,10 +13,11 @@ from relive.hashing import stable_hash
 from relive.hindsight.code import Path as LoopPath
 from relive.hindsight.depth import Reach, find_reach, leaving_loops
 from relive.hindsight.source import Files, Patch, make_patch
+from relive.hindsight.starting import heavy_imports
 from relive.instrument import RULES
 from relive.store import Home
 
-_RULES = 1  # counts up whenever the same sources would fit otherwise
+_RULES = 2  # counts up whenever the same sources would fit otherwise
 _KEPT = 2_000  # files of this kind in a home; the oldest go
 
 
@@ -26,6 +27,7 @@ class Fit(msgspec.Struct):
     patch: Patch
     reach: Reach
     leaving: frozenset[str]  # loops that may be left by another way than to what follows them
+    modules: tuple[str, ...] = ()  # libraries that may be loaded before the script is
 
 
 class Fitting:
@@ -55,8 +57,9 @@ class Fitting:
 
     def of_patch(self, patch: Patch, old: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
         """What a patch means, whoever made it."""
-        reach = find_reach({**old, **patch.files}, entry, patch.added, mains, instrumented=self._instrumented)
-        return Fit(patch, reach, leaving_loops(old, entry if self._instrumented else None))
+        files = {**old, **patch.files}
+        reach = find_reach(files, entry, patch.added, mains, instrumented=self._instrumented)
+        return Fit(patch, reach, leaving_loops(old, entry if self._instrumented else None), heavy_imports(files))
 
     def _path(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Path:
         if id(new) not in self._digests:

@@ -63,6 +63,7 @@ class Report(msgspec.Struct):
     traceback: str = ""
     notes: list[str] = []
     unrestored: list[str] = []  # what a checkpoint held and was not there to be put back
+    damaged: list[str] = []  # the checkpoint that could not be read, by its manifest
     turns_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0

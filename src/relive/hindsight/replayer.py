@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from relive.checkpoint import Checkpoint, Outer, packs_of, put_back, users_frame
-from relive.errors import ReliveError
+from relive.errors import Damaged, ReliveError
 from relive.hindsight.job import Job, Report
 from relive.hindsight.planner import Visit
 from relive.record import Member, NullJournal, Place, RecordedLoop, Recorder, here
@@ -175,9 +175,13 @@ class Replayer(Recorder):
         if not self.report.set_up_s:
             self.set_up()
         begun = time.perf_counter()
-        with self._packs.shared():
-            checkpoint = Checkpoint(manifest, self.chunks, self._packs)
-            missing = put_back(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
+        try:
+            with self._packs.shared():
+                checkpoint = Checkpoint(manifest, self.chunks, self._packs)
+                missing = put_back(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
+        except Damaged:
+            self.report.damaged.append(manifest)
+            raise
         self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
         self.report.restored_s += time.perf_counter() - begun
         self.report.restored_bytes += checkpoint.size_bytes

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from relive.record.ahead import asking_git
     from relive.record.args import take_out
     from relive.record.artifacts import read_object
-    from relive.record.background import Background, background
+    from relive.record.behind import Background, background
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.children import Member
     from relive.record.differences import changes_since, installed_packages, is_same_machine
@@ -74,7 +74,7 @@ __getattr__ = lazily(
     {
         "ahead": "asking_git",
         "args": "take_out",
-        "background": "Background background",
+        "behind": "Background background",
         "artifacts": "read_object",
         "blocks": "PlainBlock RecordedBlock",
         "children": "Member",

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.record.background.calls import METHOD, Call, Doer, Failures
-from relive.record.background.copies import copied, size_bytes
+from relive.record.behind.calls import METHOD, Call, Doer, Failures
+from relive.record.behind.copies import copied, size_bytes
 
 CALL_BYTES = 512  # what a waiting call takes besides its arguments, roughly
 FLUSH, CLOSE = "flush", "close"

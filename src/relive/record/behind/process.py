@@ -15,8 +15,8 @@ import time
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.record.background.calls import METHOD, Failures, described
-from relive.record.background.parcels import Parcel, Ring, Shared
+from relive.record.behind.calls import METHOD, Failures, described
+from relive.record.behind.parcels import Parcel, Ring, Shared
 
 RECORD = struct.Struct("<BQQ")  # kind, where its parcel begins, and how large it is
 SIZE = struct.Struct("<Q")  # of an answer
@@ -55,7 +55,7 @@ class InProcess:
             fcntl.fcntl(self._records, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         # A fresh Python, not multiprocessing: that would run the user's script again unless it is written for it.
         path = [str(entry) for entry in sys.path]
-        code = f"import sys; sys.path[:] = {path}; from relive.record.background.site import main; main"
+        code = f"import sys; sys.path[:] = {path}; from relive.record.behind.site import main; main"
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"{code}({theirs}, {ours}, {self._shared.file})"], stdin=subprocess.DEVNULL,
             pass_fds=(theirs, ours, self._shared.file), env={**os.environ, **ENVIRONMENT},

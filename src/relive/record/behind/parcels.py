@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from relive.record.background.copies import is_tensor
+from relive.record.behind.copies import is_tensor
 
 ALIGN_BYTES = 64
 _EMPTY = np.empty(0, np.uint8)
@@ -134,32 +134,42 @@ class Ring:
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes
         self.waiting: deque[tuple[int, int]] = deque()  # begin and end of each
+        self._stretches: deque[list[int]] = deque()  # where they lie side by side, the oldest first: begin and end
         self._touched = 0
         self._taken = 0
 
     def take_out(self, taken: int) -> None:
         """So many parcels were taken out since the beginning."""
         for _ in range(taken - self._taken):
-            self.waiting.popleft()
+            _, end = self.waiting.popleft()
+            oldest = self._stretches[0]
+            oldest[0] = end
+            if end == oldest[1]:
+                self._stretches.popleft()
         self._taken = taken
 
     def put(self, size_bytes: int) -> int | None:
         """Where a parcel goes; None when there is no room yet. Alone it may be larger than the ring."""
         begin = self._begin(size_bytes)
         if begin is not None:
-            self.waiting.append((begin, begin + size_bytes))
-            self._touched = max(self._touched, begin + size_bytes)
+            end = begin + size_bytes
+            self.waiting.append((begin, end))
+            self._touched = max(self._touched, end)
+            if self._stretches and self._stretches[-1][1] == begin:
+                self._stretches[-1][1] = end
+            else:
+                self._stretches.append([begin, end])
         return begin
 
     def _begin(self, size_bytes: int) -> int | None:
-        if not self.waiting:
+        if not self._stretches:
             return 0
-        first, last = self.waiting[0][0], self.waiting[-1][1]
-        if self.waiting[-1][0] < first:  # it has gone round
-            return last if last + size_bytes <= first else None
-        if last + size_bytes > min(self._touched, self._size_bytes) and size_bytes <= first:
-            return 0
-        return last if last + size_bytes <= self._size_bytes else None
+        ends = [end for _, end in reversed(self._stretches)]
+        free = [begin for begin in (ends[0], 0, *ends[1:], self._touched) if self._is_free(begin, begin + size_bytes)]
+        return next((begin for begin in free if begin + size_bytes <= self._touched), free[0] if free else None)
+
+    def _is_free(self, begin: int, end: int) -> bool:
+        return end <= self._size_bytes and all(end <= low or begin >= high for low, high in self._stretches)
 
 
 def _aligned(size_bytes: int) -> int:

@@ -7,9 +7,9 @@ import types
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.record.background.process import InProcess
-from relive.record.background.proxy import Background
-from relive.record.background.thread import InThread
+from relive.record.behind.process import InProcess
+from relive.record.behind.proxy import Background
+from relive.record.behind.thread import InThread
 
 __all__ = ["Background", "background"]
 

@@ -10,7 +10,7 @@ import weakref
 from typing import Any, Protocol
 
 from relive.errors import ReliveError
-from relive.record.background.calls import METHOD
+from relive.record.behind.calls import METHOD
 from relive.record.warnings import say
 
 

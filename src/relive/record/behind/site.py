@@ -8,10 +8,10 @@ import pickle
 import signal
 from typing import Any
 
-from relive.record.background.calls import Call, Doer, Failures
-from relive.record.background.parcels import Shared, Unpacker
-from relive.record.background.process import ASK, BEGIN, CALL, CLOSE, FLUSH, RECORD, SIZE
-from relive.record.background.quick_events import quicken
+from relive.record.behind.calls import Call, Doer, Failures
+from relive.record.behind.parcels import Shared, Unpacker
+from relive.record.behind.process import ASK, BEGIN, CALL, CLOSE, FLUSH, RECORD, SIZE
+from relive.record.behind.quick_events import quicken
 
 NICENESS = 19
 
@@ -19,7 +19,7 @@ NICENESS = 19
 def main(records: int, answers: int, memory: int) -> None:
     """Until training closes us or is gone: then what waits is done and the writer closed all the same."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for training, which then closes us or just ends
-    os.nice(NICENESS)
+    _give_way()
     site, shared, taken = Site(answers), Shared(memory), 0
     with os.fdopen(records, "rb") as source:
         while len(record := source.read(RECORD.size)) == RECORD.size:
@@ -31,6 +31,14 @@ def main(records: int, answers: int, memory: int) -> None:
             if kind == CLOSE:
                 return
     site.end("close")
+
+
+def _give_way() -> None:
+    """Training comes first wherever it wants to run: threads of it that wait for each other feel every pause."""
+    os.nice(NICENESS)
+    if hasattr(os, "SCHED_IDLE"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 class Site:
