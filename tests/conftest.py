@@ -32,6 +32,7 @@ def own_environment() -> Iterator[None]:
                 patch.delenv(name)
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setenv("RELIVE_WARM_SECONDS", "0")  # nothing that a test starts outlives it
         yield
 
 

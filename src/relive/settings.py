@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     self_check: str = "auto"  # hands-free: try a run out when it ended; "auto" if that is cheap, "always", "never"
     # Hands-free: what a script's values are taken from.
     sources: tuple[str, ...] = ("print", "logging", "tqdm", "tensorboard", "wandb", "mlflow", "frameworks", "config")
+    warm_seconds: float = 300.0  # how long libraries stay loaded after a replay, for the next one; 0 is not at all
     keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
     memo_bytes: int = 0  # how many bytes of remembered results the home may hold; 0 is no bound
     budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relive.hindsight.asking import Case, Plan, read_course
+from relive.hindsight.asking import Case, Plan, read_course, threads_of
 from relive.hindsight.costing import learn
 from relive.hindsight.executor import Task, Watch, execute
 from relive.hindsight.job import Job
@@ -90,7 +90,7 @@ def answer(
             result.is_stricter = True
         doing.keep(case, result)
         found.runs.append(result)
-    learn(home, planned.costs, doing.tasks_done(), 0.0)
+    learn(home, planned.costs, doing.tasks_done(), planned.starter.seen_loading_s)
     return found
 
 
@@ -143,7 +143,7 @@ class _Doing:
             record = case.entry.record
             base = self._planned.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
             place = lay_out(record, self._tree(case), base)
-            threads = self._planned.question.threads or _threads(case)
+            threads = self._planned.question.threads or threads_of(case.recorded)
             return _job(self._home, case, segment, place), environment(
                 record, base, offline=self._offline, threads=threads
             )
@@ -239,11 +239,6 @@ def _project_paths(root: Path, tree: Path) -> list[str]:
     inside = [Path(folder) for folder in sys.path if folder and Path(folder).is_relative_to(root)]
     libraries = ("site-packages", "dist-packages")
     return [str(tree / folder.relative_to(root)) for folder in inside if not {*libraries} & {*folder.parts}]
-
-
-def _threads(case: Case) -> int | None:
-    lines = [line for line in case.recorded.lines if line.get("k") == "checkpointing" and line.get("threads")]
-    return int(lines[-1]["threads"]) if lines else None
 
 
 def _read(task: Task, recorded: Parsed) -> Parsed | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +20,11 @@ from relive.hindsight.profile import Profile, read_profile
 from relive.hindsight.source import Files, Patch, make_patch, read_tree
 from relive.hindsight.starting import Starter
 from relive.hindsight.trust import read_check
-from relive.hindsight.workplace import entry_file
+from relive.hindsight.workplace import entry_file, variables
 from relive.instrument import RULES
 from relive.model import RUNNING
 from relive.query import Context, Query
+from relive.record import look_around
 from relive.store import (
     Home,
     Index,
@@ -36,6 +38,7 @@ from relive.store import (
 )
 
 Edit = Callable[[Files], Files]
+_OF_START_UP = 0.9  # the share that loading libraries has in the start of a script, while nothing better is known
 DISTRUSTED = "its checkpoints did not reproduce it when it ended, so it runs from the start"
 
 
@@ -78,7 +81,8 @@ class Plan:
     folder: Path
     costs: Costs
     workers: int
-    starter: Starter
+    starter: Starter = field(default_factory=Starter)
+    loading_s: float = 0.0  # of libraries that all workers share, before the first can begin
     cases: list[Case] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # run, reason
 
@@ -88,11 +92,11 @@ class Plan:
         loads = [0.0] * self.workers
         for cost in sorted((s.cost_s for case in self.cases for s in case.plan.segments), reverse=True):
             loads[loads.index(min(loads))] += cost
-        return max(loads, default=0.0)
+        return self.loading_s + max(loads, default=0.0)
 
     @property
     def work_s(self) -> float:
-        return sum(case.plan.cost_s for case in self.cases)
+        return self.loading_s + sum(case.plan.cost_s for case in self.cases)
 
 
 @contextlib.contextmanager
@@ -101,7 +105,7 @@ def planned(home: Home, question: Question) -> Iterator[Plan]:
     folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
     folder.mkdir(parents=True)
     try:
-        with Starter() as starter:
+        with Starter(look_around().settings.warm_seconds) as starter:
             yield _Planning(home, question, folder).plan(starter)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -151,7 +155,7 @@ class _Planning:
         with self._opened:
             drafts, refusals = self._drafts()
         question, costs = self._question, read_costs(self._home)
-        threads = question.threads or max((_threads(draft.recorded) for draft in drafts), default=1)
+        threads = question.threads or max((threads_of(draft.recorded) or 1 for draft in drafts), default=1)
         workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
         parts = max(1, -(-workers // max(1, len(drafts))))
         found = Plan(question, self._folder, costs, workers, starter, refusals=refusals)
@@ -159,8 +163,10 @@ class _Planning:
             fit, run = draft.fit, draft.entry.record.run
             check = read_check(self._home.run_folder(run))
             is_distrusted = check is not None and check.is_failed
+            loading = self._loading(draft, found)
             planned = plan(
-                draft.profile, fit.reach, wanted=draft.wanted, parts=parts, costs=costs, leaving=fit.leaving,
+                draft.profile, fit.reach, wanted=draft.wanted, parts=parts, leaving=fit.leaving,
+                costs=replace(costs, loading_s=loading),
                 from_start=question.from_start or is_distrusted,
             )  # fmt: skip
             if is_distrusted:
@@ -172,6 +178,18 @@ class _Planning:
             else:
                 found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))
         return found
+
+    def _loading(self, draft: _Draft, found: Plan) -> float:
+        """What the libraries of a run take to load: a worker need not, if a process has them or will have them."""
+        if not draft.fit.modules:
+            return 0.0
+        threads = self._question.threads or threads_of(draft.recorded)
+        now = variables(draft.entry.record, threads=threads)
+        known = found.starter.loaded_s(sys.executable, now, draft.fit.modules)
+        usual = found.costs.loading_s or _OF_START_UP * draft.profile.start_up_s
+        if known is None:
+            found.loading_s = max(found.loading_s, usual)
+        return known or usual
 
     # --- drafts -------------------------------------------------------------------------------------------------
 
@@ -327,10 +345,10 @@ def _is_instrumented(entry: RunEntry) -> bool:
     return bool(entry.record.code.get("instrumented"))
 
 
-def _threads(recorded: Parsed) -> int:
-    return max(
-        (int(line.get("threads") or 1) for line in recorded.lines if line.get("k") == "checkpointing"), default=1
-    )
+def threads_of(recorded: Parsed) -> int | None:
+    """How many threads the numeric library of a run had, when it was last seen."""
+    lines = [line for line in recorded.lines if line.get("k") == "checkpointing" and line.get("threads")]
+    return int(lines[-1]["threads"]) if lines else None
 
 
 def _main_turn(journal: Parsed, profile: Profile, loop: int, turn: int) -> tuple[int, int]:

@@ -47,7 +47,7 @@ def _checked(home: Home, entry: RunEntry, folder: Path, allowed_s: float) -> Che
     if planned.cost_s > allowed_s:
         return Check("too long to try", loop.name, turn)
     case = Case(entry, recorded, profile, Patch(), reach, planned, wanted, leaving)
-    found = answer(home, Plan(Question(()), folder, costs, 1, [case]), watch=lambda _tasks: None)
+    found = answer(home, Plan(Question(()), folder, costs, 1, cases=[case]), watch=lambda _tasks: None)
     return _told(found.runs[0], loop.name, turn)
 
 

@@ -29,6 +29,7 @@ class Task:
     report: Report | None = None
     said: str = ""  # the end of what it wrote to stderr, when it died without a report
     took_s: float = 0.0
+    waited_s: float = 0.0  # of that, until there was a process: libraries were being loaded
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -102,7 +103,7 @@ class _Worker:
             return False
         task = self.task
         folder = Path(task.job.folder) if task.job is not None else Path()
-        task.took_s = time.perf_counter() - self._begun
+        task.took_s, task.waited_s = time.perf_counter() - self._begun, self._process.waited_s
         task.report = Report.read(folder)
         if not task.is_ok:
             task.said = _tail(folder / "stderr")

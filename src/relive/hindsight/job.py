@@ -67,7 +67,9 @@ class Report(msgspec.Struct):
     turns_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0
+    restores: int = 0
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
+    ran_s: float = 0.0  # from there to the end
 
     def write(self, folder: Path) -> None:
         part = folder / (REPORT + ".part")

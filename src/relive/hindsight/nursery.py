@@ -1,7 +1,7 @@
-"""A process that has loaded the libraries that scripts load first; each worker is forked from it.
+"""A process that has loaded the libraries that scripts load first; workers are forked from it.
 
-Loading them takes seconds, every time; forking takes milliseconds. Nothing of the script runs here: a worker begins as
-a new process would, but for the libraries that are there already.
+Loading them takes seconds, every time; forking takes milliseconds. Nothing of any script runs here: a worker begins as
+a new process would, but for the libraries that are there already. The process ends when nobody asked for a while.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import contextlib
 import gc
 import importlib
 import os
-import select
+import selectors
 import signal
+import socket
+import struct
 import sys
 import time
 from typing import Any
@@ -21,10 +23,11 @@ import msgspec
 from relive.hindsight import worker
 
 POLL_S = 0.01
+_BACKLOG = 64
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What a worker is started with: one line on our stdin."""
+    """What a worker is started with: one line from who asks for it."""
 
     job: str
     cwd: str
@@ -34,52 +37,108 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """One line on our stdout: we are ready (after so long), a worker has begun, or has ended with a code."""
+    """One line to who asks: all is loaded (and how long that took), a worker has begun, or has ended with a code."""
 
     pid: int = 0
     job: str = ""
     code: int | None = None
-    ready_s: float | None = None
+    loaded_s: float | None = None
 
 
-def main(modules: list[str]) -> int:
-    """Load modules, then fork a worker for each line, until there are no more lines."""
-    # What libraries print while they load must not get between our lines.
-    told = os.dup(1)
-    os.dup2(2, 1)
+def main(name: str, warm_s: float, modules: list[str]) -> int:
+    """Answer under a name, as long as somebody asks and for so long afterwards."""
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        # No file of that name is made: it is gone with the last process that has it open.
+        listening.bind("\0" + name)
+    except OSError:
+        return 0  # another one was quicker
+    listening.listen(_BACKLOG)
     begun = time.perf_counter()
-    for name in modules:
+    for module in modules:
         with contextlib.suppress(Exception):  # the script will meet the same error, and tell of it
-            importlib.import_module(name)
+            importlib.import_module(module)
     gc.collect()
     gc.freeze()  # so that a collection in a worker does not touch, and so copy, all pages
-    _tell(told, Told(ready_s=time.perf_counter() - begun))
-    return _serve(told)
+    return _Nursery(listening, time.perf_counter() - begun, warm_s).serve()
 
 
-def _serve(told: int) -> int:
-    children: set[int] = set()
-    pending = b""
-    while True:
-        readable, _, _ = select.select([0], [], [], POLL_S if children else None)
-        if readable:
-            data = os.read(0, 1 << 16)
-            if not data:
-                return _end(children)
-            *lines, pending = (pending + data).split(b"\n")
-            for line in lines:
-                start = msgspec.json.decode(line, type=Start)
-                pid = os.fork()
-                if pid == 0:
-                    os.close(told)
-                    return _become_worker(start)
-                children.add(pid)
-                _tell(told, Told(pid, start.job))
-        for pid in list(children):
+class _Nursery:
+    """Who asks, and the workers that were forked for each."""
+
+    def __init__(self, listening: socket.socket, loaded_s: float, warm_s: float) -> None:
+        self._listening = listening
+        self._loaded_s = loaded_s
+        self._warm_s = warm_s
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listening, selectors.EVENT_READ)
+        self._pending: dict[socket.socket, bytes] = {}
+        self._workers: dict[int, socket.socket] = {}
+
+    def serve(self) -> int:
+        while True:
+            idle = not self._pending
+            ready = self._selector.select(POLL_S if self._workers else self._warm_s if idle else None)
+            if idle and not ready and not self._workers:
+                return 0
+            for key, _ in ready:
+                if key.fileobj is self._listening:
+                    self._greet()
+                elif (start := self._next(key.fileobj)) is not None:  # type: ignore[arg-type]
+                    return start
+            self._bury()
+
+    def _greet(self) -> None:
+        asking, _ = self._listening.accept()
+        if _user_of(asking) != os.getuid():
+            asking.close()
+            return
+        self._pending[asking] = b""
+        self._selector.register(asking, selectors.EVENT_READ)
+        _tell(asking, Told(loaded_s=self._loaded_s))
+
+    def _next(self, asking: socket.socket) -> int | None:
+        """Fork for what is asked; in a worker this gives its exit code."""
+        try:
+            data = asking.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._part(asking)
+            return None
+        *lines, self._pending[asking] = (self._pending[asking] + data).split(b"\n")
+        for line in lines:
+            start = msgspec.json.decode(line, type=Start)
+            pid = os.fork()
+            if pid == 0:
+                self._leave()
+                return _become_worker(start)
+            self._workers[pid] = asking
+            _tell(asking, Told(pid, start.job))
+        return None
+
+    def _part(self, asking: socket.socket) -> None:
+        """Nobody waits for these workers any more."""
+        self._selector.unregister(asking)
+        del self._pending[asking]
+        asking.close()
+        for pid in [pid for pid, its in self._workers.items() if its is asking]:
+            for kill in (os.killpg, os.kill):  # it may not lead its group yet
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+
+    def _bury(self) -> None:
+        for pid, asking in list(self._workers.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                children.discard(pid)
-                _tell(told, Told(pid, code=os.waitstatus_to_exitcode(status)))
+                del self._workers[pid]
+                _tell(asking, Told(pid, code=os.waitstatus_to_exitcode(status)))
+
+    def _leave(self) -> None:
+        """In a worker: none of this is its own."""
+        self._selector.close()
+        for one in (self._listening, *self._pending):
+            one.close()
 
 
 def _become_worker(start: Start) -> int:
@@ -98,19 +157,15 @@ def _become_worker(start: Start) -> int:
     return worker.main(start.job)
 
 
-def _end(children: set[int]) -> int:
-    """Nobody asks any more, or who asked is gone: what workers do now is for nobody."""
-    for pid in children:
-        for kill in (os.killpg, os.kill):  # it may not lead its group yet
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(pid, signal.SIGKILL)
-    return 0
+def _user_of(peer: socket.socket) -> int:
+    _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(user)
 
 
-def _tell(fd: int, what: Any) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        os.write(fd, msgspec.json.encode(what) + b"\n")
+def _tell(asking: socket.socket, what: Any) -> None:
+    with contextlib.suppress(OSError):  # who asked is gone; the next look at it says so
+        asking.sendall(msgspec.json.encode(what) + b"\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))

@@ -19,9 +19,10 @@ FROM_START = "from the start"
 class Costs:
     """What a replay costs beyond the script itself: measured on this machine, refined by earlier replays."""
 
-    worker_s: float = 0.25  # to start a worker and make its folder, before the script's own imports
+    worker_s: float = 0.4  # to start a worker, make its folder and end it, besides the script and its imports
     bytes_per_s: float = 1.5e9  # of restoring a checkpoint
     restore_s: float = 0.004  # of restoring any, however small
+    loading_s: float = 0.0  # of the libraries that workers need, once for all of them; 0: not known
 
     def restore(self, state: Kept | None) -> float:
         return self.restore_s + state.size_bytes / self.bytes_per_s if state is not None else 0.0
@@ -135,7 +136,8 @@ class _Planner:
             self._reasons.append("the run ended inside its main loop, so what comes after never ran")
 
     def plan(self, parts: int, depth: str) -> RunPlan:
-        set_up = self._costs.worker_s + self._profile.start_up_s + self._profile.prefix_s
+        own_s = self._profile.start_up_s + self._profile.prefix_s - self._costs.loading_s
+        set_up = self._costs.worker_s + max(0.0, own_s)
         if not self._profile.mains:
             self._reasons.append("no checkpoint is left of the run, so it runs from the start")
             whole = self._segment([], is_last=True, set_up=set_up)

@@ -183,6 +183,7 @@ class Replayer(Recorder):
             self.report.damaged.append(manifest)
             raise
         self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
+        self.report.restores += 1
         self.report.restored_s += time.perf_counter() - begun
         self.report.restored_bytes += checkpoint.size_bytes
 
@@ -220,6 +221,7 @@ class Replayer(Recorder):
         self.journal.close()
         self.journal = NullJournal()  # type: ignore[assignment]
         self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
+        self.report.ran_s = time.perf_counter() - self._begun
         self.report.write(Path(self._job.folder))
 
     def stop(self) -> None:

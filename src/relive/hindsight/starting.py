@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 import msgspec
 
+from relive.hashing import stable_hash
 from relive.hindsight.job import Job
 from relive.hindsight.nursery import Start, Told
 
@@ -21,17 +25,26 @@ from relive.hindsight.nursery import Start, Told
 HEAVY = ("numpy", "scipy", "pandas", "sklearn", "torch", "torchvision")
 # Torch loads this with the first optimizer that is made, and it takes about as long as torch itself.
 LATER = {"torch": ("torch._dynamo",)}
-_IMPORT = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*(?:import\s+(.+)|from\s+([\w.]+)\s+import)", re.MULTILINE)
 # A script that sets these in its code, before it imports a library, means it: nothing may be loaded ahead of it.
 _STEERS = re.compile(
     r"(environ|putenv|setenv)[^\n]*(OMP|MKL|OPENBLAS|BLIS|KMP|NUMEXPR|CUDA|CUBLAS|TORCH|NCCL|GLOO|HIP)"
 )
-# These differ from worker to worker, and are not read when a library is loaded.
-_OWN = frozenset({"TMPDIR", "WANDB_DIR", "MLFLOW_TRACKING_URI"})
+# What libraries, and Python itself, look at when they are loaded; all else is set for each worker.
+_READ_WHEN_LOADED = (
+    "OMP_", "MKL_", "KMP_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "CUDA_", "CUBLAS_", "TORCH_", "PYTORCH_", "NCCL_",
+    "GLOO_", "HIP_", "ROCR_", "LD_", "PYTHON", "MALLOC_", "GOMP_", "DNNL_", "ONEDNN_", "ATEN_", "LANG", "LC_",
+    "HOME", "PATH",
+)  # fmt: skip
+PATIENCE_S = 10.0
+POLL_S = 0.005
+GREETING_S = 0.2  # a process that has loaded everything answers at once
 
 
 class Process(Protocol):
     """A worker that was started."""
+
+    waited_s: float  # until there was a process at all: libraries were being loaded
 
     def poll(self) -> int | None: ...
     def end(self) -> None: ...
@@ -39,7 +52,8 @@ class Process(Protocol):
 
 def heavy_imports(files: Mapping[str, str]) -> tuple[str, ...]:
     """What can be loaded before any of a project's code runs; nothing if that could make a difference to it."""
-    named = {match.partition(".")[0] for text in files.values() for match in _IMPORT.findall(text)}
+    found = [one for text in files.values() for match in _IMPORT.findall(text) for one in "".join(match).split(",")]
+    named = {one.strip().partition(" ")[0].partition(".")[0] for one in found}
     own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
     if any(_STEERS.search(text) for text in files.values()):
         return ()
@@ -48,10 +62,11 @@ def heavy_imports(files: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Starter:
-    """Starts workers for one replay; what it keeps warm ends with it."""
+    """Starts workers for one replay. The process that they are forked from stays for `warm_s` after it."""
 
-    def __init__(self) -> None:
-        self._nurseries: dict[tuple[str, ...], Nursery] = {}
+    def __init__(self, warm_s: float = 0.0) -> None:
+        self._warm_s = warm_s
+        self._nurseries: dict[str, Nursery] = {}
 
     def start(self, python: str, job: Job, env: Mapping[str, str], modules: Iterable[str]) -> Process:
         folder, names = Path(job.folder), tuple(modules)
@@ -62,17 +77,27 @@ class Starter:
                 )
         return _Plain(python, job, env)
 
-    def warm(self, python: str, env: Mapping[str, str], modules: Iterable[str]) -> None:
-        """Begin to load what a worker will need."""
-        if names := tuple(modules):
-            self._nursery(python, env, names)
+    def loaded_s(self, python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> float | None:
+        """How long it took to load these, if there is a process that has done it already."""
+        if not modules or sys.platform != "linux":
+            return None
+        name = _name(python, env, modules)
+        if name not in self._nurseries and (line := _call(name)) is not None:
+            self._nurseries[name] = Nursery(line)
+        return self._nurseries[name].loaded_s(GREETING_S) if name in self._nurseries else None
+
+    @property
+    def seen_loading_s(self) -> float | None:
+        """How long libraries were loaded, by a process that we know."""
+        return max((seen for one in self._nurseries.values() if (seen := one.loaded_s()) is not None), default=None)
 
     def _nursery(self, python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> Nursery:
-        shared = {name: value for name, value in env.items() if name not in _OWN}
-        key = (python, *modules, *(f"{name}={value}" for name, value in sorted(shared.items())))
-        if key not in self._nurseries:
-            self._nurseries[key] = Nursery(python, shared, modules)
-        return self._nurseries[key]
+        name = _name(python, env, modules)
+        if name in self._nurseries and self._nurseries[name].is_gone:
+            del self._nurseries[name]
+        if name not in self._nurseries:
+            self._nurseries[name] = Nursery(_call(name) or _begin(name, python, env, modules, self._warm_s))
+        return self._nurseries[name]
 
     def __enter__(self) -> Starter:
         return self
@@ -82,25 +107,67 @@ class Starter:
             nursery.close()
 
 
-class Nursery:
-    """Our end of the process that workers are forked from."""
+def _name(python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> str:
+    """What a process answers to that has loaded these libraries for us, as they and relive are now."""
+    steering = sorted(f"{name}={value}" for name, value in env.items() if name.startswith(_READ_WHEN_LOADED))
+    prefix = Path(python).parent.parent
+    installed = [(str(path), path.stat().st_mtime_ns) for path in sorted(prefix.glob("lib*/python3*/site-packages"))]
+    ours = [path.stat().st_mtime_ns for path in sorted(Path(__file__).parent.parent.rglob("*.py"))]
+    return f"relive-{stable_hash([os.getuid(), python, sys.version, list(modules), steering, installed, ours])[:32]}"
 
-    def __init__(self, python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> None:
-        self.ready_s: float | None = None
+
+def _call(name: str) -> socket.socket | None:
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.connect("\0" + name)
+    except OSError:
+        line.close()
+        return None
+    return line
+
+
+def _begin(
+    name: str, python: str, env: Mapping[str, str], modules: tuple[str, ...], warm_s: float
+) -> socket.socket:  # fmt: skip
+    begun = subprocess.Popen(
+        [python, "-P", "-m", "relive.hindsight.nursery", name, str(warm_s), *modules], env=dict(env), cwd="/",
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (line := _call(name)) is not None:
+            begun.returncode = 0  # it outlives us, and nobody waits for it
+            return line
+        if begun.poll() is not None:
+            break
+        time.sleep(POLL_S)
+    begun.kill()
+    raise ChildProcessError(f"{python} -m relive.hindsight.nursery does not answer")
+
+
+class Nursery:
+    """Our end of the line to the process that workers are forked from."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._line.setblocking(False)
+        self.is_gone = False
+        self._loaded_s: float | None = None
         self._codes: dict[int, int] = {}
         self._pids: dict[str, int] = {}
         self._pending = b""
-        self._process = subprocess.Popen(
-            [python, "-P", "-m", "relive.hindsight.nursery", *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env=dict(env), start_new_session=True, bufsize=0,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
 
     def start(self, what: Start) -> Process:
-        assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(what) + b"\n")
+        self._line.setblocking(True)
+        self._line.sendall(msgspec.json.encode(what) + b"\n")
+        self._line.setblocking(False)
         return _Forked(self, what.job)
+
+    def loaded_s(self, patience_s: float = 0.0) -> float | None:
+        """What loading took; None while it goes on."""
+        select.select([self._line], [], [], patience_s)
+        self._hear()
+        return self._loaded_s
 
     def pid(self, job: str) -> int | None:
         """The process that does a job, once there is one."""
@@ -111,32 +178,24 @@ class Nursery:
         self._hear()
         return self._codes.get(pid)
 
-    @property
-    def is_gone(self) -> bool:
-        return self._process.poll() is not None
-
     def close(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        try:
-            self._process.wait(1.0)
-        except subprocess.TimeoutExpired:  # it is still loading
-            self._process.kill()
-            self._process.wait()
+        self._line.close()
 
     def _hear(self) -> None:
-        assert self._process.stdout is not None
-        while data := self._process.stdout.read(1 << 16):
-            *lines, self._pending = (self._pending + data).split(b"\n")
-            for line in lines:
-                told = msgspec.json.decode(line, type=Told)
-                if told.ready_s is not None:
-                    self.ready_s = told.ready_s
-                elif told.code is None:
-                    self._pids[told.job] = told.pid
-                else:
-                    self._codes[told.pid] = told.code
+        with contextlib.suppress(BlockingIOError):
+            while data := self._line.recv(1 << 16):
+                *lines, self._pending = (self._pending + data).split(b"\n")
+                for line in lines:
+                    self._note(msgspec.json.decode(line, type=Told))
+            self.is_gone = True
+
+    def _note(self, told: Told) -> None:
+        if told.loaded_s is not None:
+            self._loaded_s = told.loaded_s
+        elif told.code is None:
+            self._pids[told.job] = told.pid
+        else:
+            self._codes[told.pid] = told.code
 
 
 class _Forked:
@@ -145,9 +204,13 @@ class _Forked:
     def __init__(self, nursery: Nursery, job: str) -> None:
         self._nursery = nursery
         self._job = job
+        self._begun = time.perf_counter()
+        self.waited_s = 0.0
 
     def poll(self) -> int | None:
         pid = self._nursery.pid(self._job)
+        if pid is None:
+            self.waited_s = time.perf_counter() - self._begun
         code = self._nursery.code(pid) if pid is not None else None
         return -signal.SIGKILL if code is None and self._nursery.is_gone else code
 
@@ -159,6 +222,8 @@ class _Forked:
 
 class _Plain:
     """A worker in a process of its own."""
+
+    waited_s = 0.0
 
     def __init__(self, python: str, job: Job, env: Mapping[str, str]) -> None:
         folder = Path(job.folder)

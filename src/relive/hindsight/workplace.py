@@ -80,20 +80,26 @@ def entry_file(record: RunRecord) -> str:
     return Path(os.path.relpath(script, root)).as_posix()
 
 
-def environment(record: RunRecord, base: Path, *, offline: bool, threads: int | None) -> dict[str, str]:
-    """The variables of a worker: those of now, with those that mattered then as they were."""
-    variables: dict[str, str] = dict(record.environment.get("variables") or {})
-    then = {name: value for name, value in variables.items() if name not in _KEPT_AS_IS}
+def variables(record: RunRecord, *, threads: int | None) -> dict[str, str]:
+    """Those of now, with those that mattered then as they were."""
+    recorded: dict[str, str] = dict(record.environment.get("variables") or {})
+    then = {name: value for name, value in recorded.items() if name not in _KEPT_AS_IS}
     now = {name: value for name, value in os.environ.items() if name not in _THREADS and name != "RELIVE_PARENT"}
     if threads and "OMP_NUM_THREADS" not in then:
         then["OMP_NUM_THREADS"] = str(threads)
+    return {**now, **then, "PYTHONUNBUFFERED": "1"}
+
+
+def environment(record: RunRecord, base: Path, *, offline: bool, threads: int | None) -> dict[str, str]:
+    """The variables of a worker; what programs write goes to its own folder."""
+    own = {}
     # Below the folder for temporary files the project itself may lie, which can't be written.
     if Path(tempfile.gettempdir()) in Path(os.path.realpath(record.code["root"])).parents:
         (base / "tmp").mkdir(exist_ok=True)
-        then["TMPDIR"] = str(base / "tmp")
+        own["TMPDIR"] = str(base / "tmp")
     quiet = {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
     # Processes that the script starts must not record runs of their own.
-    return {**now, **then, **quiet, "RELIVE_OFF": "1", "PYTHONUNBUFFERED": "1"}
+    return {**variables(record, threads=threads), **own, **quiet, "RELIVE_OFF": "1"}
 
 
 def _inputs(record: RunRecord) -> Iterable[str]:
