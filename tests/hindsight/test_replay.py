@@ -427,9 +427,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) 
 
     assert (run.missing, run.mismatches) == ([], [])
     assert "can't be read and was passed over" in " ".join(run.notes)
-    assert asked.column("x")[4] == asked.reference(source)[4]
     if which == "the nearest":
         assert asked.did().count("epoch") < 4  # from the checkpoint before it, not from the start
+    assert asked.column("x") == asked.reference(source)[4:5]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ with relive.checkpointing(w=w, every=1):
     for epoch in relive.loop("epoch", range(3)):
         w *= 0.5
         relive.log("loss", float(w.sum()))
+relive.log("end", float(w.sum()))
 """
 
 
