@@ -75,8 +75,10 @@ def test_what_iterations_take_longer_while_a_checkpoint_is_written_is_charged() 
     slow.observe(1.5, is_writing=True)
     slow.observe(1.2, is_writing=True)
 
-    assert slow.settle(charged_s=0.1) == pytest.approx(0.6, abs=0.1), "beyond what the writer's CPU was charged"
-    assert slow.settle(charged_s=0.0) == 0.0, "once"
+    assert slow.settle(charged_s=0.1, wrote_s=5.0) == pytest.approx(0.6, abs=0.1), (
+        "beyond what the writer's CPU was charged"
+    )
+    assert slow.settle(charged_s=0.0, wrote_s=5.0) == 0.0, "once"
 
 
 def test_the_ordinary_scatter_of_iterations_is_no_slow_down() -> None:
@@ -85,7 +87,7 @@ def test_the_ordinary_scatter_of_iterations_is_no_slow_down() -> None:
         slow.observe(took, is_writing=False)
     slow.observe(1.5, is_writing=True)
 
-    assert slow.settle(charged_s=0.0) == 0.0
+    assert slow.settle(charged_s=0.0, wrote_s=5.0) == 0.0
 
 
 def test_nothing_is_known_of_a_slow_down_before_some_iterations_without_one() -> None:
@@ -93,7 +95,7 @@ def test_nothing_is_known_of_a_slow_down_before_some_iterations_without_one() ->
     slow.observe(1.0, is_writing=False)
     slow.observe(9.0, is_writing=True)
 
-    assert slow.settle(charged_s=0.0) == 0.0
+    assert slow.settle(charged_s=0.0, wrote_s=5.0) == 0.0
 
 
 def test_a_hidden_slow_down_is_kept_within_the_promise() -> None:
@@ -107,7 +109,7 @@ def test_a_hidden_slow_down_is_kept_within_the_promise() -> None:
         block = ledger.executed("epoch", took)
         slow.observe(took, is_writing=pending)
         if pending:
-            ledger.charge_more(slow.settle(behind))
+            ledger.charge_more(slow.settle(behind, 0.5))
         pending = ledger.is_worth_it(block, size_bytes=10_000_000, elapsed_s=elapsed)
         if pending:
             block.checkpoints += 1

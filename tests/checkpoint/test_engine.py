@@ -161,7 +161,7 @@ def test_what_iterations_lost_is_charged_to_the_checkpoint(tmp_path: Path) -> No
     keeper._writer.wait()
     charged = keeper.ledger.spent_s
     watch.begin_turn(6, None)
-    keeper._was_writing = True
+    keeper._was_writing, keeper._wrote_s = True, 0.5
     time.sleep(0.5)
     watch.end_turn(6, None)
 

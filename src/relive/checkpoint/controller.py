@@ -37,11 +37,14 @@ class Ledger:
     blocks: dict[str, Block] = field(default_factory=dict)
 
     def cost_s(self, size_bytes: int) -> float:
-        """M: the mean of the last few, or a guess from the size."""
-        if not self.measured_s:
-            return size_bytes / GUESSED_BYTES_PER_S
-        recent = self.measured_s[-5:]
-        return sum(recent) / len(recent)
+        """M: what the last few took, but for odd ones, or a guess from the size.
+
+        The first one finds nothing ready and takes longer than any other. It counts in what was spent, but does not say
+        what the next will take.
+        """
+        if len(self.measured_s) < 2:
+            return min([size_bytes / GUESSED_BYTES_PER_S, *self.measured_s])
+        return median(self.measured_s[-5:])
 
     def restore_ratio(self, size_bytes: int) -> float:
         """c: how long a restore takes against M; as long, while none was seen."""
@@ -102,7 +105,10 @@ class SlowDown:
             scatter = median(abs(other - usual) for other in self.quiet_s)
             self.lost_s += max(0.0, took_s - usual - _SCATTERS * scatter)
 
-    def settle(self, charged_s: float) -> float:
-        """The checkpoint is written: what it took beyond the charge of its writer's CPU. Begins anew."""
-        more, self.lost_s = max(0.0, self.lost_s - charged_s), 0.0
+    def settle(self, charged_s: float, wrote_s: float) -> float:
+        """The checkpoint is written: what it took beyond the charge of its writer's CPU. Begins anew.
+
+        An iteration that took longer by more than the writer was at work has met something else.
+        """
+        more, self.lost_s = max(0.0, min(self.lost_s, wrote_s) - charged_s), 0.0
         return more

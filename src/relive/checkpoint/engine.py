@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from types import FrameType
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ from relive.errors import ReliveError
 
 MAIN_DEPTH, NESTED_DEPTH = 1, 2
 _CHEAP = 0.25  # of what ε allows for an iteration: then its end is kept even if a nested loop's end was
+_MOST = 0.5  # of an iteration: nested loops that take more of it are where its checkpoints belong
+_BESIDE = 0.3  # of what the writer uses beside the training is felt by it: Python's lock, and the memory they share
 _BRIEF_S = 1e-3
 _now = time.perf_counter
 
@@ -50,6 +53,7 @@ class Checkpointer:
         self.ledger = Ledger(overhead=allowed, restore_bytes_per_s=writer.restore_speed())
         self._slow_down = SlowDown()
         self._charged_s: float | None = None  # for the work of the writer, until what it slowed down is settled
+        self._wrote_s = 0.0
         self._stalled_s, self._was_writing = 0.0, False  # in this iteration of the main loop
         self._taken_at = 0.0
         self._is_prepared = False
@@ -57,6 +61,7 @@ class Checkpointer:
         self._process = os.getpid()
         self._depth = 0
         self._nested_taken_at = -1
+        self._nested_s = 0.0  # of the current iteration
         self.main_iteration = -1
         self.main_loop: Outer | None = None
         self.left_out: set[str] = set()
@@ -82,9 +87,11 @@ class Checkpointer:
         block = self.ledger.executed(watch.block, took_s)
         if watch.is_main:
             self._observe(took_s)
+        else:
+            self._nested_s += took_s
         if self._every is not None:
             self._writer.wait()  # asked for in so many words: rather wait than leave one out
-        elif watch.is_main and self._nested_taken_at == iteration and not self._is_cheap(block):
+        elif watch.is_main and self._is_left_to_nested(iteration, took_s) and not self._is_cheap(block):
             return
         if self._is_due(block, self.main_iteration) and not self._writer.is_busy:
             self._take(watch, iteration, block, frame)
@@ -96,13 +103,20 @@ class Checkpointer:
 
     def begin_iteration(self, iteration: int) -> None:
         self.main_iteration = iteration
-        self._stalled_s, self._was_writing = 0.0, self._writer.is_busy
+        self._stalled_s, self._was_writing, self._nested_s = 0.0, self._writer.is_busy, 0.0
+
+    def _is_left_to_nested(self, iteration: int, took_s: float) -> bool:
+        """Is the end of a nested loop the better place? From there the rest is soon done, and the loop can be skipped.
+
+        If it was too early for a checkpoint there, what is saved now is spent there the next time.
+        """
+        return self._nested_taken_at == iteration or self._nested_s > _MOST * took_s
 
     def _observe(self, took_s: float) -> None:
         """What iterations took longer while the writer worked is charged to its checkpoint."""
         self._slow_down.observe(took_s - self._stalled_s, is_writing=self._was_writing)
         if self._charged_s is not None and not self._writer.is_busy:
-            self.ledger.charge_more(self._slow_down.settle(self._charged_s))
+            self.ledger.charge_more(self._slow_down.settle(self._charged_s, self._wrote_s))
             self._charged_s = None
 
     def _tell_trouble(self) -> None:
@@ -173,11 +187,9 @@ class Checkpointer:
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
         def done(written: Written) -> None:
-            # What the writer's thread used is what the training lost, on a machine whose cores are all busy. If its
-            # iterations turn out to be slowed down by more, that is added; while that can't be known, the worst is.
-            behind_s = written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
+            behind_s = self._behind_s(written)
             self.ledger.charge(stall_s + behind_s)
-            self._charged_s = behind_s
+            self._charged_s, self._wrote_s = behind_s, written.took_s
             self._line(
                 "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
                 bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
@@ -185,6 +197,16 @@ class Checkpointer:
             )  # fmt: skip
 
         self._writer.begin(moment, done)
+
+    def _behind_s(self, written: Written) -> float:
+        """What the training lost to the writer's thread, as far as is known when it is done.
+
+        On a machine whose cores are all busy that is what the thread used. If iterations turn out to be slowed down by
+        more, that is added; while that can't be known, the worst is.
+        """
+        if has_spare_core():
+            return written.cpu_s * (_BESIDE if self._slow_down.is_known else 1.0)
+        return written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
 
     def _moment(self, user: FrameType | None, watch: LoopWatch) -> Moment:
         extra: dict[str, Any] = {RANDOM: global_states()}
@@ -206,6 +228,14 @@ class Checkpointer:
 
     def _covered(self) -> set[int]:
         return covered(self._objects.values())
+
+
+def has_spare_core() -> bool:
+    """Does the training leave a core to others?"""
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch is not None else 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return bool(threads < cores)
 
 
 class LoopWatch:

@@ -42,6 +42,7 @@ class Writer:
         self._packs = packs
         self._chunks = chunks
         self._known: dict[tuple[str, int], Piece] | None = None
+        self._present: set[str] = set()  # the packs that were there when it was last looked
         self._todo: deque[tuple[Moment, Done]] = deque()
         self._changed = threading.Condition()
         self._is_at_it = False
@@ -88,6 +89,7 @@ class Writer:
                 self.write(moment, done)
             except Exception as error:  # noqa: BLE001 - told by the next checkpoint; the user's training must go on
                 self._error = error
+                self._known = None  # it may count pieces that were not written
             del moment, done
             with self._changed:
                 self._is_at_it = False
@@ -105,17 +107,19 @@ class Writer:
                 "v": FORMAT, "subjects": _told(moment.subjects), "leaves": leaves, "blobs": blobs,
                 "pieces": numbers.listed,
             }  # fmt: skip
+            self._present.add(pack.name)
             name = self._chunks.put(msgspec.json.encode(manifest))
             took = time.perf_counter() - begun
             done(Written(name, moment.size_bytes, pack.stored_bytes, took, time.thread_time() - cpu))
 
     def _fresh_known(self) -> dict[tuple[str, int], Piece]:
         """Pieces that need not be written again; those whose pack was collected meanwhile don't count."""
+        present = set(self._packs.names())
         if self._known is None:
             self._known = self._packs.known()
-        present = set(self._packs.names())
-        if any(piece.pack not in present for piece in self._known.values()):
+        elif not self._present <= present:
             self._known = {key: piece for key, piece in self._known.items() if piece.pack in present}
+        self._present = present
         return self._known
 
 

@@ -179,7 +179,7 @@ class OpenRun:
 
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
         journal, provenance = self.recorder.stopped or self.recorder.journal, self.recorder.provenance
-        if self.recorder.too_deep:
+        if self.recorder.too_deep[0]:
             warn_once("log-lost", "something was logged too deep in a recursion; raise sys.setrecursionlimit")
         try:
             self.recorder.finish_blocks()

@@ -45,12 +45,12 @@ class Recorder:
 
     def __init__(self, run: str, journal: Journal, chunks: Chunks) -> None:
         self.run = run
+        self.too_deep = [False]  # something was logged where no room was left to do it
         self.journal = journal
         self.chunks = chunks
         self.root = Place(self, ROOT, 0, None)
         self.provenance: Provenance | None = None
         self.checks_kwargs = False  # workers leave that to their parent
-        self.too_deep = False
         self.stopped: Journal | None = None  # the journal that could not be written any more
         self._checkpointer: Checkpointer | None = None
         self._blocks: dict[str, Checkpointer] = {}
@@ -71,7 +71,7 @@ class Recorder:
 
     def _logger(self, journal: Journal) -> Callable[[str, Any, Place], Any]:
         is_real = isinstance(journal, Journal)  # not one that stands in for it
-        return journal.logger(self._log_other, self._log_failed) if is_real else self._log_slowly
+        return journal.logger(self._log_other, self._log_again, self.too_deep) if is_real else self._log_slowly
 
     # --- verbs --------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,10 @@ class Recorder:
         try:
             self._log_other(name, value, place)
         except Exception as error:  # noqa: BLE001 - the user's training must go on
-            self._log_failed(name, value, place, error)
+            try:
+                self._log_again(name, value, place, error)
+            except RecursionError:
+                self.too_deep[0] = True
         return value
 
     def _log_other(self, name: str, value: Any, place: Place) -> None:
@@ -260,12 +263,6 @@ class Recorder:
             return journal.append_int(name, number, place.loop, place.iteration, code)
         form = self._form(value)
         return journal.line("log", place.loop, place.iteration, name=journal.name_id(name), value=form)
-
-    def _log_failed(self, name: Any, value: Any, place: Place, error: Exception) -> None:
-        try:
-            self._log_again(name, value, place, error)
-        except RecursionError:
-            self.too_deep = True  # there is no room left to say so; it is said when the run ends
 
     def _log_again(self, name: Any, value: Any, place: Place, error: Exception) -> None:
         """Perhaps the name was the trouble, if it is no string; whatever else it was is told."""

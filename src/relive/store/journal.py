@@ -97,11 +97,12 @@ class Journal:
 
     # --- the hot path -------------------------------------------------------------------------------------------
 
-    def logger(self, otherwise: Log, failed: Failed) -> Log:
+    def logger(self, otherwise: Log, failed: Failed, too_deep: list[bool]) -> Log:
         """A function that records a float at a place, in as few steps as Python allows; all else is left to the others.
 
         After a training step nothing of it is in the caches, so each function, dict and attribute on the way counts:
-        this way takes half as long there as one through `append_float`.
+        this way takes half as long there as one through `append_float`. What can't even fail any more, at the edge of a
+        recursion, is noted in `too_deep`.
         """
         number_of, reserve = self._names.get, self._next
 
@@ -117,7 +118,10 @@ class Journal:
                 else:
                     otherwise(name, value, place)
             except Exception as error:  # noqa: BLE001 - the user's training must go on
-                failed(name, value, place, error)
+                try:
+                    failed(name, value, place, error)
+                except RecursionError:
+                    too_deep[0] = True  # there is no room left to say so; it is said when the run ends
             return value
 
         return log
