@@ -41,7 +41,7 @@ else:
 took, used = time.perf_counter() - begun, time.process_time() - cpu
 json.dump({"took_s": took, "cpu_s": used}, open(os.environ["BENCH_RESULT"], "w"))
 """
-PAIRS = 3
+PAIRS = 5
 GOALS = {
     "small": {"overhead": "<= 0.02"},
     "ordinary": {"overhead": "<= 0.0667"},
@@ -60,12 +60,17 @@ def _measure(shape: str, *, width: int, steps: int, epochs: int) -> None:
     with project(SCRIPT) as folder:
         pairs = [tuple(_run(folder, how, width, steps, epochs) for how in ("plain", "relive")) for _ in range(PAIRS)]
         counts, size = _checkpoints(folder)
-    overhead = statistics.median(ours["took_s"] / plain["took_s"] - 1 for plain, ours in pairs)
+    # Two processes that do the same differ by several percent here. Whatever disturbs adds, so the best of each count.
     report(
-        f"checkpoint_overhead_{shape}", GOALS[shape], overhead=overhead,
+        f"checkpoint_overhead_{shape}", GOALS[shape], overhead=_best(pairs, 1) / _best(pairs, 0) - 1,
+        median_overhead=statistics.median(ours["took_s"] / plain["took_s"] - 1 for plain, ours in pairs),
         cpu_overhead=statistics.median(ours["cpu_s"] / plain["cpu_s"] - 1 for plain, ours in pairs),
         epoch_s=pairs[0][0]["took_s"] / epochs, state_mb=size / 1e6, checkpoints=statistics.median(counts),
     )  # fmt: skip
+
+
+def _best(pairs: list[tuple[dict[str, Any], ...]], which: int) -> float:
+    return float(min(pair[which]["took_s"] for pair in pairs))
 
 
 def _run(folder: Path, how: str, width: int, steps: int, epochs: int) -> dict[str, Any]:

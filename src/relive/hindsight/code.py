@@ -125,7 +125,7 @@ def _read_file(known: Survey | None, file: str, text: str, modules: _Modules) ->
             instrument(tree, known)
     except (SyntaxError, ValueError, RecursionError):
         return [], {}
-    reader = _Reader(file, _ours(tree), modules.files)
+    reader = _Reader(file, _ours(tree if "relive" in text else ast.Module([], [])), modules.files)
     reader.read_module(tree, len(text.splitlines()) + 1)
     return reader.units, reader.bases
 

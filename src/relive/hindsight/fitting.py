@@ -73,6 +73,7 @@ class Fitting:
         part = path.with_suffix(f".{os.getpid()}")
         part.write_bytes(content)
         part.rename(path)
-        files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-        for old in files[:-_KEPT]:
-            old.unlink(missing_ok=True)
+        if len(os.listdir(self._folder)) > _KEPT * 1.1:
+            files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+            for old in files[:-_KEPT]:
+                old.unlink(missing_ok=True)
