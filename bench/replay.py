@@ -82,7 +82,6 @@ def _measure(kind: str, epochs: int, steps: int) -> None:
         args = (kind, str(epochs), str(steps))
         again_s = once_s(lambda: run_script(folder, *args, OMP_NUM_THREADS="1", RELIVE_OFF="1"))
         recorded_s = once_s(lambda: run_script(folder, *args, OMP_NUM_THREADS="1"))
-        _end_nurseries()
         source = (folder / "train.py").read_text()
         tenth = f"epoch >= {epochs - max(1, epochs // 10)}"
         took = {
@@ -96,11 +95,6 @@ def _measure(kind: str, epochs: int, steps: int) -> None:
     goals = {key: GOALS[key] for key in ratios if key in GOALS}
     report(f"replay_{kind}_{epochs}", goals, again_s=again_s, recorded_s=recorded_s, **ratios,
            **{f"{name}_s": seconds for name, seconds in took.items()})  # fmt: skip
-
-
-def _end_nurseries() -> None:
-    """What an earlier replay left loaded would help the first question here."""
-    subprocess.run(["pkill", "-u", str(os.getuid()), "-f", "relive.hindsight.nursery"], check=False)
 
 
 def _replay(folder: Path, source: str, where: str, indent: str, workers: int, clause: str | None = None) -> float:
@@ -123,7 +117,8 @@ def _replay(folder: Path, source: str, where: str, indent: str, workers: int, cl
         "assert found.is_good and found.added, found\n"
         "print(cost_s, took)\n"
     )
-    env = {**clean_environment(), "OMP_NUM_THREADS": "1"}
+    # A variable that libraries might read when they are loaded: so nothing is there for the first question of a folder.
+    env = {**clean_environment(), "OMP_NUM_THREADS": "1", "TORCH_BENCH": folder.name, "RELIVE_WARM_SECONDS": "120"}
     lines: list[str] = []
 
     def ask() -> None:
