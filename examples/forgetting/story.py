@@ -33,6 +33,16 @@ def ask(folder: Path, newest: str) -> None:
     run(folder, "-m", "relive", "replay", "f1_ped", "f1_alert", "tstamp >= '2026-01-01'", "--yes")
 
 
+def go_back(folder: Path) -> str:
+    """The newest run before the class was forgotten for good or for a while becomes the model in production."""
+    import relive
+
+    query = "select run, day from frame('day', 'f1_ped') where f1_ped > 0.9 and day < 8 order by day desc limit 1"
+    best = str(relive.sql(query, home=folder / ".relive")["run"][0])
+    run(folder, "-m", "relive", "promote", best, "detector", "--alias", "production")
+    return best
+
+
 def run(folder: Path, *command: str) -> None:
     subprocess.run([sys.executable, *command], cwd=folder, check=True)
 
@@ -42,9 +52,8 @@ def main() -> None:
     folder.mkdir(parents=True)
     ask(folder, record(folder))
     run(folder, "-m", "relive", "dataframe", "day", "acc", "f1_ped", "f1_alert", "--where", "epoch = 5")
-    query = "select run, day from frame('day', 'f1_ped') where f1_ped > 0.9 order by day desc limit 1"
-    print("the newest run that still knows pedestrians:")
-    run(folder, "-m", "relive", "sql", query)
+    print(f"the newest run before pedestrians were forgotten is {go_back(folder)}; it is detector@production now")
+    run(folder, "-m", "relive", "registry", "detector")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import relive
+from relive.store import Home, Registry
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "forgetting"
 
@@ -22,6 +24,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sys.path.remove(str(EXAMPLE))
     folder = tmp_path_factory.mktemp("forgetting")
     story.ask(folder, story.record(folder))
+    story.go_back(folder)
     return folder
 
 
@@ -40,7 +43,10 @@ def test_a_statement_in_a_function_is_carried_into_versions_with_other_names(tol
     assert set(frame["f1_alert_source"]) == {"replay 1"}
 
 
-def test_the_run_to_go_back_to_is_found_by_one_query(told: Path):
-    query = "select day from frame('day', 'f1_ped') where f1_ped > 0.9 and day < 8 order by day desc limit 1"
+def test_the_run_to_go_back_to_is_found_by_one_query_and_promoted(told: Path):
+    home = Home(told / ".relive")
+    run_of_day = relive.dataframe("day", home=home.path).set_index("day")["run"]
+    promoted = Registry(home).find("detector@production")
 
-    assert relive.sql(query, home=told / ".relive")["day"].tolist() == [3]
+    assert promoted.run == run_of_day[3]
+    assert np.load(relive.load("detector@production", home=home.path)).shape == (4, 3)
