@@ -178,16 +178,18 @@ def replay(
 ) -> Answer:
     """Compute what log statements added to the script since would have logged in past runs, and keep it with them.
 
-    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`.
+    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`, `guesses`.
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
     from relive.hindsight import Question, answer, planned
     from relive.store import Home
 
-    strict = bool(how.pop("strict", False))
+    strict, guesses = bool(how.pop("strict", False)), bool(how.pop("guesses", False))
     place, question = Home(_home(home)), Question(names, where, workers=workers, **how)
     with planned(place, question) as plan:
+        if not guesses:
+            plan.leave_out_guesses()
         return answer(place, plan, watch=lambda _tasks: None, strict=strict)
 
 
@@ -201,6 +203,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Path) -> None:
 
     place = Home(home)
     with planned(place, Question(names, where)) as plan:
+        plan.leave_out_guesses()
         if not plan.cases:
             return
         say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")

@@ -32,6 +32,7 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--guesses", is_flag=True, help="Also where the place of the statement is a guess.")
 @click.option("--from-start", is_flag=True, help="Trust no checkpoint: run everything again.")
 @click.option("--strict", is_flag=True, help="When a recorded value is not reproduced, try again from the start.")
 @click.option("--again", is_flag=True, help="Also where there are values already.")
@@ -48,8 +49,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
-    threads: int | None, yes: bool, env: str, from_start: bool, strict: bool, again: bool, keep_going: bool,
-    online: bool,
+    threads: int | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool, again: bool,
+    keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -69,14 +70,13 @@ def replay(
             _show_patches(plan)
             return
         _show(plan)
+        is_asked = not yes and not explain and sys.stdin.isatty()
+        if plan.guesses and not explain and not (guesses or (is_asked and _confirms_guesses(plan))):
+            plan.leave_out_guesses()
         if explain or not plan.cases:
             _tell_refusals(plan.refusals)
             raise SystemExit(0 if explain or plan.refusals else 1)
-        if (
-            not yes
-            and sys.stdin.isatty()
-            and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True)
-        ):
+        if is_asked and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True):
             return
         begun = time.perf_counter()
         with _progress(plan) as watch:
@@ -85,6 +85,13 @@ def replay(
     _report(found, names)
     if not found.is_good and not keep_going:
         raise SystemExit(1)
+
+
+def _confirms_guesses(plan: Plan) -> bool:
+    what = (
+        "the place is a guess" if len(plan.guesses) == 1 else f"the places in {len(plan.guesses)} of them are guesses"
+    )
+    return click.confirm(f"{what[0].upper()}{what[1:]}. Replay there, too?", default=False)
 
 
 def _take_where(names: tuple[str, ...], where: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -129,8 +136,7 @@ def _show(plan: Plan) -> None:
     reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
     for reason in reasons:
         click.echo(f"note: {reason}")
-    unsure = [short(case.entry.record.run) for case in plan.cases if case.patch.confidence == "low"]
-    if unsure:
+    if unsure := [short(case.entry.record.run) for case in plan.guesses]:
         click.echo(f"note: the place is a guess in {', '.join(unsure)}; look at it with --show-patch RUN")
     click.echo(
         f"{_count(len(plan.cases), 'run')}, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"

@@ -39,6 +39,8 @@ from relive.store import (
 
 Edit = Callable[[Files], Files]
 _OF_START_UP = 0.9  # the share that loading libraries has in the start of a script, while nothing better is known
+_BETWEEN = 3  # versions that are asked on the way from an old one to the newest
+GUESSED = "the place is a guess; look at it with --show-patch RUN, choose it with --at or --edit, or add --guesses"
 DISTRUSTED = "its checkpoints did not reproduce it when it ended, so it runs from the start"
 
 
@@ -93,6 +95,17 @@ class Plan:
         for cost in sorted((s.cost_s for case in self.cases for s in case.plan.segments), reverse=True):
             loads[loads.index(min(loads))] += cost
         return self.loading_s + max(loads, default=0.0)
+
+    @property
+    def guesses(self) -> list[Case]:
+        """The cases in which the place of a statement is not known well."""
+        return [case for case in self.cases if case.patch.confidence == "low"]
+
+    def leave_out_guesses(self) -> None:
+        """Nobody said that they should be tried."""
+        guesses = self.guesses
+        self.cases = [case for case in self.cases if case not in guesses]
+        self.refusals += [(case.entry.record.run, GUESSED) for case in guesses]
 
     @property
     def work_s(self) -> float:
@@ -246,7 +259,25 @@ class _Planning:
         if pinned is not None:
             return fitting.of_patch(pinned, self._version(entry), script, profile.main_paths)
         known = fitting.find(tree, new, script, profile.main_paths)
-        return known or fitting.make(tree, self._version(entry), new, script, profile.main_paths)
+        return known or fitting.make(
+            tree, self._version(entry), new, script, profile.main_paths, between=lambda: self._between(entry)
+        )
+
+    def _between(self, entry: RunEntry) -> list[Files]:
+        """A few versions between that of a run and the newest, the oldest first."""
+        own = entry.record
+        later = {
+            str(other.record.code.get("tree")): other
+            for other in self._entries
+            if other.record.started_us > own.started_us and other.record.code.get("root") == own.code.get("root")
+            and other.record.version and other.record.code.get("tree") != own.code.get("tree")
+        }  # fmt: skip
+        chosen = list(later.values())
+        return (
+            [self._version(chosen[len(chosen) * at // (_BETWEEN + 1)]) for at in range(1, _BETWEEN + 1)]
+            if chosen
+            else []
+        )
 
     def _pinned(self, tree: str, entry: RunEntry, new: Files) -> Patch | None:
         """The patch that the user chose for this version, now or earlier."""

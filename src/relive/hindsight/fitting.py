@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -48,8 +48,15 @@ class Fitting:
             return msgspec.json.decode(self._path(tree, new, entry, mains).read_bytes(), type=Fit)
         return None
 
-    def make(self, tree: str, old: Files, new: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
+    def make(
+        self, tree: str, old: Files, new: Files, entry: str, mains: Collection[LoopPath], *,
+        between: Callable[[], Sequence[Files]],
+    ) -> Fit:  # fmt: skip
+        """Fit the question to a version; those `between` it and the newest are asked when in doubt."""
         patch = make_patch(old, new, self._names, any_logger=self._instrumented)
+        if not patch.is_certain and (known := between()):
+            by_way = make_patch(old, new, self._names, any_logger=self._instrumented, between=known)
+            patch = max(patch, by_way, key=lambda one: one.rank)
         fit = self.of_patch(patch, old, entry, mains)
         with contextlib.suppress(OSError):  # a home that can't be written to is asked anew each time
             self._keep(self._path(tree, new, entry, mains), msgspec.json.encode(fit))

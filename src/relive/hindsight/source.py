@@ -34,6 +34,15 @@ class Patch:
         order = ("low", "medium", "high")
         return min((landing.confidence for landing in self.landings), key=order.index, default="high")
 
+    @property
+    def is_certain(self) -> bool:
+        return not self.refusal and not self.notes and self.confidence == "high"
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """To choose between two: the higher is the better."""
+        return not self.refusal, len(self.added), ("low", "medium", "high").index(self.confidence)
+
 
 def read_tree(root: Path) -> dict[str, str]:
     """The Python files below a folder; hidden folders, environments and libraries are not the project's."""
@@ -51,10 +60,13 @@ def _is_foreign(folder: Path) -> bool:
     return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").exists()
 
 
-def make_patch(old: Files, new: Files, names: Sequence[str], *, any_logger: bool = False) -> Patch:
+def make_patch(
+    old: Files, new: Files, names: Sequence[str], *, any_logger: bool = False, between: Sequence[Files] = ()
+) -> Patch:
     """Put the statements that log these names in `new`, and what they need, into `old`.
 
-    `any_logger`: calls of other loggers, and prints, count like `relive.log`.
+    `any_logger`: calls of other loggers, and prints, count like `relive.log`. `between` are versions on the way from
+    one to the other, the oldest first: they help where the two have little in common.
     """
     statements = added_statements(old, new, names, also=names_told if any_logger else None)
     fresh = [statement for statement in statements if not statement.in_old]
@@ -62,7 +74,7 @@ def make_patch(old: Files, new: Files, names: Sequence[str], *, any_logger: bool
         return Patch(refusal=f'nothing in the project logs {" or ".join(names)}; add relive.log("{names[0]}", …) first')
     if not fresh:
         return Patch(refusal=f"this version logs {' and '.join(names)} itself")
-    moved = transplant(old, new, [(one.path, one.line) for one in fresh])
+    moved = transplant(old, new, [(one.path, one.line) for one in fresh], chain=between)
     logged = {(one.path, one.line): one.name for one in fresh}
     added = tuple(Added(one.old_path, one.old_line, logged[one.path, one.line]) for one in moved.landings)
     notes = tuple(f"{one.path}:{one.line} is left out: {one.reason}" for one in moved.refusals)
