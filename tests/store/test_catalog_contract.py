@@ -164,6 +164,7 @@ def test_only_one_process_at_a_time_brings_a_catalog_up_to_date(opened: Open, tm
     assert holder.wait(timeout=30) == 0
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_no_lock_behind(opened: Open, tmp_path: Path) -> None:
     catalog = opened()
     holder = hold(tmp_path, 600)

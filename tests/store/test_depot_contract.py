@@ -42,6 +42,7 @@ def test_what_is_put_comes_back(depot: Depot, file: Any, size: int) -> None:
     assert b"".join(depot.read("home-1/a.pack")) == content
 
 
+@pytest.mark.slow
 def test_a_file_in_many_parts_comes_back_whole(depot: Depot, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depots, "PART_BYTES", 5 << 20)  # the least that object stores take
     monkeypatch.setattr(depots, "_READ_BYTES", 1 << 20)

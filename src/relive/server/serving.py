@@ -37,7 +37,8 @@ def serve(options: Options, announce: Callable[[str], None]) -> None:
         from relive.server.app import Service
     except ImportError as error:
         raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
-    Index(options.store).close()  # a catalog that can't be used is told now, not when somebody asks
+    if options.store.settings.catalog:  # a database that can't be used is told now, not when somebody asks
+        Index(options.store).close()
     _allow_many_files()
     sock = _listen(options)
     try:
