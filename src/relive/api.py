@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relive.checkpoint import Checkpoint
     from relive.hindsight import Answer
     from relive.record import Background, Driver, PlainBlock, RecordedBlock
-    from relive.store import Index
+    from relive.store import Home, Index
 
 T = TypeVar("T")
 _here = here.get
@@ -183,33 +183,30 @@ def replay(
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
     from relive.hindsight import Question, answer, planned
-    from relive.store import Home
 
     strict, guesses = bool(how.pop("strict", False)), bool(how.pop("guesses", False))
-    place, question = Home(_home(home)), Question(names, where, workers=workers, **how)
+    place, question = _home(home), Question(names, where, workers=workers, **how)
     with planned(place, question) as plan:
         if not guesses:
             plan.leave_out_guesses()
         return answer(place, plan, watch=lambda _tasks: None, strict=strict)
 
 
-def _fill(names: tuple[str, ...], where: str | None, home: Path) -> None:
+def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     """Replay what is missing, after showing the cost; asks first if somebody is there to answer."""
     import sys
 
     from relive.hindsight import Question, answer, planned
     from relive.record import say
-    from relive.store import Home
 
-    place = Home(home)
-    with planned(place, Question(names, where)) as plan:
+    with planned(home, Question(names, where)) as plan:
         plan.leave_out_guesses()
         if not plan.cases:
             return
         say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
-        found = answer(place, plan, watch=lambda _tasks: None)
+        found = answer(home, plan, watch=lambda _tasks: None)
         say(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
 
 
@@ -252,9 +249,9 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
     >>> weights = relive.load("my-model@production")
     """
     from relive.record import read_object
-    from relive.store import Chunks, Home, Registry, artifacts
+    from relive.store import Chunks, Registry, artifacts
 
-    place = Home(_home(home))
+    place = _home(home)
     version = Registry(place).find(reference)
     artifact = version.kept()
     if artifact["kind"] in artifacts.PATHS:
@@ -272,18 +269,19 @@ def should_prune(name: str, step: int, **rule: Any) -> bool:
     """
     from relive.integrations import should_prune
 
-    return should_prune(session.place(_open).driver, _home(None), name, step, **rule)
+    return should_prune(session.place(_open).driver, _home(None).path, name, step, **rule)
 
 
 def _index(home: str | Path | None) -> Index:
-    from relive.store import Home, Index
+    from relive.store import Index
 
-    return Index(Home(_home(home)))
+    return Index(_home(home))
 
 
-def _home(home: str | Path | None) -> Path:
+def _home(home: str | Path | None) -> Home:
     from pathlib import Path
 
     from relive.record import look_around
+    from relive.store import Home
 
-    return Path(home).expanduser().absolute() if home is not None else look_around().home.path
+    return Home(Path(home).expanduser().absolute()) if home is not None else look_around().home

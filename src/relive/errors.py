@@ -27,6 +27,10 @@ class Gone(NotFound, Damaged):
     """Bytes that were stored and aren't there any more."""
 
 
+class StorageAway(ReliveError):
+    """A database or an object store that can't be reached, or refuses; what is in the home is not touched."""
+
+
 class Incomplete(ReliveError):
     """A run that lacks part of its record, so that it can't stand for a model; `missing` lists what."""
 

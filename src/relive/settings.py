@@ -39,6 +39,10 @@ class Settings(NamedTuple):
     keep: str = "all"  # how many checkpoints of a run `relive gc` leaves: "all", or a number
     memo_bytes: int = 0  # how many bytes of remembered results the home may hold; 0 is no bound
     budget_bytes: int = 0  # how many bytes of checkpoints `relive gc` leaves in the home; 0 is no bound
+    spool: str = ""  # where checkpoints go that the budget has no room for, like "s3://bucket/prefix"; "" thins them
+    catalog: str = (
+        ""  # a PostgreSQL database for the catalog, like "postgresql://host/relive"; "" is a file in the home
+    )
 
 
 def load(root: Path, environ: Mapping[str, str] = os.environ) -> Settings:

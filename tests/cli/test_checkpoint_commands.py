@@ -71,7 +71,7 @@ def test_checkpoints_as_json_gives_one_object_a_checkpoint(project: Path) -> Non
 
     assert list(rows[0]) == [
         "run", "rank", "process", "where", "place", "name", "at", "iterations", "time_us", "bytes", "new_bytes",
-        "stall_s", "write_s", "manifest",
+        "stall_s", "write_s", "manifest", "spooled",
     ]  # fmt: skip
     assert {row["run"] for row in rows} == {run_id(project)}
     assert [(row["place"], row["at"], row["iterations"]) for row in rows[:2]] == [

@@ -40,7 +40,7 @@ def killed_at_every_point(template: Path, place: Path) -> None:
     collect(complete, POLICY, grace_s=60)
     expected, before = shown(complete), shown(Home(template))
     point = 0
-    while not _survives(template, place, lambda point=point: _die_at(point), before, expected):
+    while not _survives(template, place, lambda point=point: die_at(point), before, expected):
         point += 1
     for _ in range(10):
         _survives(template, place, lambda: None, before, expected, after_s=random.random() * 0.06)
@@ -72,7 +72,7 @@ def _survives(
     return not os.WIFSIGNALED(status)
 
 
-def _die_at(point: int) -> None:
+def die_at(point: int) -> None:
     """From now on in this process: the change with this number isn't made, nor anything after it."""
     seen = iter(range(1 << 30))
 

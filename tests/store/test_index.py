@@ -55,8 +55,11 @@ def end(journal: Journal) -> None:
     journal.close()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The laws hold whichever database has the catalog, also for the processes that a test starts."""
+    if request.param == "postgres":
+        monkeypatch.setenv("RELIVE_CATALOG", request.getfixturevalue("postgres").url())
     return Store(tmp_path / "home")
 
 
@@ -183,7 +186,7 @@ def test_many_segments_become_one(store: Store, monkeypatch: pytest.MonkeyPatch)
         rows(index)
 
     assert [row[3] for row in rows(index)] == [float(number) for number in range(6)]
-    assert len(list((store.home.index / "segments").glob("*.parquet"))) < 4
+    assert 0 < len(list(index.segments.glob("*.parquet"))) < 4
 
 
 def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Store) -> None:
@@ -206,7 +209,8 @@ def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Sto
 
 
 @pytest.mark.parametrize("damage", [b"not a database", b"", b"SQLite format 3\x00 and nonsense" * 50])
-def test_a_damaged_catalog_is_made_anew(store: Store, damage: bytes) -> None:
+def test_a_damaged_catalog_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+    store = Store(tmp_path / "home")
     store.write({"loss": [1.0]})
     index = Index(store.home)
     rows(index)

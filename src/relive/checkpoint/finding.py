@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from relive.checkpoint.restoring import Checkpoint
@@ -24,16 +23,15 @@ class Found:
         return Checkpoint(self.manifest, Chunks(self.home.chunks), packs_of(self.home))
 
 
-def find_checkpoints(home: Path, run: str, at: Mapping[str, Any]) -> list[Found]:
+def find_checkpoints(home: Home, run: str, at: Mapping[str, Any]) -> list[Found]:
     """The checkpoint of a run at an iteration, and then the earlier ones; says which there are when there is none."""
-    place = Home(home)
-    record = find_run(Index(place).runs(), run).record
-    canonical = [journal for journal in parse_run(place, record.run) if not journal.journal.rank]
-    rows = kept_checkpoints(place.run_folder(record.run), canonical)
+    record = find_run(Index(home).runs(), run).record
+    canonical = [journal for journal in parse_run(home, record.run) if not journal.journal.rank]
+    rows = kept_checkpoints(home.run_folder(record.run), canonical)
     found = candidates(rows, at)
     if not found:
         raise NotFound(_missing(record.run, at, rows))
-    return [Found(row.where, row.manifest, place) for row in found]
+    return [Found(row.where, row.manifest, home) for row in found]
 
 
 def restore_first_whole(

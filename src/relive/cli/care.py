@@ -59,7 +59,7 @@ def export(run: str, folder: Path | None, home: Path | None) -> None:
     target.mkdir(parents=True, exist_ok=True)
     chunks = Chunks(index.home.chunks)
     (target / "record.json").write_text(to_text(inline(from_text(to_text(entry.record)), chunks.get)))
-    logs = Query(index.home.path).sql(f"select * from logs where run = '{entry.record.run}'").df()
+    logs = Query(index.home).sql(f"select * from logs where run = '{entry.record.run}'").df()
     write_parquet(logs, target / "logs.parquet")
     count = _write_artifacts(entry, chunks, target / "artifacts")
     code = _write_code(index.home, entry, target / "code")

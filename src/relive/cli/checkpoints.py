@@ -10,9 +10,7 @@ import click
 from relive.cli.choosing import home_option, make_console, open_home, open_index, short
 from relive.cli.showing import cut, duration, size, when
 from relive.errors import ReliveError
-from relive.record import look_around
-from relive.settings import load
-from relive.store import CheckpointRow, Policy, Report, collect, find_run, preview, to_text
+from relive.store import CheckpointRow, Home, Policy, Report, collect, find_run, kept_outside, preview, to_text
 
 _SHOWN_DOUBTS = 20
 
@@ -26,12 +24,13 @@ def checkpoints(run: str, as_json: bool, home: Path | None) -> None:
     index = open_index(home)
     entry = find_run(index.runs(), run)
     rows = index.checkpoints([entry]).get(entry.record.run, [])
+    outside = kept_outside(index.home, [row.manifest for row in rows])
     if as_json:
         for row in rows:
-            click.echo(to_text(_as_json(entry.record.run, row)))
+            click.echo(to_text(_as_json(entry.record.run, row) | {"spooled": outside.get(row.manifest, [])}))
         return
     if rows:
-        make_console().print(_table(rows), markup=False)
+        make_console().print(_table(rows, outside), markup=False)
     new_bytes = sum(row.new_bytes for row in rows)
     click.echo(f"{len(rows)} checkpoints of run {short(entry.record.run)}, {size(new_bytes)} written", err=True)
 
@@ -45,12 +44,15 @@ def _as_json(run: str, row: CheckpointRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _table(rows: list[CheckpointRow]) -> Any:
+def _table(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> Any:
     has_ranks = any(row.rank or row.process for row in rows)
-    table = _plain_table(*(["rank"] if has_ranks else []), "where", "when", "size", "new", "stall", "written in")
+    columns = (["rank"] if has_ranks else [], ["where", "when", "size", "new", "stall", "written in"])
+    table = _plain_table(*columns[0], *columns[1], *(["kept in"] if outside else []))
     for row in rows:
         cells = [cut(row.where), when(row.time_us), size(row.size_bytes), size(row.new_bytes)]
-        table.add_row(*([row.journal.stem] if has_ranks else []), *cells, _short_s(row.stall_s), _short_s(row.write_s))
+        cells += [_short_s(row.stall_s), _short_s(row.write_s)]
+        place = [", ".join(outside.get(row.manifest, ["the home"]))] if outside else []
+        table.add_row(*([row.journal.stem] if has_ranks else []), *cells, *place)
     return table
 
 
@@ -64,9 +66,11 @@ def _short_s(seconds: float) -> str:
 def gc(dry_run: bool, home: Path | None) -> None:
     """Give up checkpoints beyond `keep` and `budget_bytes`, and remove what nothing names any more.
 
+    With the setting `spool`, what is beyond `budget_bytes` is moved there instead.
     May run while runs are being recorded, and be killed at any moment.
     """
-    place, policy = open_home(home), _policy(home)
+    place = open_home(home)
+    policy = _policy(place)
     try:
         report = preview(place, policy) if dry_run else collect(place, policy)
     except OSError as error:
@@ -74,12 +78,13 @@ def gc(dry_run: bool, home: Path | None) -> None:
     _print(report)
     total = size(report.total_bytes)
     click.echo(f"{total} would be freed; nothing was changed" if dry_run else f"{total} freed")
+    if report.troubles:
+        raise ReliveError(f"{report.troubles[0]}; then run `relive gc` again")
 
 
-def _policy(home: Path | None) -> Policy:
-    """A home that is named goes by the settings beside it, not by those of the project one happens to be in."""
-    settings = look_around().settings if home is None else load(home.absolute().parent)
-    return Policy.of(settings.keep, settings.budget_bytes)
+def _policy(home: Home) -> Policy:
+    settings = home.settings
+    return Policy.of(settings.keep, settings.budget_bytes, settings.spool)
 
 
 def _print(report: Report) -> None:

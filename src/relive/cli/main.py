@@ -18,6 +18,7 @@ COMMANDS = {
     "dataframe": "queries", "sql": "queries", "promote": "registry:promote_command", "registry": "registry",
     "alias": "registry", "rollback": "registry", "retire": "registry", "download": "registry",
     "checkpoints": "checkpoints", "export": "care", "doctor": "care", "rm": "runs", "gc": "checkpoints",
+    "pin": "runs", "unpin": "runs",
     "transplant": "transplanting", "memo": "memos", "serve": "serving:serve_command", "token": "serving",
     "sync": "serving",
 }  # fmt: skip

@@ -37,7 +37,7 @@ def dataframe(
     """One wide table over all runs, with a column for each of NAMES."""
     from relive.query import Query
 
-    query = Query(open_home(home).path)
+    query = Query(open_home(home))
     _put_out(query.dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources), style, parquet)
 
 
@@ -48,7 +48,7 @@ def sql(query: str, style: str | None, parquet: Path | None, home: Path | None) 
     """Run read-only SQL over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
     from relive.query import Query
 
-    _put_out(Query(open_home(home).path).sql(query).df(), style, parquet)
+    _put_out(Query(open_home(home)).sql(query).df(), style, parquet)
 
 
 def _put_out(frame: Any, style: str | None, parquet: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""`relive runs`, `relive show`, `relive rm`: the runs of a home, one of them, and its removal."""
+"""`relive runs`, `relive show`, `relive rm`, `relive pin`: the runs of a home, one of them, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from relive.cli.choosing import home_option, make_console, open_home, open_index
 from relive.cli.showing import cut, duration, last_value, size, value, when
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
-from relive.store import Index, Registry, RunEntry, Summary, find_run, journals_in, read_lines, to_text
+from relive.store import (
+    Index,
+    Registry,
+    RunEntry,
+    Summary,
+    find_run,
+    is_pinned,
+    journals_in,
+    read_lines,
+    to_text,
+)
+from relive.store import pin as pin_folder
+from relive.store import unpin as unpin_folder
 
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 
@@ -91,7 +103,7 @@ def show(run: str, as_json: bool, home: Path | None) -> None:
 def _sections(index: Index, entry: RunEntry) -> list[tuple[str, list[tuple[str, str]]]]:
     record = entry.record
     return [
-        ("outcome", _outcome(record)),
+        ("outcome", [*_outcome(record), *_kept(index, record.run)]),
         ("config", _config(record)),
         ("code", _code(record)),
         ("data", _data(record)),
@@ -111,6 +123,13 @@ def _outcome(record: RunRecord) -> list[tuple[str, str]]:
     rows += [("parent run", record.parent)] if record.parent else []
     rows += [(f"tag {name}", value(form)) for name, form in record.tags.items()]
     return rows + [("warning", text) for text in record.warnings]
+
+
+def _kept(index: Index, run: str) -> list[tuple[str, str]]:
+    """What keeps `relive gc` from its checkpoints."""
+    promoted = Registry(index.home).held_runs().get(run)
+    rows = [("promoted to", ", ".join(promoted))] if promoted else []
+    return [*rows, ("pinned", "yes")] if is_pinned(index.home.run_folder(run)) else rows
 
 
 def _config(record: RunRecord) -> list[tuple[str, str]]:
@@ -232,3 +251,32 @@ def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
 
 def _pid(entry: RunEntry) -> Any:
     return entry.record.process.get("pid")
+
+
+@click.command()
+@click.argument("run", nargs=-1, required=True)
+@home_option
+def pin(run: tuple[str, ...], home: Path | None) -> None:
+    """Keep all checkpoints of RUN, in the home, whatever `keep`, `budget_bytes` and `spool` say."""
+    for entry, folder in _folders(run, home):
+        done = pin_folder(folder)
+        click.echo(
+            f"run {short(entry.record.run)} {'is pinned: all of its checkpoints stay' if done else 'was pinned'}"
+        )
+
+
+@click.command()
+@click.argument("run", nargs=-1, required=True)
+@home_option
+def unpin(run: tuple[str, ...], home: Path | None) -> None:
+    """Let `relive gc` have the checkpoints of RUN again."""
+    for entry, folder in _folders(run, home):
+        done = unpin_folder(folder)
+        click.echo(f"run {short(entry.record.run)} {'is no longer pinned' if done else 'was not pinned'}")
+
+
+def _folders(words: tuple[str, ...], home: Path | None) -> list[tuple[RunEntry, Path]]:
+    index = open_index(home)
+    entries = index.runs()
+    chosen = [find_run(entries, word) for word in words]
+    return [(entry, index.home.run_folder(entry.record.run)) for entry in chosen]

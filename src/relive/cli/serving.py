@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from relive.cli.showing import size, when
 from relive.errors import ReliveError
 from relive.record import look_around
 from relive.server import SCOPES, Options, Tokens, serve
-from relive.store import Away, Home, Refused, Remote, Shipment, has_ended, is_noted, note_sent
+from relive.store import Away, Home, Refused, Remote, Shipment, has_ended, is_database, is_noted, note_sent
 
 _PATIENCE_S = 30.0
 
@@ -23,20 +24,39 @@ store_option = click.option(
 
 
 @click.command("serve")
-@store_option
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    required=True,
+    help="The folder that the server keeps; or postgresql://… for its catalog, beside a folder or the project's home.",
+)
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 is all of them."
 )
 @click.option("--port", default=5005, show_default=True, help="0 takes a free one.")
 @click.option("--open", "is_open", is_flag=True, help="Let everybody on this machine in, without a token.")
-def serve_command(store: Path, host: str, port: int, is_open: bool) -> None:
+def serve_command(stores: tuple[str, ...], host: str, port: int, is_open: bool) -> None:
     """Serve a store over HTTP: runs are sent to it, and looked at in a browser.
 
     Stops on SIGTERM or Ctrl-C, when what it was sent is on disk.
     """
-    if not is_open and not Tokens(store).all():
-        click.echo(f"nobody has a token yet; make one with `relive token create NAME --store {store}`", err=True)
-    serve(Options(store, host, port, is_open), lambda url: click.echo(f"serving {store} on {url}"))
+    store = _served(stores)
+    if not is_open and not Tokens(store.path).all():
+        click.echo(f"nobody has a token yet; make one with `relive token create NAME --store {store.path}`", err=True)
+    serve(Options(store, host, port, is_open), lambda url: click.echo(f"serving {store.path} on {url}"))
+
+
+def _served(stores: Sequence[str]) -> Home:
+    """The home that `--store` means: a folder, a database for its catalog, or one of each."""
+    databases = [one for one in stores if is_database(one)]
+    folders = [one for one in stores if not is_database(one)]
+    if len(folders) > 1 or len(databases) > 1:
+        raise ReliveError("--store is given too often; give a folder, a postgresql:// address, or one of each")
+    if folders and Path(folders[0]).is_file():
+        raise ReliveError(f"{folders[0]} is a file; name a folder with --store")
+    home = Home(Path(folders[0]).absolute()) if folders else look_around().home
+    return Home(home.path, home.settings._replace(catalog=databases[0])) if databases else home
 
 
 @click.group()

@@ -365,7 +365,7 @@ class _Planning:
                 contexts.append(context)
                 meant.append((at, loop, turn))
         chosen: dict[int, dict[int, set[int]]] = {}
-        for position in Query(self._home.path).select(contexts, where):
+        for position in Query(self._home).select(contexts, where):
             at, loop, turn = meant[position]
             turns = chosen.setdefault(at, {main.number: set() for main in drafts[at].profile.mains})
             turns.setdefault(loop, set()).add(turn)

@@ -26,15 +26,14 @@ RANKS = ("canonical", "all")
 class Query:
     """Answers questions about the runs of a home, as they are when asked."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = Home(self._named_in_text(home))
+    def __init__(self, home: Home | Path) -> None:
+        given = home if isinstance(home, Home) else Home(home)
+        self._home = given if is_text(given.path) else Home(self._named_in_text(given.path), given.settings)
         self._index = Index(self._home)
         self._chunks = Chunks(self._home.chunks)
 
     def _named_in_text(self, home: Path) -> Path:
-        """The home, or a link to it: DuckDB takes no path that isn't UTF-8."""
-        if is_text(home):
-            return home
+        """A link to the home: DuckDB takes no path that isn't UTF-8."""
         import tempfile
 
         folder = tempfile.TemporaryDirectory(prefix="relive-", ignore_cleanup_errors=True)

@@ -28,4 +28,4 @@ def look_around() -> Surroundings:
     entry = find_entry()
     settings = load(Path(entry.root))
     home = Path(settings.home).expanduser() if settings.home else Path(entry.root) / ".relive"
-    return Surroundings(entry, settings, Home(Path(os.path.abspath(home))), detect())
+    return Surroundings(entry, settings, Home(Path(os.path.abspath(home)), settings), detect())

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from relive.errors import ReliveError
+from relive.errors import ReliveError, StorageAway
 from relive.server.refusing import Problem
 from relive.store import Home, Index
 
@@ -45,7 +45,11 @@ class Reader:
     def _answer(self, question: Callable[[Index], T]) -> T:
         if self._index is None:  # made by the thread that uses it, as SQLite wants it
             self._index = Index(self._home, takes_in=False)
-        return question(self._index)
+        try:
+            return question(self._index)
+        except StorageAway as error:
+            _log.warning("a question could not be answered: %s", error)
+            raise
 
     def close(self) -> None:
         if self._index is not None:
@@ -69,15 +73,18 @@ class Indexer:
         self._thread.join()
 
     def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with contextlib.closing(Index(self._home, segment_rows=SEGMENT_ROWS)) as index:
+                    self._follow(index)
+            except (OSError, ReliveError, sqlite3.Error) as error:  # a full disk, say: it is tried again
+                _log.warning("the index could not be brought up to date: %s", error)
+                self._stop.wait(TRY_AGAIN_S)
+
+    def _follow(self, index: Index) -> None:
         seen: object = None
-        with contextlib.closing(Index(self._home, segment_rows=SEGMENT_ROWS)) as index:
-            while not self._stop.wait(REFRESH_S):
-                now = self._changes()
-                if now == seen:
-                    continue
-                try:
-                    index.refresh()
-                    seen = now
-                except (OSError, ReliveError, sqlite3.Error) as error:  # a full disk, say: it is tried again
-                    _log.warning("the index could not be brought up to date: %s", error)
-                    self._stop.wait(TRY_AGAIN_S)
+        while not self._stop.wait(REFRESH_S):
+            now = self._changes()
+            if now != seen:
+                index.refresh()
+                seen = now

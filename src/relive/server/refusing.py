@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from relive.errors import NotFound, QueryError, ReliveError
+from relive.errors import NotFound, QueryError, ReliveError, StorageAway
 from relive.store import Busy, Gap, StoreFull
 
 
@@ -40,6 +40,8 @@ def answer_to(error: ReliveError) -> Response:
         return answer({"error": str(error)}, 503, {"Retry-After": "1"})
     if isinstance(error, StoreFull):
         return answer({"error": str(error)}, 503, {"Retry-After": "10"})
+    if isinstance(error, StorageAway):  # where it lies is for the server's log, not for everybody
+        return answer({"error": "the catalog can't be reached just now; come again"}, 503, {"Retry-After": "10"})
     if isinstance(error, NotFound):
         return answer({"error": str(error)}, 404)
     return answer({"error": str(error)}, 400 if isinstance(error, QueryError) else 422)

@@ -7,11 +7,10 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.server.tokens import LOOPBACK
-from relive.store import Home
+from relive.store import Home, Index
 
 GRACE_S = 10
 KEEP_ALIVE_S = 75
@@ -22,7 +21,7 @@ BACKLOG = 2048
 class Options:
     """How to serve. `is_open` lets everybody on this machine in, without a token."""
 
-    store: Path
+    store: Home
     host: str = "127.0.0.1"
     port: int = 5005
     is_open: bool = False
@@ -38,10 +37,12 @@ def serve(options: Options, announce: Callable[[str], None]) -> None:
         from relive.server.app import Service
     except ImportError as error:
         raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
+    if options.store.settings.catalog:  # a database that can't be used is told now, not when somebody asks
+        Index(options.store).close()
     _allow_many_files()
     sock = _listen(options)
     try:
-        service = Service(Home(options.store.absolute()), is_open=options.is_open)
+        service = Service(options.store, is_open=options.is_open)
         config = uvicorn.Config(
             service.app(), log_level="warning", access_log=False, server_header=False, lifespan="on",
             timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S, backlog=BACKLOG,

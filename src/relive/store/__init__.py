@@ -7,6 +7,7 @@ from relive.doors import lazily
 if TYPE_CHECKING:
     from relive.store import artifacts, kinds, registry, sources, versions
     from relive.store.asking import Asking, ask
+    from relive.store.catalog import is_database
     from relive.store.checkpoints import CheckpointRow, candidates, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from relive.store.memos import MemoRow, Memos, MissRow, sealed
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.parsing import LoopRow, Parsed, parse
+    from relive.store.pins import is_pinned, pin, unpin
     from relive.store.plain import plain_number, plain_text, plain_value
     from relive.store.points import Points
     from relive.store.promoting import Promotion, promote
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from relive.store.retention import Policy
     from relive.store.scattering import read_all
     from relive.store.shipping import Shipment, has_ended, is_noted, note_sent
+    from relive.store.spooling import kept_outside
     from relive.store.summaries import TAIL, Summary
     from relive.store.tombstones import kept_checkpoints
     from relive.store.uploads import Uploads
@@ -104,15 +107,19 @@ __all__ = [
     "has_ended",
     "inline",
     "is_alive",
+    "is_database",
     "is_noted",
+    "is_pinned",
     "is_shipped",
     "journals_in",
     "kept_checkpoints",
+    "kept_outside",
     "kinds",
     "note_restore",
     "note_sent",
     "parse",
     "parse_run",
+    "pin",
     "plain_number",
     "plain_text",
     "plain_value",
@@ -131,6 +138,7 @@ __all__ = [
     "slots_bytes",
     "sources",
     "to_text",
+    "unpin",
     "versions",
 ]
 
@@ -140,6 +148,7 @@ __getattr__ = lazily(
     {
         "asking": "Asking ask",
         "checkpoints": "CheckpointRow candidates checkpoint_rows choose",
+        "catalog": "is_database",
         "chunks": "PIECE_BYTES Chunks",
         "collecting": "Claims Report collect preview",
         "contact": "is_shipped",
@@ -155,6 +164,7 @@ __getattr__ = lazily(
         "memos": "MemoRow Memos MissRow sealed",
         "packs": "PackWriter Packs Piece digest_of",
         "parsing": "LoopRow Parsed parse",
+        "pins": "is_pinned pin unpin",
         "plain": "plain_number plain_text plain_value",
         "points": "Points",
         "promoting": "Promotion promote",
@@ -166,6 +176,7 @@ __getattr__ = lazily(
         "retention": "Policy",
         "scattering": "read_all",
         "shipping": "Shipment has_ended is_noted note_sent",
+        "spooling": "kept_outside",
         "summaries": "TAIL Summary",
         "tombstones": "kept_checkpoints",
         "uploads": "Uploads",

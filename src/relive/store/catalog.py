@@ -1,149 +1,134 @@
-"""A SQLite view of every finished run: its record, args, loops and last values. Derived: delete it, it comes back."""
+"""What the catalog keeps of finished runs: records, last values, loops, checkpoints. Derived: it comes back."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import sqlite3
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
-# docs/reference/format.md shows this schema; a change of it raises SCHEMA, and the catalog is made anew.
-SCHEMA_VERSION = 3
-SCHEMA = """
-create table if not exists runs (
-    id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
-    run          text not null unique,
-    started_us   integer not null,
-    folder_ns    integer not null,   -- mtime of the run's folder when it was read: a new journal changes it
-    record       text not null,      -- the whole record as JSON
-    segment      integer             -- the segment that holds its points; null until one does
-);
-create index if not exists runs_by_start on runs (started_us);
-create table if not exists names (id integer primary key, name text not null unique);
-create table if not exists paths (id integer primary key, path text not null unique);  -- JSON list of loop names
-create table if not exists summaries (
-    run_id       integer not null,
-    name_id      integer not null,
-    rank         integer not null,
-    process      integer not null,
-    count        integer not null,
-    last         real,               -- null when the last value isn't a number
-    last_text    text,               -- its JSON then
-    lowest       real,
-    highest      real,
-    last_us      integer not null,
-    path_id      integer not null,   -- the loops it was last logged in
-    last_at      text not null,      -- JSON object of the loop columns of the last value
-    lowest_at    text,               -- of the lowest
-    highest_at   text,               -- of the highest
-    tail         blob not null,      -- the last 100 values as little-endian doubles, NaN for what is no number
-    primary key (name_id, run_id, rank, process)
-) without rowid;
-create table if not exists loops (
-    run_id       integer not null,
-    rank         integer not null,
-    process      integer not null,
-    loop         integer not null,
-    name         text not null,
-    parent       integer not null,
-    parent_iteration integer not null,
-    path         text not null,      -- JSON list of names, outermost first, itself last
-    around       text not null,      -- JSON list of the loop columns around it
-    begun_us     integer not null,
-    ended_us     integer,
-    iterations   integer not null,
-    primary key (run_id, rank, process, loop)
-) without rowid;
-create table if not exists checkpoints (
-    run_id       integer not null,
-    rank         integer not null,
-    process      integer not null,
-    seq          integer not null,   -- of its line in the journal
-    place        text not null,      -- iteration, loop or end
-    name         text not null,      -- of the loop
-    at           text not null,      -- JSON object of the loop columns it lies in
-    iterations   integer not null,   -- of that loop, before it
-    manifest     text not null,
-    size_bytes   integer not null,
-    new_bytes    integer not null,
-    time_us      integer not null,
-    stall_s      real not null,
-    write_s      real not null,
-    primary key (run_id, rank, process, seq)
-) without rowid;
-create table if not exists segments (id integer primary key, file text not null, rows integer not null);
-"""
-BUSY_S = 60.0
+from relive.errors import ReliveError
+from relive.store.checkpoints import checkpoint_rows, to_stored
+from relive.store.home import REPLAYS, Home
+from relive.store.parsing import Parsed
+from relive.store.summaries import STORED, summarise
+from relive.store.tables import Row, Tables
+from relive.store.values import to_text
+
+AT_A_TIME = 500  # values in one statement; databases take a bounded number
+WHERE = ("run_id", "rank", "process")
+SUMMARIES = (*WHERE, "name_id", "path_id", *STORED)
+LOOPS = (
+    *WHERE, *"loop name parent parent_iteration path around begun_us ended_us iterations".split()
+)  # fmt: skip
+CHECKPOINTS = (
+    *WHERE, *"seq place name at iterations manifest size_bytes new_bytes time_us stall_s write_s".split()
+)  # fmt: skip
+_OF_A_RUN = (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id"), ("checkpoints", "run_id"))
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def is_database(word: str) -> bool:
+    """Is this the address of a database that can hold a catalog?"""
+    return word.startswith(_POSTGRES)
+
+
+def open_tables(home: Home) -> Tables:
+    """The database that the setting `catalog` names; without it, the home's own."""
+    url = home.settings.catalog
+    if not url:
+        return _own_tables(home)
+    if not is_database(url):
+        raise ReliveError(
+            "the setting `catalog` names no database that relive knows; write postgresql://USER@HOST/DATABASE, or"
+            " unset it to use the home's own"
+        )
+    from relive.store.postgres import PostgresTables
+
+    try:
+        return PostgresTables(url, home)
+    except OSError:  # the home can't be written, so nothing that is new could be kept
+        return _own_tables(home)
+
+
+def _own_tables(home: Home) -> Tables:
+    from relive.store.sqlite import SqliteTables
+
+    return SqliteTables(home.index)
 
 
 class Catalog:
-    """The open catalog of a home. With a home that can't be written it lives in memory and starts empty."""
+    """The tables of a home, and every question to them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.writable = True
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.db = self._open_or_replace(folder / "catalog.sqlite")
-        except (OSError, sqlite3.OperationalError):
-            self.writable = False
-            self.db = self._open(":memory:")
+    def __init__(self, home: Home) -> None:
+        self.tables = open_tables(home)
 
-    def _open_or_replace(self, path: Path) -> sqlite3.Connection:
-        try:
-            return self._open(str(path))
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:  # damaged: it is derived, so a new one is as good
-            for suffix in ("", "-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
-            return self._open(str(path))
-
-    def _open(self, path: str) -> sqlite3.Connection:
-        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare(db)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        db.execute("pragma synchronous = normal")
-        version = db.execute("pragma user_version").fetchone()[0]
-        if version == SCHEMA_VERSION:
-            return
-        with self.lock():
-            db.execute("pragma journal_mode = wal")
-            if db.execute("pragma user_version").fetchone()[0] not in (0, SCHEMA_VERSION):
-                _drop_all(db)
-            db.executescript(SCHEMA)
-            db.execute(f"pragma user_version = {SCHEMA_VERSION}")
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Only one process at a time brings the index up to date; the others wait, and find it done."""
-        if not self.writable:
-            yield
-            return
-        with (self.folder / "lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        self.db.execute("begin immediate")
-        try:
-            yield self.db
-        except BaseException:
-            self.db.execute("rollback")
-            raise
-        self.db.execute("commit")
+    # --- runs ---------------------------------------------------------------------------------------------------
 
     def known(self) -> dict[str, tuple[int, int]]:
         """run → (id, folder_ns) of every run in the catalog."""
-        return {run: (number, ns) for number, run, ns in self.db.execute("select id, run, folder_ns from runs")}
+        return {run: (number, ns) for number, run, ns in self.tables.rows("select id, run, folder_ns from runs")}
+
+    def runs(self) -> list[Row]:
+        """(id, run, record as JSON, segment) of every run."""
+        return self.tables.rows("select id, run, record, segment from runs")
+
+    def add_run(self, run: str, *, started_us: int, folder_ns: int, record: str) -> int:
+        columns = ("run", "started_us", "folder_ns", "record")
+        return self.tables.add_one("runs", columns, (run, started_us, folder_ns, record))
+
+    def add_details(self, number: int, journals: Sequence[Parsed]) -> None:
+        """What the journals of a run come to (inside a transaction)."""
+        found = [summary for journal in journals for summary in summarise(journal)]
+        names = self.name_ids(summary.name for summary in found)
+        paths = self.path_ids(to_text(summary.path) for summary in found)
+        # Of two that share a key the later one counts.
+        summaries: dict[Row, Row] = {}
+        for one in found:
+            key = (number, one.rank, one.process, names[one.name])
+            summaries[key] = (*key, paths[to_text(one.path)], *one.stored())
+        loops: dict[Row, Row] = {}
+        checkpoints: dict[Row, Row] = {}
+        for journal in journals:
+            where = (number, journal.journal.rank, journal.journal.process)
+            loops |= {(*where, row.loop): (*where, *loop_row(row)) for row in journal.loops.values()}
+            checkpoints |= {(*where, row.seq): (number, *to_stored(row)) for row in checkpoint_rows(journal)}
+        self.tables.add("summaries", SUMMARIES, summaries.values())
+        self.tables.add("loops", LOOPS, loops.values())
+        self.tables.add("checkpoints", CHECKPOINTS, checkpoints.values())
+
+    def forget(self, run_ids: Collection[int]) -> None:
+        """Drop runs that are no longer in the home (inside a transaction)."""
+        for some in _portions(run_ids):
+            for table, column in _OF_A_RUN:
+                self.tables.change(f"delete from {table} where {column} in ({_marks(some)})", some)
+
+    # --- what was logged ----------------------------------------------------------------------------------------
+
+    def summaries(self, names: Collection[str] | None, *, all_ranks: bool) -> list[Row]:
+        """(run id, name, path, rank, process, …STORED); for each rank the run's own first, then the latest replay."""
+        wanted = "" if names is None else f" and n.name in ({_marks(names)})"
+        return self.tables.rows(
+            f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
+            " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
+            f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{wanted}"
+            " order by s.rank, s.process > 0, s.process desc",
+            (REPLAYS, *(names or ())),
+        )
+
+    def loops(self) -> list[Row]:
+        """Every entry into a loop, in the order of LOOPS."""
+        return self.tables.rows(f"select {', '.join(LOOPS)} from loops order by run_id, rank, process, loop")
+
+    def checkpoints(self) -> list[Row]:
+        """Every checkpoint, in the order of CHECKPOINTS."""
+        return self.tables.rows(f"select {', '.join(CHECKPOINTS)} from checkpoints order by run_id, rank, process, seq")
+
+    def names(self) -> list[Row]:
+        """(id, name) of everything that was ever logged."""
+        return self.tables.rows("select id, name from names")
+
+    def paths(self) -> list[Row]:
+        """(id, JSON list of loop names)."""
+        return self.tables.rows("select id, path from paths")
 
     def name_ids(self, names: Iterable[str]) -> dict[str, int]:
         """Numbers for names, new ones given where needed (inside a transaction)."""
@@ -154,26 +139,65 @@ class Catalog:
 
     def _numbers(self, table: str, column: str, texts: Iterable[str]) -> dict[str, int]:
         wanted = list(dict.fromkeys(texts))
-        find = f"select id from {table} where {column} = ?"
-        self.db.executemany(f"insert or ignore into {table} ({column}) values (?)", [(text,) for text in wanted])
-        return {text: self.db.execute(find, (text,)).fetchone()[0] for text in wanted}
+        found = self._numbered(table, column, wanted)
+        new = [text for text in wanted if text not in found]
+        if new:
+            self.tables.add(table, (column,), [(text,) for text in new])
+            found |= self._numbered(table, column, new)
+        return found
 
-    def forget(self, run_ids: Iterable[int]) -> None:
-        """Drop runs that are no longer in the home (inside a transaction)."""
-        rows = [(number,) for number in run_ids]
-        for table, column in (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id"), ("checkpoints", "run_id")):
-            self.db.executemany(f"delete from {table} where {column} = ?", rows)
+    def _numbered(self, table: str, column: str, texts: Collection[str]) -> dict[str, int]:
+        return {
+            text: number
+            for some in _portions(texts)
+            for number, text in self.tables.rows(
+                f"select id, {column} from {table} where {column} in ({_marks(some)})", some
+            )
+        }
+
+    # --- segments -----------------------------------------------------------------------------------------------
+
+    def pending(self) -> list[Row]:
+        """(id, run) of the runs whose points are in no segment yet."""
+        return self.tables.rows("select id, run from runs where segment is null order by id")
+
+    def files(self) -> list[str]:
+        return [file for (file,) in self.tables.rows("select file from segments order by id")]
+
+    def segments(self) -> list[Row]:
+        """(id, file, rows), the smallest first."""
+        return self.tables.rows("select id, file, rows from segments order by rows")
+
+    def add_segment(self, file: str, rows: int, *, runs: Collection[int]) -> None:
+        """Note which runs a new segment holds; without a file, that they have no points (inside a transaction)."""
+        segment = self.tables.add_one("segments", ("file", "rows"), (file, rows)) if file else 0
+        for some in _portions(runs):
+            self.tables.change(f"update runs set segment = ? where id in ({_marks(some)})", (segment, *some))
+
+    def replace_segments(self, old: Sequence[Row], file: str) -> None:
+        """One segment stands for several, which were read from `segments`."""
+        with self.tables.transaction():
+            new = self.tables.add_one("segments", ("file", "rows"), (file, sum(row[2] for row in old)))
+            for number, _, _ in old:
+                self.tables.change("update runs set segment = ? where segment = ?", (new, number))
+                self.tables.change("delete from segments where id = ?", (number,))
 
     def close(self) -> None:
-        self.db.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "db"):
-            self.db.close()
+        self.tables.close()
 
 
-def _drop_all(db: sqlite3.Connection) -> None:
-    for (table,) in db.execute(
-        "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
-    ).fetchall():
-        db.execute(f'drop table "{table}"')
+def loop_row(row: Any) -> Row:
+    """The columns of LOOPS after those of WHERE."""
+    return (
+        row.loop, row.name, row.parent, row.parent_iteration, to_text(row.path), to_text(row.dims), row.begun_us,
+        row.ended_us, row.iterations,
+    )  # fmt: skip
+
+
+def _portions(values: Collection[Any]) -> Iterable[Sequence[Any]]:
+    listed = list(values)
+    return (listed[at : at + AT_A_TIME] for at in range(0, len(listed), AT_A_TIME))
+
+
+def _marks(values: Collection[Any]) -> str:
+    return ", ".join("?" * len(values))

@@ -11,27 +11,43 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from relive.errors import Damaged, NotFound, ReliveError
+from relive.errors import Damaged, NotFound, ReliveError, StorageAway
 from relive.store.checkpoints import CheckpointRow
 from relive.store.chunks import Chunks
 from relive.store.home import Home, JournalName
 from relive.store.index import Index, RunEntry
 from relive.store.naming import Doubt, Named, Names, Where
 from relive.store.packs import Packs, Piece
+from relive.store.pins import is_pinned
 from relive.store.registry import Registry
 from relive.store.repacking import PackPlan, copied, needed_by_pack, pack_sizes, plan_packs, spans_of
-from relive.store.retention import BEYOND_BUDGET, BEYOND_KEEP, Drop, Held, Policy, Span, Stock, plan_drops
+from relive.store.retention import (
+    BEYOND_BUDGET,
+    BEYOND_KEEP,
+    Drop,
+    Held,
+    Policy,
+    Resident,
+    Span,
+    Stock,
+    plan_drops,
+    plan_moves,
+)
+from relive.store.spool import note_of
+from relive.store.spooling import Spooler, remove_retired, retire, retired
 from relive.store.tombstones import drop
 from relive.store.values import to_text
 
 GRACE_S = 3600.0  # a chunk may be stored this long before a line names it
 PATIENCE_S = 30.0  # for a moment in which nobody writes a checkpoint
-PIN = "pinned"  # a file of this name in a run's folder keeps all of its checkpoints
 CHECKPOINTS = {BEYOND_KEEP: "checkpoints beyond keep", BEYOND_BUDGET: "checkpoints beyond budget_bytes"}
 UNNEEDED_PACKS = "packs that no checkpoint needs"
 SPARSE_PACKS = "packs copied without what nobody needs"
+MOVED_PACKS = "packs moved to the spool"
+OUTSIDE_PACKS = "packs in the spool that no checkpoint needs"
 CHUNKS = "chunks that nothing names"
 LEFTOVERS = "leftovers of what was cut short"
 
@@ -39,8 +55,8 @@ _CHUNK = re.compile(r"[0-9a-f]{64}")
 _LEFTOVERS = (
     ("runs", r"\.[0-9a-f]{12}"),  # of a `relive rm` that didn't finish
     ("chunks/[0-9a-f][0-9a-f]", r"\.[0-9a-f]{8}\.\d+\.\d+"),
-    ("chunks/packs", r"\..+\.pack(\.partial)?"),
-    ("index/segments", r".+\.partial"),
+    ("chunks/packs", r"\..+\.pack(\.spooled)?(\.partial)?"),
+    ("index/segments*", r".+\.partial"),
 )
 _NO_PACKS = PackPlan({}, {}, 0)
 Rows = tuple[CheckpointRow, ...]  # one checkpoint, on all the ranks that took it
@@ -64,18 +80,20 @@ class Tally:
     reason: str
     count: int
     size_bytes: int = 0
+    frees: bool = True  # room in the home
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What went, or would go; and what can't be read, so that everything it may name was kept."""
+    """What went, or would go; what can't be read, so that all it may name was kept; and what could not be done."""
 
     tallies: tuple[Tally, ...]
     doubts: tuple[Doubt, ...]
+    troubles: tuple[str, ...] = ()
 
     @property
     def total_bytes(self) -> int:
-        return sum(tally.size_bytes for tally in self.tallies)
+        return sum(tally.size_bytes for tally in self.tallies if tally.frees)
 
 
 def preview(home: Home, policy: Policy, *, grace_s: float = GRACE_S, claims: Claims = _NO_CLAIMS) -> Report:
@@ -106,11 +124,15 @@ class _Collection:
         drops = self._drops(policy, named)
         after = self._names.look({_where(one.run, row) for one in drops for row in one.key})
         plan = self._pack_plan(after)
+        moves = [one for one in self._moves(policy, after) if one.pack not in plan.unneeded]
+        outside = [note.size_bytes for pack in plan.outside if (note := note_of(self._packs.folder, pack))]
         return Report(
             (
                 *_tally_drops(drops),
                 Tally(UNNEEDED_PACKS, len(plan.unneeded), sum(plan.unneeded.values())),
                 Tally(SPARSE_PACKS, len(plan.sparse), plan.freed_bytes),
+                _tally(MOVED_PACKS, [one.size_bytes for one in moves]),
+                _tally(OUTSIDE_PACKS, outside, frees=False),
                 _tally(CHUNKS, self._unnamed_chunks(after).values()),
                 _tally(LEFTOVERS, self._leftovers().values()),
             ),
@@ -125,12 +147,17 @@ class _Collection:
         chunks = [_remove_chunk(path, self._before) for path in self._unnamed_chunks(named)]
         leftovers = [_remove(path, size) for path, size in self._leftovers().items()]
         removed, copies = self._sweep_packs()
+        moved: list[int] = []
+        outside: list[int] = []
+        troubles = [*self._trying(lambda: self._move(policy, moved)), *self._trying(lambda: self._let_go(outside))]
         return Report(
             (
                 *_tally_drops(drops), _tally(UNNEEDED_PACKS, removed), _tally(SPARSE_PACKS, copies),
+                _tally(MOVED_PACKS, moved), _tally(OUTSIDE_PACKS, outside, frees=False),
                 _tally(CHUNKS, filter(None, chunks)), _tally(LEFTOVERS, leftovers),
             ),
             tuple(named.doubts),
+            tuple(troubles),
         )  # fmt: skip
 
     # --- checkpoints --------------------------------------------------------------------------------------------
@@ -139,16 +166,20 @@ class _Collection:
         """In doubt nothing is given up: it wouldn't free any space either."""
         if policy.is_idle or named.doubts:
             return []
+        sizes = pack_sizes(self._packs)
+        pieces = {name: [one for one in its if one.pack in sizes] for name, its in named.pieces.items()}
+        spans = spans_of(pieces) if policy.budget_bytes else dict.fromkeys(pieces, frozenset[Span]())
+        return plan_drops(self._stocks(spans), policy, sizes)
+
+    def _stocks(self, spans: Mapping[str, frozenset[Span]]) -> list[Stock[Rows]]:
         with contextlib.closing(Index(self._home)) as index:
             entries = index.runs()
             rows = index.checkpoints(entries)
         held = self._registry.held_runs()
-        spans = spans_of(named.pieces) if policy.budget_bytes else dict.fromkeys(named.pieces, frozenset[Span]())
-        stocks = [
+        return [
             self._stock(entry, rows.get(entry.record.run, []), spans, is_held=entry.record.run in held)
             for entry in entries
         ]
-        return plan_drops(stocks, policy, pack_sizes(self._packs))
 
     def _stock(
         self, entry: RunEntry, rows: list[CheckpointRow], spans: Mapping[str, frozenset[Span]], *, is_held: bool
@@ -158,10 +189,10 @@ class _Collection:
             Held(ranks, ranks[0].time_us, frozenset().union(*(spans[row.manifest] for row in ranks)))
             for ranks in by_moment([row for row in rows if row.manifest in spans])
         ]
-        is_pinned = is_held or (self._home.run_folder(run) / PIN).exists() or self._claims.pinned(run)
+        stays = is_held or is_pinned(self._home.run_folder(run)) or self._claims.pinned(run)
         used_us = entry.record.ended_us or time.time_ns() // 1000
         ordered = tuple(sorted(held, key=lambda one: one.time_us))
-        return Stock(run, entry.record.started_us, used_us, ordered, is_pinned, is_live)
+        return Stock(run, entry.record.started_us, used_us, ordered, stays, is_live)
 
     def _give_up(self, drops: Iterable[Drop[Rows]]) -> None:
         by_run: dict[str, list[CheckpointRow]] = {}
@@ -174,16 +205,19 @@ class _Collection:
     # --- packs --------------------------------------------------------------------------------------------------
 
     def _pack_plan(self, named: Named) -> PackPlan:
-        return _NO_PACKS if named.doubts else plan_packs(_needed(named), pack_sizes(self._packs))
+        if named.doubts:
+            return _NO_PACKS
+        return plan_packs(_needed(named), pack_sizes(self._packs), self._packs.spooled())
 
     def _sweep_packs(self) -> tuple[list[int], list[int]]:
         """Remove and copy packs; gives the bytes freed by each. Writers wait only while it looks a second time."""
         plan = self._pack_plan(self._names.look())
-        if not plan.unneeded and not plan.sparse:
+        if not plan.unneeded and not plan.sparse and not plan.outside:
             return [], []
         with self._packs.alone(patience_s=PATIENCE_S):
             plan = self._pack_plan(self._names.look())
             removed = [_remove(self._packs.folder / name, size) for name, size in plan.unneeded.items()]
+            retire(self._packs.folder, plan.outside)
         copies = [self._copy(name, pieces) for name, pieces in plan.sparse.items()]
         return removed, [freed for freed in copies if freed is not None]
 
@@ -200,6 +234,42 @@ class _Collection:
             if named.doubts or not have.issuperset((piece.digest, piece.size_bytes) for piece in still):
                 return None
             return _remove(self._packs.folder / old, sizes[old] - sizes[new])
+
+    # --- the spool ----------------------------------------------------------------------------------------------
+
+    def _moves(self, policy: Policy, named: Named) -> list[Resident]:
+        """Which packs have to leave the home. In doubt none: it can't be told whose they are."""
+        sizes = pack_sizes(self._packs)
+        if not policy.spool or not policy.budget_bytes or named.doubts or sum(sizes.values()) <= policy.budget_bytes:
+            return []
+        stocks = self._stocks(dict.fromkeys(named.pieces, frozenset()))
+        return plan_moves(residents(stocks, named.pieces, sizes, self._packs.last_used), policy.budget_bytes)
+
+    def _move(self, policy: Policy, moved: list[int]) -> None:
+        named = self._names.look()
+        moves = self._moves(policy, named)
+        if moves:
+            remove = partial(self._remove_moved, _users(named))
+            moved.extend(Spooler(self._home, policy.spool).move(moves, remove))
+
+    def _remove_moved(self, users: Mapping[str, set[str]], sent: Sequence[Resident]) -> list[int]:
+        """Those that nobody has begun to need while they were sent, and that are kept outside by now."""
+        with self._packs.alone(patience_s=PATIENCE_S):
+            now, outside = _users(self._names.look()), self._packs.spooled()
+            going = [one for one in sent if one.pack in outside and now.get(one.pack, set()) <= users[one.pack]]
+            return [_remove(self._packs.folder / one.pack, one.size_bytes) for one in going]
+
+    def _let_go(self, outside: list[int]) -> None:
+        if retired(self._packs.folder):
+            outside.extend(remove_retired(self._home))
+
+    def _trying(self, work: Callable[[], None]) -> list[str]:
+        """What is done here counts, even if the spool is away; it is tried again the next time."""
+        try:
+            work()
+        except StorageAway as error:
+            return [str(error)]
+        return []
 
     # --- chunks and leftovers -----------------------------------------------------------------------------------
 
@@ -242,6 +312,36 @@ def by_moment(rows: Iterable[CheckpointRow]) -> list[Rows]:
     return [tuple(ranks) for ranks in found.values()]
 
 
+def residents(
+    stocks: Iterable[Stock[Rows]], pieces: Mapping[str, Iterable[Piece]], sizes: Mapping[str, int],
+    last_used: Callable[[str], int],
+) -> list[Resident]:  # fmt: skip
+    """The packs of a home, each as young as the youngest checkpoint that needs it, or as its last reading.
+
+    One that a pinned, promoted or live run needs stays, and so does one that nobody is known to need.
+    """
+    used_us: dict[str, int] = {}
+    staying: set[str] = set()
+    for stock in stocks:
+        for held in stock.held:
+            packs = {piece.pack for row in held.key for piece in pieces[row.manifest]}
+            staying |= packs if stock.is_pinned or stock.is_live else set()
+            used_us |= {pack: max(held.time_us, used_us.get(pack, 0)) for pack in packs}
+    return [
+        Resident(pack, size, max(used_us.get(pack, 0), last_used(pack)), pack in staying or pack not in used_us)
+        for pack, size in sizes.items()
+    ]
+
+
+def _users(named: Named) -> dict[str, set[str]]:
+    """For each pack the checkpoints that need something of it."""
+    users: dict[str, set[str]] = {}
+    for manifest, pieces in named.pieces.items():
+        for piece in pieces:
+            users.setdefault(piece.pack, set()).add(manifest)
+    return users
+
+
 def _needed(named: Named) -> dict[str, dict[int, Piece]]:
     return needed_by_pack(piece for pieces in named.pieces.values() for piece in pieces)
 
@@ -257,9 +357,9 @@ def _tally_drops(drops: Iterable[Drop[Rows]]) -> list[Tally]:
     return [Tally(CHECKPOINTS[reason], count) for reason, count in counts.items()]
 
 
-def _tally(reason: str, sizes: Iterable[int]) -> Tally:
+def _tally(reason: str, sizes: Iterable[int], *, frees: bool = True) -> Tally:
     listed = list(sizes)
-    return Tally(reason, len(listed), sum(listed))
+    return Tally(reason, len(listed), sum(listed), frees)
 
 
 def _old(paths: Iterable[Path], before: float) -> dict[Path, int]:

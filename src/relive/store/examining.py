@@ -21,6 +21,8 @@ from relive.store.packs import Packs, Piece
 from relive.store.reading import read_slots
 from relive.store.repacking import pack_sizes
 from relive.store.retention import Policy
+from relive.store.spool import Note, note_of
+from relive.store.spooling import is_whole
 from relive.store.tombstones import kept_checkpoints
 
 
@@ -46,6 +48,7 @@ def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             for chunk in sorted(named):
                 yield from _chunk(run, chunks, chunk, deep, shipped=shipped)
         yield from checkpoints.examine(run, shipped=shipped)
+    yield from checkpoints.outside()
     yield from _memo(home, chunks, deep)
     if orphans := preview(home, Policy()).total_bytes:
         yield Finding("home", f"orphans: {orphans} bytes; `relive gc` removes them")
@@ -111,6 +114,7 @@ class _Checkpoints:
         self._chunks = Chunks(home.chunks)
         self._sizes = pack_sizes(self._packs)
         self._seen: dict[Piece, str | None] = {}  # what is wrong with it
+        self._whole: set[Note] = set()  # kept outside, and read
 
     def examine(self, run: str, *, shipped: bool) -> Iterator[Finding]:
         for row in kept_checkpoints(self._home.run_folder(run), parse_run(self._home, run)):
@@ -118,6 +122,19 @@ class _Checkpoints:
             problem = self._problem(row.manifest) if is_here else None
             if problem:
                 yield Finding(run, f"checkpoint at {row.where}: {problem}", damage=True)
+
+    def outside(self) -> Iterator[Finding]:
+        """What is kept outside the home is no loss, but worth knowing."""
+        for url, sizes in self._sizes_by_place().items():
+            yield Finding("home", f"{len(sizes)} packs ({sum(sizes)} bytes) are in {url}; reading brings them back")
+
+    def _sizes_by_place(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for pack in sorted(self._packs.spooled() - set(self._sizes)):
+            with contextlib.suppress(Damaged):  # told with the checkpoints that need it
+                note = note_of(self._packs.folder, pack)
+                found.setdefault(note.url, []).append(note.size_bytes) if note else None
+        return found
 
     def _problem(self, manifest: str) -> str | None:
         try:
@@ -137,7 +154,17 @@ class _Checkpoints:
 
     def _check(self, piece: Piece) -> None:
         found = piece if piece.pack in self._sizes else self._packs.find(piece)
+        if found.pack not in self._sizes and (note := note_of(self._packs.folder, found.pack)) is not None:
+            self._check_outside(note)
+            return
         if found.offset + found.stored_bytes > self._sizes.get(found.pack, 0):
             raise Damaged(f"pack {found.pack} ends early; restore an earlier checkpoint")
         if self._deep:
             self._packs.read(found)
+
+    def _check_outside(self, note: Note) -> None:
+        if not self._deep or note in self._whole:
+            return
+        if not is_whole(note):
+            raise Damaged(f"{note.name} in {note.url} is damaged; restore an earlier checkpoint")
+        self._whole.add(note)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from relive.settings import Settings, load
+
 RUN_ID_BYTES = 6
 REPLAYS = 1 << 30  # added to the number of a replay, it stands where the pid of a child process would
 
@@ -44,10 +46,34 @@ class JournalName(NamedTuple):
 class Home:
     """A folder that holds runs, chunks and what is derived from them."""
 
-    __slots__ = ("path",)
+    __slots__ = ("_settings", "path")
 
-    def __init__(self, path: Path) -> None:  # written out: a start would wait for dataclasses, and for them alone
+    # Written out: a start would wait for dataclasses, and for them alone.
+    def __init__(self, path: Path, settings: Settings | None = None) -> None:
         self.path = path
+        self._settings = settings
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that this home goes by: those it was found with, or those beside it."""
+        if self._settings is None:
+            self._settings = load(self.path.absolute().parent)
+        return self._settings
+
+    def identity(self) -> str:
+        """Tells this home from every other, a copy of it included. Made when it is first asked for."""
+        path = self.path / "id"
+        if not path.exists():
+            self.path.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f".id.{os.getpid()}")
+            partial.write_text(os.urandom(16).hex())
+            try:
+                os.link(partial, path)  # the first to come names it
+            except FileExistsError:
+                pass
+            finally:
+                partial.unlink()
+        return f"{path.read_text()}-{path.stat().st_ino:x}"  # a copy of the file is another file
 
     @property
     def runs(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +13,18 @@ import msgspec
 from relive.errors import NotFound
 from relive.model import KILLED, RUNNING, RunRecord
 from relive.store import segments
-from relive.store.catalog import Catalog
-from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored, to_stored
+from relive.store.catalog import Catalog, loop_row
+from relive.store.checkpoints import CheckpointRow, checkpoint_rows, from_stored
 from relive.store.columns import combine, to_points
 from relive.store.family import Family, parse_run
 from relive.store.following import Following
-from relive.store.home import REPLAYS, Home, JournalName, journals_in
+from relive.store.home import Home, JournalName, journals_in
 from relive.store.lines import read_lines
 from relive.store.parsing import Parsed
 from relive.store.points import Points
 from relive.store.records import build_record, is_live
 from relive.store.replays import LATEST
-from relive.store.summaries import STORED, Summary, read_summary, summarise
+from relive.store.summaries import Summary, read_summary
 from relive.store.tombstones import without_dropped
 from relive.store.values import from_text, to_text
 
@@ -62,11 +61,11 @@ class Index:
 
     def __init__(self, home: Home, *, takes_in: bool = True, segment_rows: int = SEGMENT_ROWS) -> None:
         self.home = home
-        self.catalog = Catalog(home.index)
-        self._takes_in = takes_in and self.catalog.writable  # else somebody else does, or nobody can
+        self.catalog = Catalog(home)
+        self._takes_in = takes_in and self.catalog.tables.writable  # else somebody else does, or nobody can
         self._following = Following(home)
         self._segment_rows = segment_rows
-        self.segments = home.index / "segments"
+        self.segments = self.catalog.tables.segments
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -74,12 +73,11 @@ class Index:
         """Every run, oldest first."""
         live = self._take_in()
         newer = {entry.record.run for entry in live}  # what the catalog has of them is out of date
-        rows = self.catalog.db.execute("select id, run, record, segment from runs").fetchall()
         entries = [
             RunEntry(_read_record(text), number)
             if self._takes_in or segment is not None
             else as_read(self.home, RunEntry(_read_record(text)))
-            for number, run, text, segment in rows
+            for number, run, text, segment in self.catalog.runs()
             if run not in newer
         ]
         every = [*entries, *live]
@@ -99,46 +97,24 @@ class Index:
         gone += [known[run][0] for run, entry in entries.items() if run in known and entry is not None and entry.live]
         ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
         if self._takes_in:
-            self._keep(ended, present, gone)
+            self.catalog.tables.alone(lambda: self._keep(ended, present, gone))
             return [entry for entry in entries.values() if entry is not None and entry.live]
         # Nothing is kept here, so what the catalog does not have is read from the journals when it is needed.
         return [as_read(self.home, entry) for entry in entries.values() if entry is not None]
 
     def _keep(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
-        with self.catalog.lock():
-            known = self.catalog.known()  # another process may have been quicker
-            fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
-            with self.catalog.transaction() as db:
-                self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
-                # In the order of their start, so that points lie on disk in the order in which tables show them.
-                for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
-                    parsed = parse_run(self.home, run)  # one at a time, which bounds memory
-                    record = _with_true_end(entry.record, parsed)
-                    cursor = db.execute(
-                        "insert into runs (run, started_us, folder_ns, record) values (?, ?, ?, ?)",
-                        (run, entry.record.started_us, present[run], _write_record(record)),
-                    )
-                    self._keep_details(int(cursor.lastrowid or 0), parsed)
-
-    def _keep_details(self, number: int, journals: Sequence[Parsed]) -> None:
-        for journal in journals:
-            where = (number, journal.journal.rank, journal.journal.process)
-            found = summarise(journal)
-            names = self.catalog.name_ids(summary.name for summary in found)
-            paths = self.catalog.path_ids(to_text(summary.path) for summary in found)
-            self.catalog.db.executemany(
-                f"insert or replace into summaries (run_id, rank, process, name_id, path_id, {', '.join(STORED)})"
-                f" values (?, ?, ?, ?, ?{', ?' * len(STORED)})",
-                [(*where, names[s.name], paths[to_text(s.path)], *s.stored()) for s in found],
-            )
-            self.catalog.db.executemany(
-                "insert or replace into loops values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*where, *_loop_row(row)) for row in journal.loops.values()],
-            )
-            self.catalog.db.executemany(
-                f"insert or replace into checkpoints values (?{', ?' * 13})",
-                [(number, *to_stored(row)) for row in checkpoint_rows(journal)],
-            )
+        known = self.catalog.known()  # another process may have been quicker
+        fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
+        with self.catalog.tables.transaction():
+            self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
+            # In the order of their start, so that points lie on disk in the order in which tables show them.
+            for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
+                parsed = parse_run(self.home, run)  # one at a time, which bounds memory
+                record = _write_record(_with_true_end(entry.record, parsed))
+                number = self.catalog.add_run(
+                    run, started_us=entry.record.started_us, folder_ns=present[run], record=record
+                )
+                self.catalog.add_details(number, parsed)
 
     # --- last values --------------------------------------------------------------------------------------------
 
@@ -146,14 +122,7 @@ class Index:
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
     ) -> dict[str, list[Summary]]:
         """For each run: what each name comes to, on its canonical rank or on each of its ranks."""
-        wanted = "" if names is None else f" and n.name in ({', '.join('?' * len(names))})"
-        rows = self.catalog.db.execute(
-            f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
-            " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
-            f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{wanted}"
-            " order by s.rank, s.process > 0, s.process desc",
-            (REPLAYS, *(names or ())),
-        )
+        rows = self.catalog.summaries(names, all_ranks=all_ranks)
         # What the run logged itself counts; else its latest replay.
         found: dict[int, dict[tuple[str, int], Summary]] = {}
         for number, name, path, rank, process, *columns in rows:
@@ -169,7 +138,7 @@ class Index:
 
     def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
         """Every name that was logged, in alphabetical order."""
-        found = {name for (name,) in self.catalog.db.execute("select name from names")}
+        found = {name for _, name in self.catalog.names()}
         found.update(name for entry in entries if entry.live for name in self._following.names(entry.record.run))
         return sorted(found)
 
@@ -182,8 +151,7 @@ class Index:
         """The logged values of some runs, in the order of `entries`; of all names, or of some."""
         numbers = [entry.number for entry in entries if entry.number is not None]
         files = self._write_segments() if numbers else []
-        known = {name: number for number, name in self.catalog.db.execute("select id, name from names")}
-        path_rows = self.catalog.db.execute("select id, path from paths").fetchall()
+        known = {name: number for number, name in self.catalog.names()}
         wanted = None if names is None else [known[name] for name in names if name in known]
         stored = segments.read(self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0)
         live = [
@@ -191,24 +159,22 @@ class Index:
             for position, entry in enumerate(entries)
             for journal in entry.journals(all_ranks=all_ranks)
         ]
-        paths = {number: tuple(from_text(path)) for number, path in path_rows}
+        paths = {number: tuple(from_text(path)) for number, path in self.catalog.paths()}
         return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
 
     def stored(self, entries: Sequence[RunEntry]) -> Stored:
         """What a query engine needs to read the segments by itself."""
         files = [str(self.segments / file) for file in self._write_segments()]
         runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
-        names = self.catalog.db.execute("select id, name from names").fetchall()
-        paths = self.catalog.db.execute("select id, path from paths").fetchall()
-        return Stored(files, runs, names, [(number, tuple(from_text(path))) for number, path in paths])
+        paths = [(number, tuple(from_text(path))) for number, path in self.catalog.paths()]
+        return Stored(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
 
     def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
         """Every entry into a loop: run, rank, process, and the columns of the catalog's table."""
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
-        rows = self.catalog.db.execute("select * from loops order by run_id, rank, process, loop")
-        stored = [(by_number[row[0]], *row[1:]) for row in rows if row[0] in by_number]
+        stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops() if row[0] in by_number]
         live = [
-            (entry.record.run, journal.journal.rank, journal.journal.process, *_loop_row(row))
+            (entry.record.run, journal.journal.rank, journal.journal.process, *loop_row(row))
             for entry in entries
             for journal in entry.live
             for row in journal.loops.values()
@@ -219,8 +185,7 @@ class Index:
         """For each run that has some: the checkpoints that are kept, in the order of journals and of time."""
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         found: dict[str, list[CheckpointRow]] = {}
-        rows = self.catalog.db.execute("select * from checkpoints order by run_id, rank, process, seq")
-        for number, *columns in rows:
+        for number, *columns in self.catalog.checkpoints():
             if number in by_number:
                 found.setdefault(by_number[number], []).append(from_stored(columns))
         for entry in entries:
@@ -231,51 +196,37 @@ class Index:
 
     def _write_segments(self) -> list[str]:
         """See to it that every finished run's points are in a segment; gives the files of all segments."""
-        if not self._takes_in or not self._pending():
-            return self._files()
-        with self.catalog.lock():
-            gathered: list[tuple[int, Parsed]] = []
-            waiting = self._pending()
-            for position, (number, run) in enumerate(waiting):
-                gathered += [(number, journal) for journal in parse_run(self.home, run)]
-                rows = sum(len(journal) for _, journal in gathered)
-                if rows >= self._segment_rows or position == len(waiting) - 1:
-                    self._write_segment(gathered)
-                    gathered = []
-            self._merge_segments()
-        return self._files()
+        if self._takes_in and self.catalog.pending():
+            self.catalog.tables.alone(self._write_pending)
+        return self.catalog.files()
 
-    def _pending(self) -> list[tuple[int, str]]:
-        return self.catalog.db.execute("select id, run from runs where segment is null order by id").fetchall()
-
-    def _files(self) -> list[str]:
-        return [file for (file,) in self.catalog.db.execute("select file from segments order by id")]
+    def _write_pending(self) -> None:
+        gathered: list[tuple[int, Parsed]] = []
+        waiting = self.catalog.pending()
+        for position, (number, run) in enumerate(waiting):
+            gathered += [(number, journal) for journal in parse_run(self.home, run)]
+            rows = sum(len(journal) for _, journal in gathered)
+            if rows >= self._segment_rows or position == len(waiting) - 1:
+                self._write_segment(gathered)
+                gathered = []
+        self._merge_segments()
 
     def _write_segment(self, gathered: list[tuple[int, Parsed]]) -> None:
-        with self.catalog.transaction() as db:
+        with self.catalog.tables.transaction():
             names = self.catalog.name_ids(name for _, journal in gathered for name in journal.names)
             paths = self.catalog.path_ids(to_text(path) for _, journal in gathered for path in journal.paths)
             columns = combine(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
             rows = len(columns["run"])
             file = segments.write(self.segments, columns) if rows else ""
-            cursor = db.execute("insert into segments (file, rows) values (?, ?)", (file, rows)) if rows else None
-            segment = cursor.lastrowid if cursor else 0
-            db.executemany("update runs set segment = ? where id = ?", {(segment, n) for n, _ in gathered})
+            self.catalog.add_segment(file, rows, runs={number for number, _ in gathered})
 
     def _merge_segments(self) -> None:
-        rows = self.catalog.db.execute("select id, file, rows from segments order by rows").fetchall()
-        small = [row for row in rows if row[2] < self._segment_rows]
+        small = [row for row in self.catalog.segments() if row[2] < self._segment_rows]
         if len(small) < segments.MERGE_FROM:
             return
-        keep = [number for (number,) in self.catalog.db.execute("select id from runs")]
-        file = segments.merge(self.segments, [row[1] for row in small], keep)
-        with self.catalog.transaction() as db:
-            total = sum(row[2] for row in small)
-            new = db.execute("insert into segments (file, rows) values (?, ?)", (file, total)).lastrowid
-            for old, _, _ in small:
-                db.execute("update runs set segment = ? where segment = ?", (new, old))
-                db.execute("delete from segments where id = ?", (old,))
-        segments.sweep(self.segments, self._files())
+        keep = [number for number, _ in self.catalog.known().values()]
+        self.catalog.replace_segments(small, segments.merge(self.segments, [row[1] for row in small], keep))
+        segments.sweep(self.segments, self.catalog.files())
 
     def refresh(self) -> None:
         """Take in what is new, so that the next question finds it done."""
@@ -284,9 +235,7 @@ class Index:
 
     def rebuild(self) -> None:
         """Throw the index away and make it again from the journals."""
-        self.catalog.close()
-        shutil.rmtree(self.home.index, ignore_errors=True)
-        self.catalog = Catalog(self.home.index)
+        self.catalog.tables.clear()
         self.refresh()
 
     def close(self) -> None:
@@ -351,13 +300,6 @@ def _folder_ns(home: Home, run: str) -> int | None:
         return home.run_folder(run).stat().st_mtime_ns
     except OSError:
         return None
-
-
-def _loop_row(row: Any) -> tuple[Any, ...]:
-    return (
-        row.loop, row.name, row.parent, row.parent_iteration, to_text(row.path), to_text(row.dims), row.begun_us,
-        row.ended_us, row.iterations,
-    )  # fmt: skip
 
 
 def _write_record(record: RunRecord) -> str:

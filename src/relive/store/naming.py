@@ -71,7 +71,7 @@ class Names:
 
     def look(self, without: Collection[Where] = ()) -> Named:
         """What is named now, by runs, remembered calls and who else keeps chunks; `without` leaves out checkpoints."""
-        named, packs = Named(set(self._also())), set(self._packs.names())
+        named, packs = Named(set(self._also())), {*self._packs.names(), *self._packs.spooled()}
         with named.doubting("memo"):
             named.chunks |= memo_chunks(self._home.memo)
         for run in sorted(self._home.run_ids()):

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from relive.errors import Damaged, Gone, ReliveError
+from relive.store.spool import bring_back, is_spooled, spooled
 
 MAGIC = b"relpack\x01"
 PLAIN, ZSTD = 0, 1
@@ -58,6 +59,22 @@ class Packs:
             return sorted(name for name in os.listdir(self.folder) if name.endswith(".pack") and name[0] != ".")
         except FileNotFoundError:
             return []
+
+    def spooled(self) -> set[str]:
+        """The packs that are kept outside the home; reading one brings it back."""
+        return spooled(self.folder)
+
+    def mark_used(self, name: str) -> None:
+        """Those that were used longest ago are the first to be moved out of the home."""
+        with contextlib.suppress(OSError):  # one that may only be read isn't moved either
+            os.utime(self.folder / name)
+
+    def last_used(self, name: str) -> int:
+        """When a pack was written, brought back or read for a restore, in microseconds since 1970."""
+        try:
+            return (self.folder / name).stat().st_mtime_ns // 1000
+        except FileNotFoundError:
+            return 0
 
     def pieces(self, name: str) -> list[Piece]:
         """What a pack holds, from its footer; nothing when the file isn't a whole pack."""
@@ -111,8 +128,8 @@ class Packs:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
     def find(self, piece: Piece) -> Piece:
-        """Where a piece is now: in its pack, or in another one if its pack was rewritten."""
-        if (self.folder / piece.pack).exists():
+        """Where a piece is now: in its pack, here or outside, or in another one if its pack was rewritten."""
+        if (self.folder / piece.pack).exists() or is_spooled(self.folder, piece.pack):
             return piece
         key = piece.digest, piece.size_bytes
         moved = self._elsewhere.get(key)
@@ -128,7 +145,7 @@ class Packs:
         try:
             fd = os.open(self.folder / piece.pack, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return self.read_into(self.find(piece), buffer)
+            return self.read_into(self._brought(piece), buffer)
         try:
             if piece.codec == PLAIN:
                 _read_fully(fd, memoryview(buffer), piece)
@@ -138,6 +155,13 @@ class Packs:
             os.close(fd)
         check(buffer, piece)
         return None
+
+    def _brought(self, piece: Piece) -> Piece:
+        """Where a piece is, and it is here."""
+        found = self.find(piece)
+        if not (self.folder / found.pack).exists():
+            bring_back(self.folder, found.pack)
+        return found
 
     def read(self, piece: Piece) -> bytes:
         buffer = bytearray(piece.size_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from relive.store.packs import Packs, PackWriter, Piece
@@ -18,6 +18,7 @@ class PackPlan:
     unneeded: dict[str, int]  # name → bytes
     sparse: dict[str, tuple[Piece, ...]]  # name → the pieces that are needed of it
     freed_bytes: int  # by copying the sparse ones
+    outside: frozenset[str] = frozenset()  # kept outside the home, and not needed
 
 
 def pack_sizes(packs: Packs) -> dict[str, int]:
@@ -36,13 +37,20 @@ def needed_by_pack(pieces: Iterable[Piece]) -> dict[str, dict[int, Piece]]:
     return needed
 
 
-def plan_packs(needed: Mapping[str, Mapping[int, Piece]], sizes: Mapping[str, int]) -> PackPlan:
-    """Packs without a needed piece go; those of which less than half is needed are copied."""
+def plan_packs(
+    needed: Mapping[str, Mapping[int, Piece]], sizes: Mapping[str, int], spooled: Collection[str] = ()
+) -> PackPlan:
+    """Packs without a needed piece go; those of which less than half is needed are copied.
+
+    One that is kept outside as well needs no copy: it makes room here as soon as room is needed.
+    """
     unneeded = {name: size for name, size in sizes.items() if name not in needed}
     live_bytes = {name: sum(piece.stored_bytes for piece in pieces.values()) for name, pieces in needed.items()}
-    sparse = [name for name, live in live_bytes.items() if live < WORTH_REWRITING * sizes.get(name, 0)]
+    candidates = (name for name in live_bytes if name not in spooled)
+    sparse = [name for name in candidates if live_bytes[name] < WORTH_REWRITING * sizes.get(name, 0)]
     freed = sum(sizes[name] - live_bytes[name] for name in sparse)
-    return PackPlan(unneeded, {name: tuple(needed[name].values()) for name in sparse}, freed)
+    outside = frozenset(name for name in spooled if name not in needed)
+    return PackPlan(unneeded, {name: tuple(needed[name].values()) for name in sparse}, freed, outside)
 
 
 def spans_of(pieces: Mapping[str, Iterable[Piece]]) -> dict[str, frozenset[Span]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from relive.errors import ReliveError
+from relive.store.depots import check_place
 
 ALL = "all"
 BEYOND_KEEP, BEYOND_BUDGET = "keep", "budget"
@@ -20,19 +21,22 @@ Span = tuple[str, int, int]  # a pack, which part of it, and how many bytes that
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the settings `keep` and `budget_bytes` ask for."""
+    """What the settings `keep`, `budget_bytes` and `spool` ask for."""
 
     keep: int | None = None  # at most so many checkpoints a run
     budget_bytes: int = 0  # at most so many bytes of packs in the home; 0 is no bound
+    spool: str = ""  # where the packs go that the budget has no room for; "" gives checkpoints up instead
 
     @classmethod
-    def of(cls, keep: str, budget_bytes: int) -> Policy:
+    def of(cls, keep: str, budget_bytes: int, spool: str = "") -> Policy:
         """From the settings as they are written."""
         if keep != ALL and not (keep.isdecimal() and int(keep) > 0):
             raise ReliveError(f'keep = {keep!r} means nothing here; write "{ALL}", or a number of at least 1')
         if budget_bytes < 0:
             raise ReliveError(f"budget_bytes = {budget_bytes} means nothing here; write 0 for no bound, or how many")
-        return cls(None if keep == ALL else int(keep), budget_bytes)
+        if spool:
+            check_place(spool)
+        return cls(None if keep == ALL else int(keep), budget_bytes, spool)
 
     @property
     def is_idle(self) -> bool:
@@ -77,7 +81,7 @@ def plan_drops(stocks: Sequence[Stock[Key]], policy: Policy, pack_bytes: Mapping
         for stock in free:
             kept[stock.run] = selected(stock, policy.keep)
     drops = _dropped(stocks, kept, BEYOND_KEEP)
-    if policy.budget_bytes:
+    if policy.budget_bytes and not policy.spool:
         before = dict(kept)
         _fit(free, kept, policy.budget_bytes, Usage(pack_bytes))
         drops += _dropped([_with(stock, before[stock.run]) for stock in stocks], kept, BEYOND_BUDGET)
@@ -91,6 +95,33 @@ def _with(stock: Stock[Key], held: tuple[Held[Key], ...]) -> Stock[Key]:
 def _dropped(stocks: Iterable[Stock[Key]], kept: Mapping[str, tuple[Held[Key], ...]], reason: str) -> list[Drop[Key]]:
     staying = {id(held) for its in kept.values() for held in its}
     return [Drop(stock.run, held.key, reason) for stock in stocks for held in stock.held if id(held) not in staying]
+
+
+# --- moving out -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A pack in the home: how large it is, when it was last used, and whether it has to stay."""
+
+    pack: str
+    size_bytes: int
+    used_us: int
+    stays: bool = False
+
+
+def plan_moves(residents: Iterable[Resident], budget_bytes: int) -> list[Resident]:
+    """The packs to move out, those that were used longest ago first, until the rest fits the budget."""
+    listed = sorted(residents, key=lambda one: (one.used_us, one.pack))
+    left_bytes = sum(one.size_bytes for one in listed)
+    moving: list[Resident] = []
+    for one in listed:
+        if left_bytes <= budget_bytes:
+            break
+        if not one.stays:
+            moving.append(one)
+            left_bytes -= one.size_bytes
+    return moving
 
 
 # --- an even selection ------------------------------------------------------------------------------------------------
@@ -170,7 +201,11 @@ def _fit(free: Sequence[Stock[Key]], kept: dict[str, tuple[Held[Key], ...]], bud
             if usage.total_bytes <= budget_bytes:
                 return
             least = max(floor, 1) if stock.is_live else floor  # what is running must be able to go on after a crash
-            kept[stock.run] = _thinned(_with(stock, kept[stock.run]), least, budget_bytes, usage)
+            # What is kept outside the home takes up nothing here.
+            outside = tuple(held for held in kept[stock.run] if not held.spans)
+            inside = tuple(held for held in kept[stock.run] if held.spans)
+            thinned = _thinned(_with(stock, inside), least, budget_bytes, usage)
+            kept[stock.run] = tuple(sorted(outside + thinned, key=lambda held: held.time_us))
 
 
 def _thinned(stock: Stock[Key], least: int, budget_bytes: int, usage: Usage) -> tuple[Held[Key], ...]:

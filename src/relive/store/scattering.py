@@ -45,6 +45,8 @@ def read_all(packs: Packs, wanted: Iterable[Wanted]) -> None:
         targets.setdefault(piece, []).append(target)
     in_order = sorted(targets, key=_place)
     jobs = stretches([(piece, targets[piece][0]) for piece in in_order])
+    for name in {piece.pack for piece in in_order}:
+        packs.mark_used(name)
     if sum(piece.size_bytes for piece in in_order) < WORTH_SHARING_BYTES:
         for job in jobs:
             _read(packs, job, targets)
