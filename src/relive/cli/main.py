@@ -19,7 +19,7 @@ COMMANDS = {
     "alias": "registry", "rollback": "registry", "retire": "registry", "download": "registry",
     "checkpoints": "checkpoints", "export": "care", "doctor": "care", "rm": "runs", "gc": "checkpoints",
     "transplant": "transplanting", "memo": "memos", "serve": "serving:serve_command", "token": "serving",
-    "sync": "serving",
+    "sync": "serving", "fetch": "serving",
 }  # fmt: skip
 
 

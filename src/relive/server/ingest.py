@@ -80,11 +80,14 @@ class Ingest:
         name, at, size = request.path_params["chunk"], number(request, "at"), number(request, "size")
         part = await read_body(request)
         there = await asyncio.to_thread(self._uploads.put, name, at, size, part)
-        if there is None or there == at + len(part):
-            return answer({"complete": there is None, "at": there or 0})
-        return answer(
-            {"error": f"this part belongs elsewhere; go on from {there}", "complete": False, "at": there}, 409
-        )
+        return part_taken(there, at + len(part))
+
+
+def part_taken(there: int | None, wanted: int) -> Response:
+    """What is said of a part: that all is there, or where to go on, which is elsewhere if it did not join on."""
+    if there is None or there == wanted:
+        return answer({"complete": there is None, "at": there or 0})
+    return answer({"error": f"this part belongs elsewhere; go on from {there}", "complete": False, "at": there}, 409)
 
 
 def journal_of(request: Request) -> tuple[str, JournalName]:
