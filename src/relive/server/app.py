@@ -39,7 +39,7 @@ class Service:
         self.metrics = Metrics()
         chunks = Chunks(home.chunks)
         self._reader = Reader(home)
-        self._indexer = Indexer(home, lambda: self.intake.ranges)
+        self._indexer = Indexer(home, self.intake)
         self._guard = Guard(Tokens(home.path), self.metrics, is_open=is_open)
         self._ingest = Ingest(self.intake, chunks, Uploads(home.path / "incoming", chunks))
         self._giving = Giving(home, self._reader)

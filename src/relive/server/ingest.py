@@ -51,7 +51,9 @@ class Ingest:
         if plain and xxhash.xxh3_128_hexdigest(plain) != request.query_params.get("digest"):
             raise Problem(422, "the bytes are not those that were hashed; send them again")
         final = request.query_params.get("final", "0") == "1"
-        given = Range(run, journal, slots_at, plain[:slots_bytes], lines_at, plain[slots_bytes:], final)
+        del body  # while it waits for the disk, a range is in memory once
+        slots, lines = memoryview(plain)[:slots_bytes], plain[slots_bytes:]
+        given = Range(run, journal, slots_at, slots, lines_at, lines, final)
         check(given)
         held = await asyncio.wrap_future(self._intake.submit(given))
         pause_s = self._pacing.pause_s(run, journal)
