@@ -189,3 +189,6 @@ def fetch(run: tuple[str, ...], checkpoints: bool, server: str | None, home: Pat
             count = on_its_way.checkpoints() if checkpoints else 0
         kept = f", {count} checkpoint{'' if count == 1 else 's'}" if checkpoints else ""
         click.echo(f"run {short(found)} is in {place.path} now, {size(on_its_way.got_bytes)}{kept}")
+        if checkpoints and not count:
+            remedy = f"whoever recorded it sends them with `relive sync --checkpoints {short(found)}`"
+            click.echo(f"the server has no checkpoints of run {short(found)}; {remedy}", err=True)
