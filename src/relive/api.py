@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from relive.checkpoint import Checkpoint
     from relive.hindsight import Answer
+    from relive.query import Runs
     from relive.record import Background, Driver, PlainBlock, RecordedBlock
-    from relive.store import Home, Index
+    from relive.store import Home
 
 T = TypeVar("T")
 _here = here.get
@@ -228,9 +229,9 @@ def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) ->
 
     >>> relive.leaderboard("val_acc", by="best", where="wd = 0", group=["lr"])
     """
-    from relive.query import Terms, leaderboard, rows_of, to_frame
+    from relive.query import Terms, rows_of, to_frame
 
-    return to_frame(rows_of(leaderboard(_index(home), metric, Terms.of(**terms))))
+    return to_frame(rows_of(_runs(home).leaderboard(metric, Terms.of(**terms))))
 
 
 def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
@@ -238,22 +239,25 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
 
     >>> relive.skew("last", "loss").query("skew > 0.05")
     """
-    from relive.query import flat_steps, skew, to_frame
+    from relive.query import flat_steps, to_frame
 
-    return to_frame(flat_steps(skew(_index(home), run, name)))
+    return to_frame(flat_steps(_runs(home).skew(run, name)))
 
 
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
     """The model behind `name`, `name@alias` or `name@3`, verified: an object as it was, a file or folder as its path.
 
+    It is that of the server, if one is set and no home is named; what comes from there is never unpickled.
+
     >>> weights = relive.load("my-model@production")
     """
-    from relive.record import read_object
+    from relive.record import chosen_server, load_from, read_object
     from relive.store import Chunks, Registry, artifacts
 
-    place = _home(home)
-    version = Registry(place).find(reference)
-    artifact = version.kept()
+    place, remote = _home(home), chosen_server(home)
+    if remote is not None:
+        return load_from(remote, reference, place, allow_pickle=allow_pickle)
+    artifact = Registry(place).find(reference).kept()
     if artifact["kind"] in artifacts.PATHS:
         return artifacts.kept_copy(artifact, place)
     return read_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
@@ -272,10 +276,14 @@ def should_prune(name: str, step: int, **rule: Any) -> bool:
     return should_prune(session.place(_open).driver, _home(None).path, name, step, **rule)
 
 
-def _index(home: str | Path | None) -> Index:
+def _runs(home: str | Path | None) -> Runs:
+    """Those of a home that is named, else of the server that is set, else of the home of the project."""
+    from relive.query import HomeRuns, ServerRuns
+    from relive.record import chosen_server
     from relive.store import Index
 
-    return Index(_home(home))
+    remote = chosen_server(home)
+    return HomeRuns(Index(_home(home))) if remote is None else ServerRuns(remote)
 
 
 def _home(home: str | Path | None) -> Home:

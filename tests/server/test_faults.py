@@ -87,7 +87,9 @@ def kill_the_server(script, server, *, times: int, clients: int, seed: int) -> N
     env = {**environment(server.url), "RELIVE_SHIP_WAIT_SECONDS": "60"}
     processes = [script.start(None, "0", "0.02", str(n), env=env) for n in range(clients)]
     for _ in range(times):
-        time.sleep(0.1 + chance.random() * 0.4)
+        taken = stored_bytes(server.store)
+        wait_until(lambda taken=taken: stored_bytes(server.store) > taken, timeout_s=60)
+        time.sleep(chance.random() * 0.3)  # in the midst of whatever it does then
         server.kill()
         time.sleep(chance.random() * 0.2)
         server.start()
@@ -101,7 +103,11 @@ def kill_the_server(script, server, *, times: int, clients: int, seed: int) -> N
     found = values(server.store)
     assert found == values(script.home)
     assert found.count(0) == clients
-    assert len(found) > 100 * times
+    assert len(found) > 50 * clients
+
+
+def stored_bytes(store: Path) -> int:
+    return sum(path.stat().st_size for path in store.glob("runs/*/*.slots"))
 
 
 def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(script, serve):
@@ -118,14 +124,19 @@ def test_a_network_that_loses_doubles_cuts_and_delays_does_no_harm(script, serve
     chances = {"lose request": 0.1, "lose answer": 0.15, "double": 0.15, "cut request": 0.1, "delay": 0.1}
     network = BadNetwork(server.port, seed, **chances)
     try:
-        done = script(TRAIN, "1500", "0.02", env=environment(network.url))
+        process = script.start(TRAIN, "0", "0.02", env=environment(network.url))
+        wait_until(lambda: all(network.happened[mishap] for mishap in chances), timeout_s=60)
+        (script.project / "stop").touch()
+        _, said = process.communicate(timeout=60)
     finally:
         network.close()
 
     script.relive("sync", env=environment(server.url))
-    assert sum(network.happened.values()) > 10, done.stderr
+    assert process.returncode == 0, said
     assert_same(script.home, server.store)
-    assert values(server.store) == list(range(1500)), f"seed {seed}"
+    found = values(server.store)
+    assert found == list(range(len(found))), f"seed {seed}"
+    assert found == values(script.home)
 
 
 def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve):
@@ -135,11 +146,11 @@ def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve
     done = script(TRAIN, "500", "0", env={**environment(server.url), "RELIVE_SHIP_WAIT_SECONDS": "1"})
     took_s = time.monotonic() - begun
 
-    assert took_s < 10
+    assert took_s < 30  # of which it waited for one
     assert "[not-all-sent]" in done.stderr
     assert "relive sync" in done.stderr
     server.start()
-    assert "1 runs sent" in script.relive("sync", env=environment(server.url)).stdout
+    assert "1 run sent" in script.relive("sync", env=environment(server.url)).stdout
     assert "0 runs sent" in script.relive("sync", env=environment(server.url)).stdout
     assert_same(script.home, server.store)
     assert values(server.store) == list(range(500))
@@ -163,7 +174,7 @@ def test_a_replay_that_came_later_is_sent_and_a_damaged_run_holds_nobody_up(scri
     done = script.relive("sync", env=env, check=False)
 
     assert done.returncode == 1
-    assert "1 runs sent" in done.stdout
+    assert "1 run sent" in done.stdout
     assert "000000" in done.stderr
     shutil.rmtree(damaged)
     assert_same(script.home, server.store)
@@ -230,11 +241,15 @@ def test_a_second_server_on_the_same_store_is_refused(serve):
 @pytest.mark.slow
 def test_a_client_whose_clock_is_wrong_is_still_seen_to_live(script, serve):
     server = serve()
-    wrong = "import time\nreal = time.time_ns\ntime.time_ns = lambda: real() + {} * 10**9\n"
+    wrong = "import os, time\nreal = time.time_ns\ntime.time_ns = lambda: real() + {} * 10**9\n"
+    waiting = "import relive\nrelive.log('n', 1)\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
     for hours in (-5, 5):
-        name = f"skewed{hours}.py"
-        source = wrong.format(hours * 3600) + "import relive\nrelive.log('n', 1)\ninput_ = relive.log('m', 2)\n"
-        script(source + "time.sleep(1)\n", name=name, env=environment(server.url))
+        source = wrong.format(hours * 3600) + waiting.format(f"stop{hours}")
+        process = script.start(source, name=f"skewed{hours}.py", env=environment(server.url))
+        wait_until(lambda: "running" in outcomes(server))
+        (script.project / f"stop{hours}").touch()
+        assert process.wait(60) == 0
+        wait_until(lambda: "running" not in outcomes(server))
 
     shown = [
         json.loads(row) for row in script.relive("runs", "--json", "--home", str(server.store)).stdout.splitlines()
@@ -262,7 +277,7 @@ def test_a_process_that_falls_silent_is_taken_for_dead_and_comes_to_life_again(s
     wait_until(lambda: Home(server.store).run_ids() and len(values(server.store)) > 100)
     (run,) = Home(server.store).run_ids()
     os.killpg(process.pid, signal.SIGSTOP)
-    time.sleep(0.5)
+    wait_until(lambda: metric(server, "relive_requests_in_flight") == 1)  # that of this question
     mark = Home(server.store).run_folder(run) / "shipped"
     os.utime(mark, (time.time() - 3600,) * 2)
 

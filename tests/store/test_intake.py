@@ -102,7 +102,7 @@ def test_the_log_brings_back_what_a_power_cut_took(tmp_path: Path):
 def test_a_torn_frame_of_the_log_and_all_after_it_are_left_out(tmp_path: Path):
     log = RedoLog(tmp_path / "redo.log")
     bodies = [bytes([n]) * 50 for n in range(3)]
-    log.append((Head(RUN, "0", 50 * n, 50, 0), body) for n, body in enumerate(bodies))
+    log.append((Head(RUN, "0", 50 * n, 50, 0), (body[:10], memoryview(body)[10:])) for n, body in enumerate(bodies))
     log.close()
     whole = log.path.read_bytes()
 

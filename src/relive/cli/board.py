@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from relive.cli.choosing import home_option, make_console, open_index, short
+from relive.cli.choosing import home_option, look_up, make_console, open_runs, server_option, short
 from relive.cli.showing import cut, value
 from relive.store import to_text
 
@@ -33,16 +33,17 @@ _SHOWN = 30
 @click.option("--json", "style", flag_value="json", help="As one JSON object.")
 @click.option("--csv", "style", flag_value="csv", help="As CSV, one row a run.")
 @home_option
-def leaderboard(metric: str, style: str | None, home: Path | None, **terms: Any) -> None:
+@server_option
+def leaderboard(metric: str, style: str | None, home: Path | None, server: str | None, **terms: Any) -> None:
     """Rank the runs that logged METRIC, best first.
 
     Runs on other data stand in a group of their own, with the reason, unless --across-data is given.
     """
-    from relive.query import Terms, leaderboard, rows_of, to_frame
+    from relive.query import Terms, rows_of, to_frame
 
     if style is not None and terms["limit"] == _SHOWN:
         terms["limit"] = 0
-    board = leaderboard(open_index(home), metric, Terms.of(**terms))
+    board = open_runs(home, server).leaderboard(metric, Terms.of(**terms))
     if style == "json":
         click.echo(to_text(board))
     elif style == "csv":
@@ -113,11 +114,10 @@ def _cell(given: Any) -> str:
 @click.option("--all", "show_all", is_flag=True, help="Also what is the same in all of them.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @home_option
-def compare(runs: tuple[str, ...], show_all: bool, as_json: bool, home: Path | None) -> None:
+@server_option
+def compare(runs: tuple[str, ...], show_all: bool, as_json: bool, home: Path | None, server: str | None) -> None:
     """Show args and metrics of several runs side by side."""
-    from relive.query import compare
-
-    found = compare(open_index(home), runs)
+    found = look_up(home, server, lambda place: place.compare(runs))
     if as_json:
         click.echo(to_text(found))
         return

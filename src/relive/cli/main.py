@@ -20,7 +20,7 @@ COMMANDS = {
     "checkpoints": "checkpoints", "export": "care", "doctor": "care", "rm": "runs", "gc": "checkpoints",
     "pin": "runs", "unpin": "runs",
     "transplant": "transplanting", "memo": "memos", "serve": "serving:serve_command", "token": "serving",
-    "sync": "serving",
+    "sync": "serving", "fetch": "serving",
 }  # fmt: skip
 
 

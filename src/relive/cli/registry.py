@@ -7,10 +7,22 @@ from typing import Any
 
 import click
 
-from relive.cli.choosing import home_option, make_console, open_home, open_index, short
+from relive.cli.choosing import home_option, make_console, open_home, open_index, open_registry, server_option, short
 from relive.cli.showing import size, value, when
 from relive.errors import ReliveError
-from relive.store import Chunks, Model, ModelVersion, Promotion, Registry, artifacts, promote, to_text
+from relive.record import chosen_server, look_around
+from relive.store import (
+    Chunks,
+    Model,
+    ModelVersion,
+    Promotion,
+    Registry,
+    RemoteChunks,
+    RemoteRegistry,
+    artifacts,
+    promote,
+    to_text,
+)
 from relive.store import registry as words
 
 
@@ -22,9 +34,11 @@ from relive.store import registry as words
 @click.option("--note", default="", help="A sentence for the history.")
 @click.option("--force", is_flag=True, help="Promote a run whose record is incomplete; what is missing is noted.")
 @home_option
-def promote_command(home: Path | None, **asked: Any) -> None:
+@server_option
+def promote_command(home: Path | None, server: str | None, **asked: Any) -> None:
     """Make RUN the next version of MODEL, bound to its args, code, data, metrics and artifact."""
-    made = promote(open_index(home), Promotion(**asked))
+    remote, promotion = chosen_server(home, server), Promotion(**asked)
+    made = promote(open_index(home), promotion) if remote is None else RemoteRegistry(remote).promote(promotion)
     pointing = f", {' and '.join(asked['aliases'])}" if asked["aliases"] else ""
     click.echo(f"{made.reference} is run {short(made.run)}{pointing}")
     for missing in made.missing:
@@ -38,9 +52,10 @@ def promote_command(home: Path | None, **asked: Any) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @home_option
-def registry(model: str | None, history: bool, as_json: bool, home: Path | None) -> None:
+@server_option
+def registry(model: str | None, history: bool, as_json: bool, home: Path | None, server: str | None) -> None:
     """List the models, or the versions of MODEL, newest first."""
-    place = Registry(open_home(home))
+    place = open_registry(home, server)
     if history and model is None:
         raise ReliveError("the history is that of one model; name it: relive registry MODEL --history")
     models = place.models() if model is None else [place.model(model)]
@@ -116,9 +131,10 @@ def _history(model: Model) -> Any:
 @click.argument("reference", metavar="MODEL@VERSION")
 @click.argument("alias")
 @home_option
-def alias(reference: str, alias: str, home: Path | None) -> None:
+@server_option
+def alias(reference: str, alias: str, home: Path | None, server: str | None) -> None:
     """Let ALIAS point to a version: `relive alias my-model@candidate production`."""
-    place = Registry(open_home(home))
+    place = open_registry(home, server)
     found = place.find(reference)
     place.point(found.model, alias, found.version)
     click.echo(f"{found.model}@{alias} is version {found.version} now, run {short(found.run)}")
@@ -127,21 +143,23 @@ def alias(reference: str, alias: str, home: Path | None) -> None:
 @click.command()
 @click.argument("reference", metavar="MODEL@ALIAS")
 @home_option
-def rollback(reference: str, home: Path | None) -> None:
+@server_option
+def rollback(reference: str, home: Path | None, server: str | None) -> None:
     """Let an alias point to what it pointed to before; once more goes back further."""
     name, word = words.split_reference(reference)
     if word == words.NEWEST or word.isdecimal():
         raise ReliveError(f"{reference!r} names no alias; write for example {name}@production")
-    found = Registry(open_home(home)).roll_back(name, word)
+    found = open_registry(home, server).roll_back(name, word)
     click.echo(f"{name}@{word} is version {found.version} again, run {short(found.run)}")
 
 
 @click.command()
 @click.argument("reference", metavar="MODEL@VERSION")
 @home_option
-def retire(reference: str, home: Path | None) -> None:
+@server_option
+def retire(reference: str, home: Path | None, server: str | None) -> None:
     """Give a version up: its run may be removed, and `relive gc` may free what only it held."""
-    place = Registry(open_home(home))
+    place = open_registry(home, server)
     found = place.find(reference)
     place.retire(found.model, found.version)
     click.echo(f"{found.reference} is retired; run {short(found.run)} is held by it no longer")
@@ -151,13 +169,22 @@ def retire(reference: str, home: Path | None) -> None:
 @click.argument("reference", metavar="MODEL[@VERSION]")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @home_option
-def download(reference: str, folder: Path, home: Path | None) -> None:
+@server_option
+def download(reference: str, folder: Path, home: Path | None, server: str | None) -> None:
     """Write the artifact of a version to FOLDER, verified by its hash. VERSION is an alias or a number."""
-    place = open_home(home)
-    found = Registry(place).find(reference)
+    found, chunks = _wanted(reference, home, server)
     artifact = found.kept()
     target = artifacts.confined(folder, artifact["name"])
     if target.exists() and not artifacts.is_intact(artifact, target):
         raise ReliveError(f"{target} is there already, and is something else; name another folder")
-    path = artifacts.write_artifact(artifact, Chunks(place.chunks), folder)
+    path = artifacts.write_artifact(artifact, chunks, folder)
     click.echo(f"{found.reference}: {path} ({size(artifact['size_bytes'])}, {artifact['digest'][:12]})")
+
+
+def _wanted(reference: str, home: Path | None, server: str | None) -> tuple[ModelVersion, Chunks]:
+    """The version that is meant, and where its pieces are."""
+    remote = chosen_server(home, server)
+    if remote is None:
+        place = open_home(home)
+        return Registry(place).find(reference), Chunks(place.chunks)
+    return RemoteRegistry(remote).find(reference), RemoteChunks(remote, Chunks(look_around().home.chunks))

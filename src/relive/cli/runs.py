@@ -5,20 +5,22 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from relive.cli.choosing import home_option, make_console, open_home, open_index, short
+from relive.cli.choosing import home_option, look_up, make_console, open_home, open_index, server_option, short
 from relive.cli.showing import cut, duration, last_value, size, value, when
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
 from relive.store import (
+    Home,
     Index,
     Registry,
     RunEntry,
     Summary,
     find_run,
+    from_text,
     is_pinned,
     journals_in,
     read_lines,
@@ -27,6 +29,9 @@ from relive.store import (
 from relive.store import pin as pin_folder
 from relive.store import unpin as unpin_folder
 
+if TYPE_CHECKING:
+    from relive.query import Shown
+
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 
 
@@ -34,22 +39,20 @@ _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 @click.option("-n", "--limit", default=30, show_default=True, help="How many runs to show; 0 shows all.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @home_option
-def runs(limit: int, as_json: bool, home: Path | None) -> None:
+@server_option
+def runs(limit: int, as_json: bool, home: Path | None, server: str | None) -> None:
     """List the runs, newest first; live ones are marked."""
-    index = open_index(home)
-    entries = index.runs()[::-1]
-    shown = entries[:limit] if limit else entries
-    last = index.summaries(shown)
+    total, shown = look_up(home, server, lambda place: place.listed(limit))
     if as_json:
-        for entry in shown:
-            click.echo(to_text(_as_json(entry.record, last[entry.record.run])))
+        for run in shown:
+            click.echo(to_text(run))
         return
     table = _table("run", "when", "took", "script", "args", "outcome", "last values")
-    for entry in shown:
-        table.add_row(*_row(entry.record, last[entry.record.run]), style=_STYLES.get(entry.record.outcome, ""))
+    for run in shown:
+        table.add_row(*_row(run), style=_STYLES.get(run["outcome"], ""))
     make_console().print(table)
-    if len(shown) < len(entries):
-        click.echo(f"{len(entries) - len(shown)} more; relive runs -n 0 shows all", err=True)
+    if len(shown) < total:
+        click.echo(f"{total - len(shown)} more; relive runs -n 0 shows all", err=True)
 
 
 def _table(*headings: str) -> Any:
@@ -61,56 +64,51 @@ def _table(*headings: str) -> Any:
     return table
 
 
-def _row(record: RunRecord, last: list[Summary]) -> list[str]:
-    args = " ".join(f"{name}={value(arg['value'])}" for name, arg in record.config["args"].items())
-    mark = "● " if record.outcome == RUNNING else ""
-    values = " ".join(f"{summary.name}={last_value(summary)}" for summary in last[:6])
-    named = f"{record.filename} ({record.name})" if record.name else record.filename
-    took = duration(record.took_s)
-    return [short(record.run), when(record.started_us), took, named, args, mark + record.outcome, values]
+def _row(run: dict[str, Any]) -> list[str]:
+    args = " ".join(f"{name}={value(given)}" for name, given in run["args"].items())
+    mark = "● " if run["outcome"] == RUNNING else ""
+    values = " ".join(f"{name}={_last(given)}" for name, given in list(run["last"].items())[:6])
+    named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
+    took = duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
+    return [short(run["run"]), when(run["started_us"]), took, named, args, mark + run["outcome"], values]
 
 
-def _as_json(record: RunRecord, last: list[Summary]) -> dict[str, Any]:
-    return {
-        "run": record.run, "name": record.name, "project": record.project, "started_us": record.started_us,
-        "ended_us": record.ended_us, "filename": record.filename, "outcome": record.outcome,
-        "args": {name: arg["value"] for name, arg in record.config["args"].items()},
-        "version": record.version, "data_version": record.data_version,
-        "last": {s.name: s.last if s.last is not None else s.last_text for s in last},
-    }  # fmt: skip
+def _last(given: float | str | None) -> str:
+    """A number, or the JSON of another value; a server has none for what is no number."""
+    return "no number" if given is None else value(from_text(given) if isinstance(given, str) else given)
 
 
 @click.command()
 @click.argument("run")
 @click.option("--json", "as_json", is_flag=True, help="The whole record as JSON.")
 @home_option
-def show(run: str, as_json: bool, home: Path | None) -> None:
+@server_option
+def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None:
     """Show the record of RUN: config, code, data, metrics, environment, artifacts."""
-    index = open_index(home)
-    entry = find_run(index.runs(), run)
+    found = look_up(home, server, lambda place: place.shown(run))
     if as_json:
-        click.echo(to_text(entry.record))
+        click.echo(to_text(found.record))
         return
     console = make_console()
-    record = entry.record
+    record = found.record
     console.print(f"[bold]run {record.run}[/] {record.name}", highlight=False)
-    for title, rows in _sections(index, entry):
+    for title, rows in _sections(found):
         console.print(f"\n[bold]{title}[/]", highlight=False)
         for key, text in rows:
             console.print(f"  {key:<14} {text}", highlight=False, markup=False)
 
 
-def _sections(index: Index, entry: RunEntry) -> list[tuple[str, list[tuple[str, str]]]]:
-    record = entry.record
+def _sections(found: Shown) -> list[tuple[str, list[tuple[str, str]]]]:
+    record = found.record
     return [
-        ("outcome", [*_outcome(record), *_kept(index, record.run)]),
+        ("outcome", [*_outcome(record), *_kept(found)]),
         ("config", _config(record)),
         ("code", _code(record)),
         ("data", _data(record)),
-        ("metrics", _metrics(index.summaries([entry])[record.run])),
+        ("metrics", _metrics(found.metrics)),
         ("environment", _environment(record)),
         ("artifacts", _artifacts(record)),
-        *([("memo", rows)] if (rows := _memo(index, record.run)) else []),
+        *([("memo", rows)] if (rows := _memo(found.folder, record.run)) else []),
     ]
 
 
@@ -125,11 +123,13 @@ def _outcome(record: RunRecord) -> list[tuple[str, str]]:
     return rows + [("warning", text) for text in record.warnings]
 
 
-def _kept(index: Index, run: str) -> list[tuple[str, str]]:
-    """What keeps `relive gc` from its checkpoints."""
-    promoted = Registry(index.home).held_runs().get(run)
+def _kept(found: Shown) -> list[tuple[str, str]]:
+    """What keeps `relive gc` from its checkpoints; of a run that is here."""
+    if found.folder is None:
+        return []
+    promoted = Registry(Home(found.folder.parent.parent)).held_runs().get(found.record.run)
     rows = [("promoted to", ", ".join(promoted))] if promoted else []
-    return [*rows, ("pinned", "yes")] if is_pinned(index.home.run_folder(run)) else rows
+    return [*rows, ("pinned", "yes")] if is_pinned(found.folder) else rows
 
 
 def _config(record: RunRecord) -> list[tuple[str, str]]:
@@ -200,10 +200,10 @@ def _artifacts(record: RunRecord) -> list[tuple[str, str]]:
     return [(a["name"], f"{a['kind']} {size(a['size_bytes'])} {a['digest'][:12]}") for a in record.artifacts]
 
 
-def _memo(index: Index, run: str) -> list[tuple[str, str]]:
+def _memo(folder: Path | None, run: str) -> list[tuple[str, str]]:
     """Which remembered steps were reused, and from where; on all ranks and in all workers."""
     by_function: dict[str, Counter[str]] = {}
-    for _, path in journals_in(index.home.run_folder(run)):
+    for _, path in journals_in(folder) if folder is not None else ():
         for line in read_lines(path).lines:
             if line["k"] == "memo":
                 by_function.setdefault(line["function"], Counter())[_memo_outcome(line, run)] += 1
@@ -277,6 +277,5 @@ def unpin(run: tuple[str, ...], home: Path | None) -> None:
 
 def _folders(words: tuple[str, ...], home: Path | None) -> list[tuple[RunEntry, Path]]:
     index = open_index(home)
-    entries = index.runs()
-    chosen = [find_run(entries, word) for word in words]
+    chosen = [find_run(index.runs(), word) for word in words]
     return [(entry, index.home.run_folder(entry.record.run)) for entry in chosen]

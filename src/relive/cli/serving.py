@@ -1,7 +1,8 @@
-"""`relive serve`, `relive token` and `relive sync`: the server, who may use it, and sending what it lacks."""
+"""`relive serve`, `token`, `sync` and `fetch`: the server, who may use it, and bringing runs there and back."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -9,12 +10,26 @@ from pathlib import Path
 
 import click
 
-from relive.cli.choosing import home_option, open_home, short
+from relive.cli.choosing import home_option, open_home, server_option, short
 from relive.cli.showing import size, when
 from relive.errors import ReliveError
 from relive.record import look_around
 from relive.server import SCOPES, Options, Tokens, serve
-from relive.store import Away, Home, Refused, Remote, Shipment, has_ended, is_database, is_noted, note_sent
+from relive.store import (
+    Away,
+    Fetch,
+    Home,
+    Index,
+    Refused,
+    Remote,
+    Shipment,
+    find_run,
+    has_ended,
+    is_database,
+    is_noted,
+    note_sent,
+    with_remedy,
+)
 
 _PATIENCE_S = 30.0
 
@@ -96,22 +111,31 @@ def remove_token(token: str, store: Path) -> None:
 
 
 @click.command()
-@click.option("--server", help="Where to send to (default: the setting `server`).")
+@click.option("--server", metavar="URL", help="Where to send to (default: the setting `server`).")
 @click.option("--all", "everything", is_flag=True, help="Ask about every run, also those noted as sent.")
+@click.option("--checkpoints", "chosen", multiple=True, metavar="RUN",
+              help="Send this run with its checkpoints; may be repeated, and `all` means every run.")  # fmt: skip
 @home_option
-def sync(server: str | None, everything: bool, home: Path | None) -> None:
+def sync(server: str | None, everything: bool, chosen: tuple[str, ...], home: Path | None) -> None:
     """Send what the server does not have yet: of runs that were recorded offline, or killed."""
     settings = look_around().settings
     url = server or settings.server
     if not url:
         raise ReliveError("which server? Set RELIVE_SERVER, or name it with --server http://host:5005")
-    place, remote = open_home(home), Remote(url, settings.token)
+    place = open_home(home)
+    with contextlib.closing(Remote(url, settings.token)) as remote:
+        refused = _send_all(place, remote, _meant(place, chosen), everything=everything)
+    raise SystemExit(1 if refused else 0)
+
+
+def _send_all(place: Home, remote: Remote, complete: set[str], *, everything: bool) -> int:
+    """Send what each run lacks on the server, those in `complete` with checkpoints; gives how many were refused."""
     sent_bytes = sent = going_on = refused = 0
     for run in sorted(place.run_ids()):
-        if is_noted(place, run, remote.url) and not everything:
+        if is_noted(place, run, remote.url) and not everything and run not in complete:
             continue
         try:
-            shipment = _send(place, run, remote)
+            shipment = _send(Shipment(place, run, remote), with_checkpoints=run in complete)
         except Refused as error:
             if error.status in (401, 403):  # so will all others be
                 raise
@@ -124,24 +148,68 @@ def sync(server: str | None, everything: bool, home: Path | None) -> None:
         if shipment.is_done:
             note_sent(place, run, remote.url)
     still = f"; {going_on} still going on" if going_on else ""
-    click.echo(f"{sent} runs sent to {remote.url}, {size(sent_bytes)}{still}")
-    raise SystemExit(1 if refused else 0)
+    click.echo(f"{sent} run{'' if sent == 1 else 's'} sent to {remote.url}, {size(sent_bytes)}{still}")
+    return refused
 
 
-def _send(home: Home, run: str, remote: Remote) -> Shipment:
+def _meant(home: Home, words: tuple[str, ...]) -> set[str]:
+    """The runs whose checkpoints are sent, too."""
+    if not words:
+        return set()
+    if "all" in words:
+        return set(home.run_ids())
+    entries = Index(home).runs()
+    return {find_run(entries, word).record.run for word in words}
+
+
+def _send(shipment: Shipment, *, with_checkpoints: bool) -> Shipment:
     """Send what there is of a run now; wait a while for a server that is busy or restarting."""
-    shipment = Shipment(home, run, remote)
     patience_s, shown = _PATIENCE_S, sys.stderr.isatty()
+    if with_checkpoints:
+        count = shipment.add_checkpoints()
+        click.echo(f"{short(shipment.run)}  {count} checkpoint{'' if count == 1 else 's'}", err=True)
     while True:
         try:
             if not shipment.step(has_ended):
                 return shipment
             patience_s = _PATIENCE_S
             if shown:
-                click.echo(f"\r{short(run)} {size(shipment.sent_bytes)}", nl=False, err=True)
+                click.echo(f"\r{short(shipment.run)} {size(shipment.sent_bytes)}", nl=False, err=True)
         except Away as error:
             pause_s = error.retry_after_s or 1.0
             patience_s -= pause_s
             if patience_s < 0:
                 raise ReliveError(f"{error}; run `relive sync` again when it is there") from error
             time.sleep(pause_s)
+
+
+@click.command()
+@click.argument("run", nargs=-1, required=True)
+@click.option("--checkpoints", is_flag=True, help="Fetch the checkpoints that the server has, too.")
+@server_option
+@home_option
+def fetch(run: tuple[str, ...], checkpoints: bool, server: str | None, home: Path | None) -> None:
+    """Bring RUN from the server to this home: its values, its artifacts, and its checkpoints if asked for.
+
+    Restoring a checkpoint may run code of whoever made it; fetch those of people you trust.
+    """
+    settings = look_around().settings
+    url = server or settings.server
+    if not url:
+        raise ReliveError("from which server? Set RELIVE_SERVER, or name it with --server http://host:5005")
+    place, remote = (
+        Home(home.absolute()) if home is not None else look_around().home,
+        Remote(url, settings.token, keeps_open=False),
+    )
+    for word in run:
+        with with_remedy():
+            found = str(remote.get("/api/runs", run=word)["runs"][0]["run"])
+            on_its_way = Fetch(place, found, remote)
+            on_its_way.journals()
+            on_its_way.chunks()
+            count = on_its_way.checkpoints() if checkpoints else 0
+        kept = f", {count} checkpoint{'' if count == 1 else 's'}" if checkpoints else ""
+        click.echo(f"run {short(found)} is in {place.path} now, {size(on_its_way.got_bytes)}{kept}")
+        if checkpoints and not count:
+            remedy = f"whoever recorded it sends them with `relive sync --checkpoints {short(found)}`"
+            click.echo(f"the server has no checkpoints of run {short(found)}; {remedy}", err=True)

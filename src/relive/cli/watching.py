@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from relive.cli.choosing import home_option, make_console, open_home, open_index, short
+from relive.cli.choosing import home_option, make_console, open_runs, server_option, short
 from relive.cli.showing import value
-from relive.errors import NotFound, QueryError, ReliveError
-from relive.store import Home, Index, RunEntry, add_lines, find_run, read_run, to_text
+from relive.errors import NotFound, ReliveError
+from relive.record import look_around
+from relive.store import Away, Home, add_lines, to_text
+
+if TYPE_CHECKING:
+    from relive.query import Rule, Runs, Watched
 
 ALERTED = 3  # the exit code; 1 is an error and 2 a wrong option
 _SHOWN_STEPS = 40
@@ -26,11 +30,12 @@ _TRIES, _TIMEOUT_S = 3, 10.0
 @click.option("--json", "style", flag_value="json", help="As one JSON object.")
 @click.option("--csv", "style", flag_value="csv", help="As CSV, one row a step.")
 @home_option
-def skew(run: str, name: str, style: str | None, home: Path | None) -> None:
+@server_option
+def skew(run: str, name: str, style: str | None, home: Path | None, server: str | None) -> None:
     """Show how far the ranks of RUN are apart in NAME, step by step."""
-    from relive.query import flat_steps, skew, to_frame
+    from relive.query import flat_steps, to_frame
 
-    found = skew(open_index(home), run, name)
+    found = open_runs(home, server).skew(run, name)
     if style == "json":
         click.echo(to_text(found))
     elif style == "csv":
@@ -71,9 +76,10 @@ def _table(steps: list[dict[str, Any]]) -> Any:
 @click.option("--every", "every_s", default=2.0, show_default=True, help="Seconds between two looks.")
 @click.option("--keep-going", is_flag=True, help="Go on after an alert, until the runs end.")
 @home_option
+@server_option
 def watch(
     run: str | None, rules: tuple[str, ...], steps: int, webhook: str | None, every_s: float, keep_going: bool,
-    home: Path | None,
+    home: Path | None, server: str | None,
 ) -> None:  # fmt: skip
     """Watch RUN, or all that are live, until they end; exit code 3 if a rule was broken.
 
@@ -83,10 +89,12 @@ def watch(
 
     wanted = [Rule.parse(text, steps) for text in rules]
     _check_webhook(webhook)
-    place, alerted = open_home(home), False
+    place, alerted = open_runs(home, server), False
+    log = Home(home.absolute()) if home is not None else look_around().home
     for alert in _alerts(place, run, wanted, every_s):
         alerted = True
-        add_lines(place.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
+        log.create()  # there may be none where the runs are a server's
+        add_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
         click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}")
         if webhook is not None:
             _send(webhook, alert)
@@ -95,29 +103,23 @@ def watch(
     raise SystemExit(ALERTED if alerted else 0)
 
 
-def _alerts(home: Home, word: str | None, rules: list[Any], every_s: float) -> Iterator[dict[str, Any]]:
+def _alerts(place: Runs, word: str | None, rules: list[Rule], every_s: float) -> Iterator[dict[str, Any]]:
     """Every broken rule of every run, once, while they go on and when they have ended."""
-    from relive.query import alert, first_breach, ranks_at_work, settled, spread
-
-    index = Index(home)
-    runs, broken, unseen = _chosen(index, word), set[tuple[str, Any]](), {rule.name for rule in rules}
+    runs, unseen = _chosen(place, word), {rule.name for rule in rules}
+    broken: set[tuple[str, Rule]] = set()
     while True:
         going = False
         for run in runs:
-            entry = _now(index, run)
-            going = going or bool(entry.live)
             for rule in rules:
                 if (run, rule) in broken:
                     continue
-                try:
-                    found = spread(index, entry, rule.name)
-                except QueryError:  # not logged yet
-                    continue
-                unseen.discard(rule.name)
-                breach = first_breach(found, rule, settled(found, ranks_at_work(entry)))
-                if breach is not None:
+                seen = _look(place, run, rule, every_s)
+                going = going or seen.live
+                if seen.logged:
+                    unseen.discard(rule.name)
+                if seen.alert is not None:
                     broken.add((run, rule))
-                    yield alert(found, rule, breach)
+                    yield seen.alert
         if not going:
             break
         time.sleep(every_s)
@@ -125,21 +127,27 @@ def _alerts(home: Home, word: str | None, rules: list[Any], every_s: float) -> I
         raise NotFound(f"nothing that was watched logged {', '.join(sorted(unseen))}; correct the name in the rule")
 
 
-def _chosen(index: Index, word: str | None) -> list[str]:
-    entries = index.runs()
+def _look(place: Runs, run: str, rule: Rule, every_s: float) -> Watched:
+    """A look at a run; a server that is away is waited for, since watching is all that there is to do."""
+    told = False
+    while True:
+        try:
+            return place.watched(run, rule)
+        except Away as error:
+            if not told:
+                click.echo(f"{error}; it is tried again", err=True)
+            told = True
+            time.sleep(max(every_s, error.retry_after_s or 0.0))
+
+
+def _chosen(place: Runs, word: str | None) -> list[str]:
     if word is not None:
-        return [find_run(entries, word).record.run]
-    live = [entry.record.run for entry in entries if entry.live]
+        return [place.shown(word).record.run]
+    live = place.live()
     if not live:
         raise NotFound("no run is live; name one that has ended to check it, as in `relive watch last --skew …`")
     click.echo(f"watching {', '.join(map(short, live))}", err=True)
     return live
-
-
-def _now(index: Index, run: str) -> RunEntry:
-    """The run as it is now; while it goes on only its own journals are read."""
-    entry = read_run(index.home, run)
-    return entry if entry is not None and entry.live else find_run(index.runs(), run)
 
 
 def _check_webhook(url: str | None) -> None:

@@ -6,13 +6,13 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hindsight.costing import read_costs
-from relive.hindsight.depth import PREFIX, SUFFIX, Reach
+from relive.hindsight.depth import Reach
 from relive.hindsight.fitting import Fit, Fitting
 from relive.hindsight.pinning import Pins, from_text, put_at
 from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
@@ -20,10 +20,10 @@ from relive.hindsight.profile import Profile, read_profile
 from relive.hindsight.source import Files, Patch, make_patch, read_tree
 from relive.hindsight.starting import Starter
 from relive.hindsight.trust import read_check
+from relive.hindsight.wanting import Asked, Draft, wanted_of
 from relive.hindsight.workplace import entry_file, variables
 from relive.instrument import RULES
 from relive.model import RUNNING
-from relive.query import Context, Query
 from relive.record import look_around
 from relive.store import (
     Home,
@@ -34,7 +34,6 @@ from relive.store import (
     find_run,
     kept_checkpoints,
     parse_run,
-    to_text,
 )
 
 Edit = Callable[[Files], Files]
@@ -124,18 +123,6 @@ def planned(home: Home, question: Question) -> Iterator[Plan]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Draft:
-    """What is known of one run before it is planned."""
-
-    entry: RunEntry
-    recorded: Parsed
-    journals: Sequence[Parsed]  # of its canonical rank: recorded, of child processes, and of replays
-    profile: Profile
-    fit: Fit
-    wanted: Wanted
-
-
 def read_course(home: Home, entry: RunEntry, *, without: Collection[str] = ()) -> tuple[Parsed, list[Parsed], Profile]:
     """The recorded journal of a run, all journals of its canonical rank, and the course that they tell.
 
@@ -192,7 +179,7 @@ class _Planning:
                 found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))
         return found
 
-    def _loading(self, draft: _Draft, found: Plan) -> float:
+    def _loading(self, draft: Draft, found: Plan) -> float:
         """What the libraries of a run take to load: a worker need not, if a process has them or will have them."""
         if not draft.fit.modules:
             return 0.0
@@ -206,8 +193,8 @@ class _Planning:
 
     # --- drafts -------------------------------------------------------------------------------------------------
 
-    def _drafts(self) -> tuple[list[_Draft], list[tuple[str, str]]]:
-        drafts: list[_Draft] = []
+    def _drafts(self) -> tuple[list[Draft], list[tuple[str, str]]]:
+        drafts: list[Draft] = []
         refusals: list[tuple[str, str]] = []
         for entry in self._candidates():
             try:
@@ -219,8 +206,8 @@ class _Planning:
                 refusals.append((entry.record.run, draft.fit.patch.refusal))
             else:
                 drafts.append(draft)
-        kept = []
-        for draft, wanted in zip(drafts, self._wanted(drafts), strict=True):
+        kept, question = [], Asked(self._question.names, self._question.where, again=self._question.again)
+        for draft, wanted in zip(drafts, wanted_of(self._home, question, drafts), strict=True):
             if wanted is None:
                 refusals.append((draft.entry.record.run, self._why_not()))
             else:
@@ -239,7 +226,7 @@ class _Planning:
             raise NotFound("there are no runs yet; record one with `python train.py`")
         return [entry for entry in entries if entry.record.outcome != RUNNING]
 
-    def _draft(self, entry: RunEntry) -> _Draft:
+    def _draft(self, entry: RunEntry) -> Draft:
         record = entry.record
         if record.world_size > 1:
             raise NotFound(f"it was recorded by {record.world_size} ranks, which are not replayed yet")
@@ -249,7 +236,7 @@ class _Planning:
         if rules != RULES:
             raise NotFound(f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES}")
         main, journals, profile = read_course(self._home, entry)
-        return _Draft(entry, main, journals, profile, self._fit(entry, profile), {})
+        return Draft(entry, main, journals, profile, self._fit(entry, profile), {})
 
     def _fit(self, entry: RunEntry, profile: Profile) -> Fit:
         tree, script = str(entry.record.code.get("tree")), entry_file(entry.record)
@@ -315,62 +302,6 @@ class _Planning:
             self._versions[version] = self._readers[repository].read(version)
         return self._versions[version]
 
-    # --- which iterations ---------------------------------------------------------------------------------------
-
-    def _wanted(self, drafts: Sequence[_Draft]) -> list[Wanted | None]:
-        """For each run the iterations that are asked for and lack an answer; None when nothing is."""
-        chosen = self._where(drafts)
-        return [self._lacking(draft, chosen.get(at)) for at, draft in enumerate(drafts)]
-
-    def _lacking(self, draft: _Draft, chosen: Wanted | None) -> Wanted | None:
-        if self._question.where and chosen is None:
-            return None
-        wanted: dict[int, Collection[int]] = dict(chosen or {})
-        if self._question.again:
-            return wanted
-        profile, reach = draft.profile, draft.fit.reach
-        done, is_done_outside = self._done(draft)
-        if reach.depth(profile.main_paths) in (PREFIX, SUFFIX):
-            return None if is_done_outside else wanted
-        left = False
-        for loop in profile.mains:
-            if reach.enters(loop.path):
-                asked = wanted.get(loop.number, range(loop.iterations))
-                wanted[loop.number] = [turn for turn in asked if turn not in done.get(loop.number, ())]
-                left |= bool(wanted[loop.number])
-        return wanted if left or (reach.is_after and not is_done_outside) else None
-
-    def _done(self, draft: _Draft) -> tuple[dict[int, set[int]], bool]:
-        """The iterations of main loops in which each of the names has a value, recorded or replayed."""
-        per_name: dict[str, set[tuple[int, int]]] = {name: set() for name in self._question.names}
-        for journal in draft.journals:
-            for code, name in enumerate(journal.names):
-                if name in per_name:
-                    rows = journal.name == code
-                    pairs = set(zip(journal.loop[rows].tolist(), journal.iteration[rows].tolist(), strict=True))
-                    per_name[name] |= {_main_turn(journal, draft.profile, *pair) for pair in pairs}
-        done: dict[int, set[int]] = {}
-        for loop, turn in set.intersection(*per_name.values()) if per_name else ():
-            done.setdefault(loop, set()).add(turn)
-        return done, 0 in done
-
-    def _where(self, drafts: Sequence[_Draft]) -> dict[int, Wanted]:
-        where = self._question.where
-        if where is None:
-            return {}
-        contexts: list[Context] = []
-        meant: list[tuple[int, int, int]] = []  # draft, main loop, iteration
-        for at, draft in enumerate(drafts):
-            for loop, context, turn in _contexts(draft.entry, draft.recorded, draft.profile):
-                contexts.append(context)
-                meant.append((at, loop, turn))
-        chosen: dict[int, dict[int, set[int]]] = {}
-        for position in Query(self._home).select(contexts, where):
-            at, loop, turn = meant[position]
-            turns = chosen.setdefault(at, {main.number: set() for main in drafts[at].profile.mains})
-            turns.setdefault(loop, set()).add(turn)
-        return {at: dict(turns) for at, turns in chosen.items()}
-
 
 def _is_instrumented(entry: RunEntry) -> bool:
     return bool(entry.record.code.get("instrumented"))
@@ -380,36 +311,3 @@ def threads_of(recorded: Parsed) -> int | None:
     """How many threads the numeric library of a run had, when it was last seen."""
     lines = [line for line in recorded.lines if line.get("k") == "checkpointing" and line.get("threads")]
     return int(lines[-1]["threads"]) if lines else None
-
-
-def _main_turn(journal: Parsed, profile: Profile, loop: int, turn: int) -> tuple[int, int]:
-    """The iteration of a main loop that a context lies in; (0, 0) for what lies in none."""
-    mains = {main.number for main in profile.mains}
-    while loop in journal.loops:
-        if loop in mains:
-            return loop, turn
-        row = journal.loops[loop]
-        loop, turn = row.parent, row.parent_iteration
-    return 0, 0
-
-
-def _contexts(entry: RunEntry, recorded: Parsed, profile: Profile) -> Iterator[tuple[int, Context, int]]:
-    """Every iteration of the main loops and of the loops in them, as rows that a where clause can speak of."""
-    run = entry.record.run
-    inner = {loop.parent for loop in profile.loops.values()}
-    for main in profile.mains:
-        numbers = {main.number, *(loop.number for loop in profile.loops.values() if loop.parent == main.number)}
-        for number in numbers:
-            loop, row = profile.loops[number], recorded.loops[number]
-            for turn in range(loop.iterations):
-                key = number << 32 | turn
-                own = recorded.known_items.integers.get(key, row.value(turn))
-                items = dict(row.items)
-                if key in recorded.known_items.others:
-                    items[row.name] = recorded.known_items.others[key]
-                outer = turn if number == main.number else loop.parent_iteration
-                if number == main.number and number in inner and any(n.iterations for n in main.turns[turn].nested):
-                    continue  # its nested loops have rows, onto which it is joined
-                yield main.number, Context(run, row.path, (*row.dims, own), to_text(items) if items else None), outer
-    if not profile.mains:
-        yield 0, Context(run, (), ()), 0

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from relive.doors import lazily
 
 if TYPE_CHECKING:
-    from relive.query.alarms import Rule, alert, first_breach, ranks_at_work, settled
+    from relive.query.alarms import Rule, Watched, alert, first_breach, ranks_at_work, settled, watched
     from relive.query.boards import Terms, leaderboard, rows_of
     from relive.query.comparison import code_versions, compare, diff
     from relive.query.fleet import PRUNED, Fleet, Member
+    from relive.query.places import HomeRuns, Runs, ServerRuns, Shown, listed
     from relive.query.query import Query
     from relive.query.scoring import told_by_name
     from relive.query.selection import Context
@@ -19,12 +20,17 @@ __all__ = [
     "PRUNED",
     "Context",
     "Fleet",
+    "HomeRuns",
     "Member",
     "Query",
     "Rule",
+    "Runs",
+    "ServerRuns",
+    "Shown",
     "Spread",
     "Table",
     "Terms",
+    "Watched",
     "alert",
     "code_versions",
     "compare",
@@ -32,6 +38,7 @@ __all__ = [
     "first_breach",
     "flat_steps",
     "leaderboard",
+    "listed",
     "ranks_at_work",
     "rows_of",
     "settled",
@@ -40,16 +47,18 @@ __all__ = [
     "to_frame",
     "to_pandas",
     "told_by_name",
+    "watched",
 ]
 
 # A question loads what it needs: the SQL engine is heavy.
 __getattr__ = lazily(
     __name__,
     {
-        "alarms": "Rule alert first_breach ranks_at_work settled",
+        "alarms": "Rule Watched alert first_breach ranks_at_work settled watched",
         "comparison": "code_versions compare diff",
         "fleet": "PRUNED Fleet Member",
         "boards": "Terms leaderboard rows_of",
+        "places": "HomeRuns Runs ServerRuns Shown listed",
         "query": "Query",
         "scoring": "told_by_name",
         "selection": "Context",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import QueryError
-from relive.query.spreads import Spread, told
-from relive.store import RunEntry, is_alive, plain_number
+from relive.query.spreads import Spread, spread, told
+from relive.store import Index, RunEntry, find_run, is_alive, plain_number, read_run
 
 PATIENCE = 1_000  # steps
 
@@ -128,3 +128,26 @@ def alert(found: Spread, rule: Rule, breach: Breach) -> dict[str, Any]:
         "since": found.at[breach.first], **step, "values": {str(rank): value for rank, value in values.items()},
         "text": text,
     }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a look at a run shows: does it go on, did it log the name yet, and was the rule broken?"""
+
+    live: bool
+    logged: bool
+    alert: dict[str, Any] | None = None
+
+
+def watched(index: Index, run: str, rule: Rule) -> Watched:
+    """Look at a run as it is now; while it goes on only its own journals are read."""
+    entry = read_run(index.home, run)
+    if entry is None or not entry.live:
+        entry = find_run(index.runs(), run)
+    live = bool(entry.live)
+    try:
+        found = spread(index, entry, rule.name)
+    except QueryError:  # not logged yet
+        return Watched(live, logged=False)
+    breach = first_breach(found, rule, settled(found, ranks_at_work(entry)))
+    return Watched(live, logged=True, alert=None if breach is None else alert(found, rule, breach))

@@ -8,7 +8,7 @@ from relive.record.session import Driver, Place, here, session
 if TYPE_CHECKING:
     from relive.record.ahead import asking_git
     from relive.record.args import take_out
-    from relive.record.artifacts import read_object
+    from relive.record.artifacts import load_from, read_object
     from relive.record.behind import Background, background
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.children import Member
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relive.record.opening import OpenRun, open_driver, open_explicitly
     from relive.record.outcome import ended_by
     from relive.record.recorder import Recorder
-    from relive.record.surroundings import Surroundings, look_around
+    from relive.record.surroundings import Surroundings, chosen_server, look_around
     from relive.record.warnings import say, warn_once
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "asking_git",
     "background",
     "changes_since",
+    "chosen_server",
     "ended_by",
     "explicit_run",
     "fingerprint_file",
@@ -56,6 +57,7 @@ __all__ = [
     "is_same_machine",
     "is_secret",
     "is_users",
+    "load_from",
     "look_around",
     "note",
     "open_driver",
@@ -75,7 +77,7 @@ __getattr__ = lazily(
         "ahead": "asking_git",
         "args": "take_out",
         "behind": "Background background",
-        "artifacts": "read_object",
+        "artifacts": "load_from read_object",
         "blocks": "PlainBlock RecordedBlock",
         "children": "Member",
         "differences": "changes_since installed_packages is_same_machine",
@@ -90,7 +92,7 @@ __getattr__ = lazily(
         "opening": "OpenRun open_driver open_explicitly",
         "outcome": "ended_by",
         "recorder": "Recorder",
-        "surroundings": "Surroundings look_around",
+        "surroundings": "Surroundings chosen_server look_around",
         "warnings": "say warn_once",
     },
 )

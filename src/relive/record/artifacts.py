@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
 from relive.hashing import digest
 from relive.store import PIECE_BYTES, Chunks, artifacts, decode, encode, from_text, to_text
+
+if TYPE_CHECKING:
+    from relive.store import Home, Remote
+
+SAFE = ("bytes", "json", "torch")  # kinds that are read without running code
 
 
 def describe_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
@@ -85,3 +91,19 @@ def read_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool)
         remedy = "load it with allow_pickle=True if you trust whoever made it"
         raise ReliveError(f"artifact {artifact['name']!r} is a pickle, which runs code when it is loaded; {remedy}")
     return pickle.loads(data)
+
+
+def load_from(remote: Remote, reference: str, home: Home, *, allow_pickle: bool) -> Any:
+    """A model of a server, verified. What could run code is given as the path of a copy in the home, and not loaded."""
+    from relive.store import RemoteChunks, RemoteRegistry
+
+    if allow_pickle:
+        remedy = "leave allow_pickle out, and load the path that you get if you trust whoever made it"
+        raise ReliveError(f"what comes from {remote.url} is never unpickled; {remedy}")
+    artifact = RemoteRegistry(remote).find(reference).kept()
+    chunks = RemoteChunks(remote, Chunks(home.chunks))
+    if artifact["kind"] in SAFE:
+        with contextlib.suppress(pickle.UnpicklingError):  # torch loads nothing but weights
+            return read_object(artifact, chunks, allow_pickle=False)
+    home.create()
+    return artifacts.kept_copy(artifact, home, chunks)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from relive.errors import ReliveError
 from relive.record.launch import Entry, Launch, detect, find_entry
 from relive.settings import Settings, load
 from relive.store import Home
+
+if TYPE_CHECKING:
+    from relive.store import Remote
 
 
 class Surroundings(NamedTuple):
@@ -29,3 +33,21 @@ def look_around() -> Surroundings:
     settings = load(Path(entry.root))
     home = Path(settings.home).expanduser() if settings.home else Path(entry.root) / ".relive"
     return Surroundings(entry, settings, Home(Path(os.path.abspath(home)), settings), detect())
+
+
+def chosen_server(home: object | None, server: str | None = None) -> Remote | None:
+    """The server that a question about the team's runs and models goes to; None if it goes to a home.
+
+    A home that is named is meant; so is a server that is named; else it is the one of the settings, if there is one.
+    """
+    if home is not None and server is not None:
+        raise ReliveError("--home and --server name two places; give one of them")
+    if home is not None:
+        return None
+    settings = look_around().settings
+    url = server or settings.server
+    if not url:
+        return None
+    from relive.store import Remote  # here, since recording without a server needs no HTTP
+
+    return Remote(url, settings.token, keeps_open=False)

@@ -14,17 +14,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from relive.server import routes
+from relive.server.giving import Giving
 from relive.server.guard import Guard, failed, not_found, wrong_method
 from relive.server.ingest import Ingest
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import Described, document
+from relive.server.packing import Packing
 from relive.server.pages import Pages
 from relive.server.reading import Indexer, Reader
 from relive.server.refusing import answer
 from relive.server.tables import Tables
 from relive.server.tokens import Tokens
 from relive.server.views import Views
-from relive.store import Chunks, Home, Intake, Uploads
+from relive.store import Chunks, Home, Intake, Packs, PackUploads, Uploads
 
 Endpoint = Callable[[Request], Any]
 
@@ -37,9 +39,11 @@ class Service:
         self.metrics = Metrics()
         chunks = Chunks(home.chunks)
         self._reader = Reader(home)
-        self._indexer = Indexer(home, lambda: self.intake.ranges)
+        self._indexer = Indexer(home, self.intake)
         self._guard = Guard(Tokens(home.path), self.metrics, is_open=is_open)
         self._ingest = Ingest(self.intake, chunks, Uploads(home.path / "incoming", chunks))
+        self._giving = Giving(home, self._reader)
+        self._packing = Packing(PackUploads(home.path / "incoming", Packs(home.packs)))
         self._views, self._tables = Views(self._reader, chunks), Tables(self._reader)
 
     def app(self) -> Starlette:
@@ -60,15 +64,20 @@ class Service:
 
     def endpoints(self) -> dict[Described, Endpoint]:
         """What answers at each address of the API."""
-        ingest, views, tables = self._ingest, self._views, self._tables
+        ingest, packing, giving = self._ingest, self._packing, self._giving
+        views, tables = self._views, self._tables
         return {  # an address with a name in it comes after one without
             routes.HEALTH: self.health, routes.METRICS: self.prometheus, routes.OPENAPI: self.openapi,
             routes.RUNS: views.runs, routes.ONE_RUN: views.run, routes.SERIES: views.series, routes.SKEW: tables.skew,
+            routes.ALERT: tables.alert,
             routes.COMPARE: tables.compare, routes.LEADERBOARD: tables.leaderboard, routes.MODELS: tables.models,
-            routes.ONE_MODEL: tables.model, routes.PROMOTE: tables.promote, routes.POINT: tables.point,
+            routes.ONE_MODEL: tables.model, routes.PROMOTE: tables.promote,
+            routes.ONE_VERSION: tables.version, routes.RETIRE: tables.retire, routes.POINT: tables.point,
             routes.ROLL_BACK: tables.roll_back, routes.POSITION: ingest.position, routes.APPEND: ingest.append,
             routes.MISSING: ingest.missing, routes.CHUNK_BYTES: views.chunk, routes.UPLOADED: ingest.upload_position,
-            routes.UPLOAD: ingest.upload,
+            routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packing.missing,
+            routes.FILES: giving.files, routes.FILE: giving.file, routes.CHECKPOINTS: giving.checkpoints,
+            routes.ONE_PACK: giving.pack, routes.PACK_UPLOADED: packing.position, routes.PACK_UPLOAD: packing.upload,
         }  # fmt: skip
 
     def _route(self, described: Described, endpoint: Endpoint) -> Route:

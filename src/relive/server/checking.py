@@ -145,8 +145,9 @@ def check(given: Range) -> None:
         _check_first(given)
 
 
-def check_lines(lines: bytes) -> None:
+def check_lines(lines: bytes | memoryview) -> None:
     """Only whole lines, each of them a record."""
+    lines = bytes(lines)
     if lines and not lines.endswith(b"\n"):
         raise Problem(422, "the last line is not whole; send up to a newline")
     for row in lines.split(b"\n")[:-1]:
@@ -174,7 +175,7 @@ def nesting(row: bytes) -> int:
     return deepest
 
 
-def check_slots(slots: bytes, at: int) -> None:
+def check_slots(slots: bytes | memoryview, at: int) -> None:
     """Only whole slots, after the mark that begins the file, with loop numbers that can be."""
     if len(slots) % SLOT_BYTES or at % SLOT_BYTES:
         raise Problem(422, f"slots are {SLOT_BYTES} bytes each; send whole ones")
@@ -190,11 +191,12 @@ def check_slots(slots: bytes, at: int) -> None:
 
 
 def _check_first(given: Range) -> None:
-    first = _decode(given.lines[: given.lines.index(b"\n")])
+    row = bytes(given.lines).partition(b"\n")[0]
+    first = _decode(row)
     wanted = "replay" if given.journal.replay else "child" if given.journal.process else "run"
     if first.k != wanted:
         raise Problem(422, f"a journal begins with a line of kind {wanted!r}, not {first.k!r}")
     if wanted == "run":
-        header: RunLine = _decoders["run"](given.lines[: given.lines.index(b"\n")])
+        header: RunLine = _decoders["run"](row)
         if header.run != given.run:
             raise Problem(422, f"this journal belongs to run {header.run[:12]!r}; send it there")

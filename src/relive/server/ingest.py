@@ -51,7 +51,9 @@ class Ingest:
         if plain and xxhash.xxh3_128_hexdigest(plain) != request.query_params.get("digest"):
             raise Problem(422, "the bytes are not those that were hashed; send them again")
         final = request.query_params.get("final", "0") == "1"
-        given = Range(run, journal, slots_at, plain[:slots_bytes], lines_at, plain[slots_bytes:], final)
+        del body  # while it waits for the disk, a range is in memory once
+        slots, lines = memoryview(plain)[:slots_bytes], plain[slots_bytes:]
+        given = Range(run, journal, slots_at, slots, lines_at, lines, final)
         check(given)
         held = await asyncio.wrap_future(self._intake.submit(given))
         pause_s = self._pacing.pause_s(run, journal)
@@ -80,11 +82,14 @@ class Ingest:
         name, at, size = request.path_params["chunk"], number(request, "at"), number(request, "size")
         part = await read_body(request)
         there = await asyncio.to_thread(self._uploads.put, name, at, size, part)
-        if there is None or there == at + len(part):
-            return answer({"complete": there is None, "at": there or 0})
-        return answer(
-            {"error": f"this part belongs elsewhere; go on from {there}", "complete": False, "at": there}, 409
-        )
+        return part_taken(there, at + len(part))
+
+
+def part_taken(there: int | None, wanted: int) -> Response:
+    """What is said of a part: that all is there, or where to go on, which is elsewhere if it did not join on."""
+    if there is None or there == wanted:
+        return answer({"complete": there is None, "at": there or 0})
+    return answer({"error": f"this part belongs elsewhere; go on from {there}", "complete": False, "at": there}, 409)
 
 
 def journal_of(request: Request) -> tuple[str, JournalName]:

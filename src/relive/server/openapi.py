@@ -15,6 +15,8 @@ RUN: Schema = {"type": "string", "pattern": "^[0-9a-f]{12}$"}
 JOURNAL: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,5})(-r?[1-9][0-9]{0,6})?$"}
 CHUNK: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 MODEL: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
+PACK: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\\.pack$"}
+FILE: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,5})(-r?[1-9][0-9]{0,6})?\\.(slots|lines|dropped)$"}
 BYTES: Schema = {"type": "string", "format": "binary"}
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
@@ -60,7 +62,16 @@ def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
 
 
 def _operation(route: Described) -> dict[str, Any]:
-    named = {"run": RUN, "journal": JOURNAL, "chunk": CHUNK, "model": MODEL, "alias": MODEL}
+    named = {
+        "run": RUN,
+        "journal": JOURNAL,
+        "chunk": CHUNK,
+        "pack": PACK,
+        "file": FILE,
+        "model": MODEL,
+        "alias": MODEL,
+        "version": MODEL,
+    }
     inside = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": named[name]} for name in inside]
     parameters += [

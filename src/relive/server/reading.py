@@ -7,18 +7,21 @@ import contextlib
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from relive.errors import ReliveError, StorageAway
 from relive.server.refusing import Problem
-from relive.store import Home, Index
+from relive.store import Home, Index, Intake
 
 WAITING = 64  # questions at a time; who comes then is asked to come again
 REFRESH_S = 1.0
 TRY_AGAIN_S = 30.0
-SEGMENT_ROWS = 500_000  # fewer at a time than elsewhere: memory is shared with everything else
+SEGMENT_ROWS = 250_000  # fewer at a time than elsewhere: memory is shared with everything else
+BUSY_BYTES_S = 4 << 20  # while so much comes in, ended runs wait: who sends goes first
+LONGEST_WAIT_S = 15.0  # but not for longer
 _log = logging.getLogger("relive.server")
 T = TypeVar("T")
 
@@ -60,8 +63,8 @@ class Reader:
 class Indexer:
     """Takes runs that have ended into the index, behind everybody's back."""
 
-    def __init__(self, home: Home, changes: Callable[[], object]) -> None:
-        self._home, self._changes = home, changes
+    def __init__(self, home: Home, intake: Intake) -> None:
+        self._home, self._intake = home, intake
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="relive-index", daemon=True)
 
@@ -82,9 +85,11 @@ class Indexer:
                 self._stop.wait(TRY_AGAIN_S)
 
     def _follow(self, index: Index) -> None:
-        seen: object = None
+        seen, before_bytes, done = -1, 0, time.monotonic()
         while not self._stop.wait(REFRESH_S):
-            now = self._changes()
-            if now != seen:
+            now, taken_bytes = self._intake.ranges, self._intake.taken_bytes
+            is_busy = taken_bytes - before_bytes > BUSY_BYTES_S * REFRESH_S
+            before_bytes = taken_bytes
+            if now != seen and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S):
                 index.refresh()
-                seen = now
+                seen, done = now, time.monotonic()

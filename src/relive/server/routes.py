@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, TEXT, Described, bounded, shaped
+from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, PACK, TEXT, Described, bounded, shaped
 
 _HELD = shaped(slots="integer", lines="integer")
 _UPLOAD = shaped(complete="boolean", at="integer")
 _RUN = "/api/runs/{run}"
 _JOURNAL = "/api/runs/{run}/journals/{journal}"
 _MODEL = "/api/registry/{model}"
+_VERSION = "/api/registry/{model}/versions/{version}"
+_PACK = "/api/packs/{pack}/upload"
 _ALIAS = "/api/registry/{model}/aliases/{alias}"
 _BOARD = {
     "metric": TEXT, "by": {"enum": ["last", "best", "min", "max", "mean"]}, "order": {"enum": ["min", "max"]},
@@ -24,7 +26,7 @@ METRICS = Described(
 OPENAPI = Described("GET", "/api/openapi.json", "read", "This document.", answer={"type": "object"})
 RUNS = Described(
     "GET", "/api/runs", "read", "Runs, newest first.",
-    query={"search": TEXT, "outcome": TEXT, "limit": bounded(1_000), "offset": bounded(1_000_000_000)},
+    query={"search": TEXT, "outcome": TEXT, "run": TEXT, "limit": bounded(1_000), "offset": bounded(1_000_000_000)},
     answer=shaped(total="integer", runs="array"),
 )  # fmt: skip
 ONE_RUN = Described("GET", _RUN, "read", "The record of a run.", answer=shaped(record="object", metrics="array"))
@@ -37,6 +39,12 @@ SERIES = Described(
 SKEW = Described(
     "GET", f"{_RUN}/skew", "read", "Rank 0 beside the mean over ranks.", required=("name",),
     query={"name": {**TEXT, "minLength": 1}}, answer=shaped(ranks="array", steps="array"),
+)  # fmt: skip
+ALERT = Described(
+    "GET", f"{_RUN}/alert", "read", "Are the ranks too far apart?", required=("name", "above"),
+    query={"name": {**TEXT, "minLength": 1}, "above": {"type": "number", "minimum": 0, "maximum": 1e300},
+           "steps": {"type": "integer", "minimum": 1, "maximum": 1_000_000}},
+    answer=shaped(live="boolean", logged="boolean", alert={"type": ["object", "null"]}),
 )  # fmt: skip
 COMPARE = Described(
     "GET", "/api/compare", "read", "Runs side by side.", query={"runs": TEXT}, required=("runs",),
@@ -55,6 +63,11 @@ PROMOTE = Described(
         "aliases": {"type": "array", "items": {"type": "string"}}, "force": {"type": "boolean"}}},
     answer=shaped(version="integer", run="string"),
 )  # fmt: skip
+ONE_VERSION = Described(
+    "GET", _VERSION, "read", "One version of a model, with the pieces of its artifact.",
+    answer=shaped(version="integer", run="string"),
+)  # fmt: skip
+RETIRE = Described("POST", f"{_VERSION}/retire", "promote", "Give a version up.", answer=shaped(version="integer"))
 POINT = Described(
     "PUT", _ALIAS, "promote", "Let an alias point to a version.", body={**shaped(version="integer")},
     answer=shaped(version="integer"),
@@ -76,6 +89,32 @@ APPEND = Described(
 MISSING = Described(
     "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=shaped(missing="array"),
     body=shaped(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
+)  # fmt: skip
+FILES = Described("GET", f"{_RUN}/files", "read", "The files of a run's journals.", answer=shaped(files="array"))
+FILE = Described(
+    "GET", f"{_RUN}/files/{{file}}", "read", "Some bytes of one of them.", answer=BYTES, query={"at": COUNT},
+    required=("at",), media="application/octet-stream",
+)  # fmt: skip
+CHECKPOINTS = Described(
+    "GET", f"{_RUN}/checkpoints", "read", "What the checkpoints of a run consist of.",
+    answer=shaped(count="integer", manifests="array", packs="object"),
+)  # fmt: skip
+ONE_PACK = Described(
+    "GET", "/api/packs/{pack}", "read", "Some bytes of a pack.", answer=BYTES, query={"at": COUNT}, required=("at",),
+    media="application/octet-stream",
+)  # fmt: skip
+MISSING_PACKS = Described(
+    "POST", "/api/packs/missing", "write", "Which packs of checkpoints are not here.", answer=shaped(missing="array"),
+    body=shaped(packs={"type": "object", "maxProperties": 10_000, "additionalProperties": COUNT,
+                       "propertyNames": PACK}),
+)  # fmt: skip
+PACK_UPLOADED = Described(
+    "GET", _PACK, "write", "How much of a pack is here.", answer=_UPLOAD,
+    query={"digest": CHUNK, "size": COUNT}, required=("digest", "size"),
+)  # fmt: skip
+PACK_UPLOAD = Described(
+    "PUT", _PACK, "write", "Take a part of a pack.", body=BYTES, answer=_UPLOAD,
+    query={"digest": CHUNK, "at": COUNT, "size": COUNT}, required=("digest", "at", "size"),
 )  # fmt: skip
 UPLOADED = Described("GET", "/api/chunks/{chunk}/upload", "write", "How much of a chunk is here.", answer=_UPLOAD)
 UPLOAD = Described(

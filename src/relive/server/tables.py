@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from relive.query import Terms, compare, leaderboard, skew
+from relive.query import Rule, Terms, compare, leaderboard, skew, watched
 from relive.server.bodies import read_body
 from relive.server.ingest import run_of
 from relive.server.reading import Reader
@@ -19,6 +19,7 @@ from relive.store import registry as words
 
 MAX_COMPARED = 20
 MAX_ROWS = 10_000
+MAX_STEPS = 1_000_000
 T = TypeVar("T")
 
 
@@ -55,6 +56,12 @@ class Tables:
             raise Problem(422, "of which name? Ask like ?name=loss")
         return answer(await self._reader.ask(lambda index: skew(index, run, name)))
 
+    async def alert(self, request: Request) -> Response:
+        """Is the skew of a name above a bound, for so many steps on end?"""
+        run, steps = run_of(request), whole(request, "steps", 1, MAX_STEPS)
+        rule = Rule.parse(f"{text(request, 'name')}>{text(request, 'above')}", steps)
+        return answer(await self._reader.ask(lambda index: watched(index, run, rule)))
+
     async def compare(self, request: Request) -> Response:
         """Runs side by side."""
         runs = [word for word in text(request, "runs").split(",") if word]
@@ -74,6 +81,28 @@ class Tables:
         def ask(index: Index) -> dict[str, Any]:
             model = Registry(index.home).model(name)
             return {**words.told(model), "history": words.history_told(model)}
+
+        return answer(await self._reader.ask(ask))
+
+    async def version(self, request: Request) -> Response:
+        """The version that a number or an alias means, with what is needed to download it."""
+        name, word = request.path_params["model"], request.path_params["version"]
+
+        def ask(index: Index) -> dict[str, Any]:
+            registry = Registry(index.home)
+            found = registry.find(f"{name}@{word}")
+            return {**words.version_told(found, registry.model(name)), "artifact": found.artifact}
+
+        return answer(await self._reader.ask(ask))
+
+    async def retire(self, request: Request) -> Response:
+        """Give a version up."""
+        name, word = request.path_params["model"], request.path_params["version"]
+
+        def ask(index: Index) -> dict[str, Any]:
+            registry = Registry(index.home)
+            gone = registry.retire(name, registry.find(f"{name}@{word}").version)
+            return words.version_told(gone, registry.model(name))
 
         return answer(await self._reader.ask(ask))
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from relive.errors import NotFound
 from relive.model import RunRecord
+from relive.query import listed
 from relive.server.ingest import run_of
 from relive.server.reading import Reader
 from relive.server.refusing import Problem, answer
@@ -28,19 +29,24 @@ class Views:
         self._chunks = chunks
 
     async def runs(self, request: Request) -> Response:
-        """Runs, newest first, with their last values; `search` looks at ids, names, scripts, args and tags."""
+        """Runs, newest first, with their last values.
+
+        `search` looks at ids, names, scripts, args and tags; `run` means one of them.
+        """
         word, outcome = text(request, "search").lower(), text(request, "outcome")
         limit, offset = whole(request, "limit", 50, MAX_LIMIT), whole(request, "offset", 0, 10**9)
+        meant = text(request, "run")
 
         def ask(index: Index) -> dict[str, Any]:
+            entries = index.runs()
             found = [
                 entry
-                for entry in reversed(index.runs())
+                for entry in ([find_run(entries, meant)] if meant else reversed(entries))
                 if (not outcome or entry.record.outcome == outcome) and (not word or word in _words(entry.record))
             ]
             shown = found[offset : offset + limit]
             last = index.summaries(shown)
-            return {"total": len(found), "runs": [_listed(entry, last[entry.record.run]) for entry in shown]}
+            return {"total": len(found), "runs": [listed(entry.record, last[entry.record.run]) for entry in shown]}
 
         return answer(await self._reader.ask(ask))
 
@@ -101,18 +107,6 @@ def downsampled(value: Any, time_us: Any, count: int) -> dict[str, Any]:
 
 def _entry(index: Index, run: str) -> RunEntry:
     return find_run([entry for entry in index.runs() if entry.record.run == run], run)
-
-
-def _listed(entry: RunEntry, last: list[Summary]) -> dict[str, Any]:
-    record = entry.record
-    return {
-        "run": record.run, "name": record.name, "project": record.project, "filename": record.filename,
-        "outcome": record.outcome, "started_us": record.started_us, "ended_us": record.ended_us,
-        "ranks": len(record.ranks), "world_size": record.world_size, "tags": record.tags,
-        "args": {name: arg["value"] for name, arg in record.config["args"].items()},
-        "version": record.version, "data_version": record.data_version,
-        "last": {summary.name: _last(summary) for summary in last},
-    }  # fmt: skip
 
 
 def _summed_up(summary: Summary) -> dict[str, Any]:

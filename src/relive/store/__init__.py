@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING
 from relive.doors import lazily
 
 if TYPE_CHECKING:
-    from relive.store import artifacts, kinds, registry, sources, versions
+    from relive.store import artifacts, fetching, kinds, registry, sources, versions
     from relive.store.asking import Asking, ask
     from relive.store.catalog import is_database
+    from relive.store.checkpoint_files import checkpoint_files
     from relive.store.checkpoints import CheckpointRow, candidates, checkpoint_rows, choose
     from relive.store.chunks import PIECE_BYTES, Chunks
     from relive.store.collecting import Claims, Report, collect, preview
     from relive.store.contact import is_shipped
     from relive.store.examining import examine
     from relive.store.family import parse_run
+    from relive.store.fetching import Fetch
     from relive.store.home import REPLAYS, Home, JournalName, journals_in
     from relive.store.index import Index, RunEntry, as_read, find_run, read_run
     from relive.store.intake import Busy, Gap, Held, Intake, Range, StoreFull
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from relive.store.lines import read_lines
     from relive.store.liveness import age_s, is_alive, process_start
     from relive.store.memos import MemoRow, Memos, MissRow, sealed
+    from relive.store.pack_uploads import PackUploads, checked_name
     from relive.store.packs import Packs, PackWriter, Piece, digest_of
     from relive.store.parsing import LoopRow, Parsed, parse
     from relive.store.pins import is_pinned, pin, unpin
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
     from relive.store.promoting import Promotion, promote
     from relive.store.reading import slots_bytes
     from relive.store.registry import Model, ModelVersion, Registry
-    from relive.store.remote import Away, Refused, Remote
+    from relive.store.remote import Away, Refused, Remote, with_remedy
+    from relive.store.remote_registry import RemoteChunks, RemoteRegistry
     from relive.store.replays import REPLAY_CHOICES, replay_header
     from relive.store.restores import note_restore, restore_speed
     from relive.store.retention import Policy
@@ -57,6 +61,7 @@ __all__ = [
     "CheckpointRow",
     "Chunks",
     "Claims",
+    "Fetch",
     "Gap",
     "Held",
     "Home",
@@ -71,6 +76,7 @@ __all__ = [
     "MissRow",
     "Model",
     "ModelVersion",
+    "PackUploads",
     "PackWriter",
     "Packs",
     "Parsed",
@@ -82,6 +88,8 @@ __all__ = [
     "Refused",
     "Registry",
     "Remote",
+    "RemoteChunks",
+    "RemoteRegistry",
     "Report",
     "RunEntry",
     "Shipment",
@@ -95,6 +103,8 @@ __all__ = [
     "as_read",
     "ask",
     "candidates",
+    "checked_name",
+    "checkpoint_files",
     "checkpoint_rows",
     "choose",
     "collect",
@@ -102,6 +112,7 @@ __all__ = [
     "digest_of",
     "encode",
     "examine",
+    "fetching",
     "find_run",
     "from_text",
     "has_ended",
@@ -140,6 +151,7 @@ __all__ = [
     "to_text",
     "unpin",
     "versions",
+    "with_remedy",
 ]
 
 # Recording needs the journal, not the index; `import relive` needs neither.
@@ -147,6 +159,7 @@ __getattr__ = lazily(
     __name__,
     {
         "asking": "Asking ask",
+        "checkpoint_files": "checkpoint_files",
         "checkpoints": "CheckpointRow candidates checkpoint_rows choose",
         "catalog": "is_database",
         "chunks": "PIECE_BYTES Chunks",
@@ -154,6 +167,7 @@ __getattr__ = lazily(
         "contact": "is_shipped",
         "examining": "examine",
         "family": "parse_run",
+        "fetching": "Fetch",
         "home": "REPLAYS Home JournalName journals_in",
         "index": "Index RunEntry as_read find_run read_run",
         "intake": "Busy Gap Held Intake Range StoreFull",
@@ -162,6 +176,7 @@ __getattr__ = lazily(
         "lines": "read_lines",
         "liveness": "age_s is_alive process_start",
         "memos": "MemoRow Memos MissRow sealed",
+        "pack_uploads": "PackUploads checked_name",
         "packs": "PackWriter Packs Piece digest_of",
         "parsing": "LoopRow Parsed parse",
         "pins": "is_pinned pin unpin",
@@ -170,7 +185,8 @@ __getattr__ = lazily(
         "promoting": "Promotion promote",
         "reading": "slots_bytes",
         "registry": "Model ModelVersion Registry",
-        "remote": "Away Refused Remote",
+        "remote": "Away Refused Remote with_remedy",
+        "remote_registry": "RemoteChunks RemoteRegistry",
         "replays": "REPLAY_CHOICES replay_header",
         "restores": "note_restore restore_speed",
         "retention": "Policy",

@@ -115,12 +115,12 @@ def _pieces_of(path: Path) -> list[str] | None:
         return None
 
 
-def kept_copy(artifact: Described, home: Home) -> Path:
-    """A verified copy of a file or folder inside the home; one that is there and intact serves again."""
+def kept_copy(artifact: Described, home: Home, chunks: Chunks | None = None) -> Path:
+    """A verified copy of an artifact inside the home; one that is there and intact serves again."""
     folder = home.registry / "copies" / artifact["digest"]
     path = confined(folder, artifact["name"])
     check(artifact)
-    return path if is_intact(artifact, path) else write_artifact(artifact, Chunks(home.chunks), folder)
+    return path if is_intact(artifact, path) else write_artifact(artifact, chunks or Chunks(home.chunks), folder)
 
 
 def confined(folder: Path, name: str) -> Path:

@@ -45,9 +45,9 @@ class Range:
     run: str
     journal: JournalName
     slots_at: int
-    slots: bytes
+    slots: bytes | memoryview
     lines_at: int
-    lines: bytes
+    lines: bytes | memoryview
     final: bool = False
 
     @property
@@ -165,7 +165,7 @@ class Intake:
 
     def _log_and_apply(self, fitting: list[tuple[Range, Future[Held]]]) -> None:
         try:
-            self._log.append((_head(one), one.slots + one.lines) for one, _ in fitting if one.size_bytes)
+            self._log.append((_head(one), (one.slots, one.lines)) for one, _ in fitting if one.size_bytes)
         except OSError as error:
             for one, future in fitting:
                 self._answer(one, future, StoreFull(f"{error.strerror} on the server; free some space there"))
@@ -265,7 +265,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _append(path: Path, at: int, data: bytes) -> None:
+def _append(path: Path, at: int, data: bytes | memoryview) -> None:
     """Write all of it, or leave the file as it was."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

@@ -5,16 +5,17 @@ Nothing here tries again by itself. `Away` says that later is worth a try, `Refu
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from relive.errors import ReliveError
+from relive.errors import NotFound, QueryError, ReliveError
 from relive.store.home import JournalName
 
 CONNECT_S = 5.0
@@ -49,22 +50,36 @@ class Position:
     pause_s: float = 0.0  # how long the server would like us to wait before we send more
 
 
-class Remote:
-    """A server. Not for several threads at once."""
+@contextlib.contextmanager
+def with_remedy() -> Iterator[None]:
+    """What a server refuses, as the error that a home would raise; one that is away with what to do."""
+    try:
+        yield
+    except Away as error:
+        raise Away(f"{error}; try again when it is there, or name a home instead", error.retry_after_s) from error
+    except Refused as error:
+        kind = {400: QueryError, 404: NotFound}.get(error.status)
+        if kind is None:
+            raise
+        raise kind(str(error)) from error
 
-    def __init__(self, url: str, token: str = "", *, connect_s: float = CONNECT_S, answer_s: float = ANSWER_S) -> None:
+
+class Remote:
+    """A server. Not for several threads at once. Who asks now and then does not keep the connection open in between."""
+
+    def __init__(self, url: str, token: str = "", *, answer_s: float = ANSWER_S, keeps_open: bool = True) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ReliveError(f"server {url!r} is no address; write it like http://host:5005")
         self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
         self._base = parts.path.rstrip("/")
-        self._connect_s, self._answer_s = connect_s, answer_s
+        self._answer_s, self._keeps_open = answer_s, keeps_open
         if parts.scheme == "https":
             self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=connect_s, context=ssl.create_default_context()
+                parts.hostname, parts.port, timeout=CONNECT_S, context=ssl.create_default_context()
             )
         else:
-            self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
+            self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_S)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def close(self) -> None:
@@ -116,43 +131,81 @@ class Remote:
         _, answer = self._ask("PUT", path, part, {"Content-Type": "application/octet-stream"}, wanted=(200, 409))
         return None if answer["complete"] else int(answer["at"])
 
+    def missing_packs(self, sizes: Mapping[str, int]) -> list[str]:
+        """Those of some packs that the server has not."""
+        wanted, found = list(sizes.items()), []
+        for start in range(0, len(wanted), NAMES_A_REQUEST):
+            found += self.send("POST", "/api/packs/missing", {"packs": dict(wanted[start : start + NAMES_A_REQUEST])})[
+                "missing"
+            ]
+        return found
+
+    def pack_position(self, name: str, digest: str, size: int) -> int | None:
+        """How many bytes of a pack the server has; None when it has all."""
+        answer = self.get(f"/api/packs/{name}/upload", digest=digest, size=size)
+        return None if answer["complete"] else int(answer["at"])
+
+    def put_pack(self, name: str, digest: str, *, at: int, size: int, part: bytes) -> int | None:
+        """Send a part of a pack; gives where to go on, None when it is complete and verified."""
+        path = f"/api/packs/{name}/upload?{urlencode({'digest': digest, 'at': at, 'size': size})}"
+        _, answer = self._ask("PUT", path, part, {"Content-Type": "application/octet-stream"}, wanted=(200, 409))
+        return None if answer["complete"] else int(answer["at"])
+
     def get(self, path: str, **query: Any) -> Any:
         asked = f"{path}?{urlencode(query)}" if query else path
         return self._ask("GET", quote(asked, safe="/?&=%+:,~"))[1]
 
-    def post(self, path: str, content: Any) -> Any:
-        return self._ask("POST", path, msgspec.json.encode(content), {"Content-Type": "application/json"})[1]
+    def send(self, method: str, path: str, content: Any = None) -> Any:
+        """Ask for a change, told as JSON."""
+        body, kind = msgspec.json.encode(content), {"Content-Type": "application/json"}
+        return self._ask(method, quote(path), body, kind, wanted=(200, 201))[1]
+
+    def content(self, path: str, limit_bytes: int) -> bytes:
+        """The bytes at an address, whatever they are."""
+        return self._answer("GET", path, None, {}, (200,), limit_bytes)[1]
 
     # --- how ------------------------------------------------------------------------------------------------------
 
     def _ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}, wanted: Any = (200,)
     ) -> tuple[int, Any]:
-        status, retry_after, raw = self._exchange(method, self._base + path, body, {**self._headers, **headers})
+        status, raw = self._answer(method, path, body, headers, wanted)
+        return status, _decoded(raw, self.url)
+
+    def _answer(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], wanted: Any,
+        limit_bytes: int = MAX_ANSWER_BYTES,
+    ) -> tuple[int, bytes]:  # fmt: skip
+        every = {**self._headers, **headers}
+        status, retry_after, raw = self._exchange(method, self._base + path, body, every, limit_bytes)
         if status in wanted:
-            return status, _decoded(raw, self.url)
+            return status, raw
         message = _told(raw) or http.client.responses.get(status, "")
         if status == 429 or status >= 500:
             raise Away(f"{self.url} answered {status}: {message}", _seconds(retry_after))
         raise Refused(f"{self.url} answered {status}: {message}", status)
 
     def _exchange(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], limit_bytes: int
     ) -> tuple[int, str | None, bytes]:
         connection = self._connection
         try:
             if connection.sock is None:
-                connection.timeout = self._connect_s
+                connection.timeout = CONNECT_S
                 connection.connect()
             connection.sock.settimeout(self._answer_s)
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            if (answer.length or 0) > MAX_ANSWER_BYTES:
+            too_long = (answer.length or 0) > limit_bytes
+            # With a length that was told, reading all of it notices when the connection ends early.
+            raw = b"" if too_long else answer.read(None if answer.length is not None else limit_bytes + 1)
+            if too_long or len(raw) > limit_bytes:
                 raise http.client.HTTPException("its answer is too long")
-            raw = answer.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Away(f"{self.url} can't be reached ({str(error) or type(error).__name__})") from error
+        if not self._keeps_open:
+            connection.close()
         return answer.status, answer.headers.get("Retry-After"), raw
 
 

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +23,9 @@ from relive.store.naming import named_chunks, names_in_content
 from relive.store.records import is_live
 from relive.store.remote import Position, Remote
 from relive.store.tailing import Piece, Tail
+
+if TYPE_CHECKING:
+    from relive.store.pack_shipping import PackShipment
 
 PART_BYTES = 1 << 20  # of a chunk, in one request: values go out between two of them
 SIGN_EVERY_S = 10.0  # a run that has nothing to say still shows that it lives
@@ -44,8 +48,8 @@ class Shipment:
 
     def __init__(self, home: Home, run: str, remote: Remote, *, rank: int | None = None) -> None:
         self.run = run
-        self.sent_bytes = 0
         self.pause_s = 0.0  # what the server would like us to wait between two rounds
+        self._home = home
         self._folder = home.run_folder(run)
         self._chunks = Chunks(home.chunks)
         self._remote = remote
@@ -54,6 +58,28 @@ class Shipment:
         self._unasked: set[str] = set()  # chunks that were named and not asked for yet
         self._asked: set[str] = set()
         self._wanted: list[str] = []  # chunks that the server lacks
+        self._packs: PackShipment | None = None
+        self._sent_bytes = 0
+
+    def add_checkpoints(self) -> int:
+        """Send the kept checkpoints, too: their manifests, then the packs that hold their pieces; gives how many.
+
+        In this order, so that a collector on the server never meets a pack that nothing names.
+        """
+        # Here, since a run that is being recorded sends no checkpoints.
+        from relive.store.checkpoint_files import checkpoint_files
+        from relive.store.pack_shipping import PackShipment
+        from relive.store.packs import Packs
+
+        found = checkpoint_files(self._home, self.run)
+        self._unasked |= found.manifests
+        self._packs = PackShipment(Packs(self._home.packs), self._remote)
+        self._packs.add(found.packs)
+        return found.count
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent_bytes + (self._packs.sent_bytes if self._packs else 0)
 
     def step(self, is_final: Callable[[JournalName, Path], bool]) -> bool:
         """Send a range of each journal and a part of a chunk; says whether there is more to send at once."""
@@ -71,7 +97,7 @@ class Shipment:
     @property
     def is_done(self) -> bool:
         """Is all of it there, for good?"""
-        chunks_left = self._unasked or self._wanted
+        chunks_left = self._unasked or self._wanted or (self._packs and not self._packs.is_done)
         return bool(self._journals) and not chunks_left and all(journal.is_done for journal in self._journals.values())
 
     # --- journals ---------------------------------------------------------------------------------------------------
@@ -97,7 +123,7 @@ class Shipment:
         one.at, one.sent_at = Position(answer.slots, answer.lines), time.monotonic()
         if not answer.accepted:
             return True
-        self.sent_bytes += len(piece.slots) + len(piece.lines)
+        self._sent_bytes += len(piece.slots) + len(piece.lines)
         one.is_done = last
         return piece.more
 
@@ -114,10 +140,10 @@ class Shipment:
             self._asked |= self._unasked
             self._unasked = set()
         if not self._wanted:
-            return False
+            return self._packs is not None and self._packs.step()
         if self._send_chunk_part(self._wanted[-1]):
             self._wanted.pop()
-        return bool(self._wanted)
+        return bool(self._wanted) or self._packs is not None
 
     def _send_chunk_part(self, name: str) -> bool:
         """Send some of a chunk's file; says whether the chunk is done with."""
@@ -130,7 +156,7 @@ class Shipment:
             while at is not None:
                 part = os.pread(fd, PART_BYTES, at)
                 at = self._remote.put_chunk(name, at, size, part)
-                self.sent_bytes += len(part)
+                self._sent_bytes += len(part)
                 if size > PART_BYTES:
                     return at is None
             return True

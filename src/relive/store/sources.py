@@ -22,10 +22,22 @@ def repository_of(home: Home, code: Code) -> Path:
     if not code.get("version"):
         raise VersionError("no code version was taken for this run; record with git installed and `versions` on")
     known = Path(code["repository"])
-    found = known if known.exists() else home.path / known.name
-    if not found.exists():
+    candidates = (known, home.path / known.name)
+    found = next((path for path in candidates if path.exists()), None) or _around(home, code)
+    if found is None:
         raise VersionError(f"the repository {known} is gone, and with it version {code['version'][:12]}; bring it back")
     return found
+
+
+def _around(home: Home, code: Code) -> Path | None:
+    """The repository that the home lies in, if it has the version: that of a run which was fetched from elsewhere."""
+    git = Git(home.path.parent)
+    try:
+        found = home.path.parent / text(git.run("rev-parse", "--git-common-dir")).strip()
+        git.run("cat-file", "-e", _id(code) + "^{tree}")
+    except VersionError:
+        return None
+    return found.resolve()
 
 
 def has_version(home: Home, code: Code) -> bool:

@@ -27,7 +27,7 @@ class Uploads:
 
     def position(self, name: str) -> int | None:
         """How many bytes are there; None when the chunk is complete."""
-        return None if name in self._chunks else _size(self._partial(name))
+        return None if name in self._chunks else size_of(self._partial(name))
 
     def put(self, name: str, at: int, size: int, part: bytes) -> int | None:
         """Add a part; gives where to go on, None when the chunk is complete. A part elsewhere is left alone."""
@@ -39,10 +39,10 @@ class Uploads:
         with self._lock:
             if name in self._chunks:
                 return None
-            there = _size(partial)
+            there = size_of(partial)
             if there != at:
                 return there
-            self._write(partial, at, part)
+            add_part(partial, at, part)
             if at + len(part) < size:
                 return at + len(part)
             self._finish(name, partial)
@@ -51,16 +51,6 @@ class Uploads:
     def _partial(self, name: str) -> Path:
         self._chunks.path(name)  # refuses what is no name of a chunk
         return self._folder / name
-
-    def _write(self, partial: Path, at: int, part: bytes) -> None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with partial.open("ab") as file:
-                file.write(part)
-        except OSError as error:
-            if partial.exists():
-                os.truncate(partial, at)
-            raise StoreFull(f"{error.strerror} on the server; free some space there") from error
 
     def _finish(self, name: str, partial: Path) -> None:
         hash_ = hasher(0)
@@ -74,9 +64,9 @@ class Uploads:
             raise
         target = self._chunks.path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sync(partial)
+        sync(partial)
         partial.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
 
 
 def _plain(path: Path, limit_bytes: int) -> Iterator[bytes]:
@@ -101,14 +91,30 @@ def _plain(path: Path, limit_bytes: int) -> Iterator[bytes]:
             raise ReliveError(f"the chunk can't be unpacked ({error}); send it again") from error
 
 
-def _size(path: Path) -> int:
+def add_part(partial: Path, at: int, part: bytes) -> None:
+    """Add a part to what was gathered, which ends at `at`; a part that the disk does not take leaves no trace."""
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("ab") as file:
+            file.write(part)
+    except OSError as error:
+        if partial.exists():
+            os.truncate(partial, at)
+        raise StoreFull(f"{error.strerror} on the server; free some space there") from error
+
+
+def is_hash(word: str) -> bool:
+    return len(word) == 64 and all(c in "0123456789abcdef" for c in word)
+
+
+def size_of(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
