@@ -24,6 +24,7 @@ TORCH = [
     Style("torch_gan.py"),
     Style("torch_accumulate.py"),
     Style("torch_ema.py"),
+    Style("torch_config.py", ("train.py", "optim.lr=0.05", "model.hidden=6")),
     Style("torch_trainer.py", ("train.py", "--epochs", "4")),
 ]
 BRIEFLY = ("trainer.py", "while_loop.py", "package")

@@ -132,6 +132,18 @@ def turn(watch: LoopWatch, iteration: int) -> None:
     watch.end_turn(iteration, None)
 
 
+def test_a_loop_deeper_down_does_not_end_the_watch_over_nested_ones(tmp_path: Path) -> None:
+    taken, _ = checkpointer(tmp_path)
+    main, nested = taken.enter("epoch", 1), taken.enter("step", 2)
+    deeper = taken.enter("part", 3)
+    assert main is not None
+    assert nested is not None
+    nested.end(0, None, exhausted=True)
+
+    assert deeper is None
+    assert taken.enter("step", 4) is not None
+
+
 def test_while_the_writer_is_busy_checkpoints_are_left_out_and_training_goes_on(tmp_path: Path) -> None:
     SlowWriter.may_write.clear()
     keeper, lines = checkpointer(tmp_path, SlowWriter)

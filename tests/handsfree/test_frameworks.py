@@ -6,13 +6,18 @@ Run with transformers 5.22, Lightning 2.6 and Keras 3.15; where they are not ins
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 
 import relive
+from relive.hindsight import Question, planned
+from relive.store import Home
+from tests.auto.styles import Style, check, record, values
 from tests.conftest import Script
 
 pytestmark = pytest.mark.slow
+LED = [Style("led_transformers.py"), Style("led_lightning.py")]
 
 TRANSFORMERS = """
     import torch
@@ -99,8 +104,59 @@ def test_a_framework_has_loops_values_and_answers(library: str, source: str, cou
 
     assert len(recorded) == count
     assert sorted(set(recorded["epoch"])) == [0, 1]
-    assert answer.verdict == "exact"
+    assert (answer.verdict, answer.missing) == ("exact", [])
     assert probed["epoch"].tolist() == [0, 0, 0, 1, 1, 1]
     assert probed["step"].tolist() == [0, 1, 2] * 2
     if library == "lightning":
         assert probed["probe"].tolist() == recorded["loss"].tolist()
+
+
+def _needs(style: Style) -> None:
+    library = style.name.removeprefix("led_").removesuffix(".py")
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+
+
+@pytest.mark.parametrize("style", LED, ids=lambda style: style.name)
+def test_a_training_that_a_library_runs_answers_at_every_depth(style: Style, tmp_path: Path):
+    _needs(style)
+    found = check(style, tmp_path, ("before", "inside", "epoch", "after"))
+
+    assert "unverified" not in found.values()
+    assert found["epoch"] == found["inside"] == "exact"
+
+
+@pytest.mark.parametrize("style", LED, ids=lambda style: style.name)
+def test_late_epochs_are_replayed_without_the_early_ones(style: Style, tmp_path: Path):
+    _needs(style)
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    style.put(project, asked=False)
+    record(style, project, home)
+    style.put(project, asked=True)
+    record(style, project, tmp_path / "reference")
+    question = Question(("probe_inside",), "epoch >= 3", workers=1)
+    with planned(Home(home), question) as plan:
+        (case,) = plan.cases
+    (answer,) = relive.replay("probe_inside", where="epoch >= 3", workers=1, home=home).runs
+    expected = [value for value in values(tmp_path / "reference", "probe_inside") if not value[1] or value[1][0] >= 3]
+
+    assert case.plan.resume == "resume"
+    assert [visit.iteration for visit in case.plan.segments[0].visits] == [3, 4]
+    assert (answer.verdict, answer.missing) == ("exact", [])
+    assert values(home, "probe_inside") == expected
+
+
+@pytest.mark.parametrize("style", LED, ids=lambda style: style.name)
+def test_what_comes_after_the_training_does_not_train_again(style: Style, tmp_path: Path):
+    _needs(style)
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    style.put(project, asked=False)
+    record(style, project, home)
+    style.put(project, asked=True)
+    with planned(Home(home), Question(("probe_after",))) as plan:
+        (case,) = plan.cases
+
+    assert case.plan.depth == "suffix"
+    assert case.plan.iterations == 0

@@ -11,7 +11,7 @@ from relive.hindsight.depth import INNER, NOWHERE, OUTER, PREFIX, SUFFIX, Added,
 MAIN = frozenset({("epoch",)})
 
 
-def reach(source: str, mains: frozenset[tuple[str, ...]] = MAIN, **more: str) -> Reach:
+def reach(source: str, mains: frozenset[tuple[str, ...]] = MAIN, *, is_led: bool = False, **more: str) -> Reach:
     """Of the statements marked ADDED."""
     texts = {"train.py": source} | {f"{name}.py": text for name, text in more.items()}
     files = {name: textwrap.dedent(text).lstrip("\n") for name, text in texts.items()}
@@ -21,7 +21,7 @@ def reach(source: str, mains: frozenset[tuple[str, ...]] = MAIN, **more: str) ->
         for number, line in enumerate(text.splitlines(), 1)
         if "ADDED" in line
     ]
-    return find_reach(files, "train.py", added, mains)
+    return find_reach(files, "train.py", added, mains, is_led=is_led)
 
 
 LOOPS = """
@@ -274,3 +274,35 @@ def test_a_block_that_holds_the_statement_is_entered() -> None:
     assert found.depth(MAIN) == PREFIX
     assert found.enters(("warmup",))
     assert not found.enters(("epoch",))
+
+
+LED = """
+import lightning as pl
+
+class Net(pl.LightningModule):
+    def training_step(self, batch, at):
+        return self.loss(batch)  # {inside}
+
+    def loss(self, batch):
+        return 1  # {called}
+
+trainer = pl.Trainer()
+print(1)  # {before}
+trainer.fit(Net())
+"""
+
+
+@pytest.mark.parametrize("place", ["inside", "called"])
+def test_what_a_library_calls_is_in_all_loops_that_it_runs(place: str) -> None:
+    found = reach(LED.format(**{**dict.fromkeys(("inside", "called", "before"), ""), place: "ADDED"}), is_led=True)
+
+    assert found.depth(MAIN) == INNER
+    assert found.enters(("epoch",))
+    assert found.enters(("epoch", "step"))
+    assert found.is_after
+
+
+def test_beside_a_loop_that_a_library_runs_everything_may_come_after_it() -> None:
+    found = reach(LED.format(inside="", called="", before="ADDED"), is_led=True)
+
+    assert found.depth(MAIN) == SUFFIX

@@ -67,6 +67,16 @@ def test_a_statement_before_the_loop_stops_there() -> None:
     assert (found.depth, segment.visits, segment.skips, segment.stop) == (PREFIX, (), {}, True)
 
 
+def test_what_reads_files_of_its_own_training_runs_from_the_start() -> None:
+    course = replace(EVERY, reads_own=True)
+    found = planned(course, reach(after=True))
+    inside = planned(course, reach(("epoch",)), wanted={2: [7]})
+
+    assert [visit.iteration for visit in found.segments[0].visits] == list(range(10))
+    assert "reads files" in found.reasons[0]
+    assert visited(inside) == [[(7, "turn6")]]  # nothing comes after
+
+
 def test_a_statement_after_the_loop_never_iterates() -> None:
     found = planned(EVERY, reach(after=True))
 

@@ -7,21 +7,26 @@ from relive.doors import lazily
 if TYPE_CHECKING:
     from relive.checkpoint.engine import Checkpointer, LoopWatch
     from relive.checkpoint.finding import Found, find_checkpoints, packs_of, restore_first_whole
+    from relive.checkpoint.held import Held, Library
     from relive.checkpoint.liveouts import used_in
     from relive.checkpoint.reach import Outer, frames_of, put_back, users_frame
     from relive.checkpoint.restoring import Checkpoint
+    from relive.checkpoint.sources import project_texts
     from relive.checkpoint.writer import Writer
 
 __all__ = [
     "Checkpoint",
     "Checkpointer",
     "Found",
+    "Held",
+    "Library",
     "LoopWatch",
     "Outer",
     "Writer",
     "find_checkpoints",
     "frames_of",
     "packs_of",
+    "project_texts",
     "put_back",
     "restore_first_whole",
     "used_in",
@@ -33,9 +38,11 @@ __getattr__ = lazily(
     {
         "engine": "Checkpointer LoopWatch",
         "finding": "Found find_checkpoints packs_of restore_first_whole",
+        "held": "Held Library",
         "liveouts": "used_in",
         "reach": "Outer frames_of put_back users_frame",
         "restoring": "Checkpoint",
+        "sources": "project_texts",
         "writer": "Writer",
     },
 )

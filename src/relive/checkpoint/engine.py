@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger, SlowDown
+from relive.checkpoint.held import Held
 from relive.checkpoint.liveouts import falls_through
-from relive.checkpoint.near import covered
 from relive.checkpoint.randomness import global_states
 from relive.checkpoint.reach import Outer, lost_variables, near, unkept, users_frame, variables, variables_around
 from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, UNKEPT, VARIABLES
@@ -43,6 +43,8 @@ class Checkpointer:
         self._subjects: dict[str, Subject] = {name: subject_of(name, thing) for name, thing in objects.items()}
         self._objects = objects
         self._named = {id(thing) for thing in objects.values()}
+        # Where a library runs the loop, what is inside an iteration has no place to be entered.
+        self._deepest = MAIN_DEPTH if any(isinstance(one, Held) for one in objects.values()) else NESTED_DEPTH
         self._capture = Capture(dict(self._subjects))
         self._known = {id(thing): name for name, thing in objects.items() if not is_plain(thing)}
         self._capture.known = dict(self._known)
@@ -71,9 +73,9 @@ class Checkpointer:
 
     def enter(self, name: str, loop: int) -> LoopWatch | None:
         """A loop begins; gives who is to be told of its turns, if it is one that matters."""
-        self._depth += 1
-        if self._depth > NESTED_DEPTH:
+        if self._depth >= self._deepest:
             return None
+        self._depth += 1
         return LoopWatch(self, name, loop, is_main=self._depth == MAIN_DEPTH)
 
     def leave(self) -> None:
@@ -212,7 +214,7 @@ class Checkpointer:
         extra: dict[str, Any] = {RANDOM: global_states()}
         if user is not None:
             outer = self.main_loop if not watch.is_main else None
-            found = near(user, watch.line, self._covered(), outer)
+            found = near(user, watch.line, self._objects, outer)
             self._capture.replace(NEAR, found.subjects)
             self._capture.known = self._known | {id(one): f"{NEAR}:{name}" for name, one in found.things.items()}
             kept = variables(user, watch.line, self._capture.known)
@@ -225,9 +227,6 @@ class Checkpointer:
         if user is not None:
             moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))
         return moment
-
-    def _covered(self) -> set[int]:
-        return covered(self._objects.values())
 
 
 def has_spare_core() -> bool:

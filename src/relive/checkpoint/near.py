@@ -20,13 +20,16 @@ from relive.checkpoint.functions import (
     module_places,
     put_into_function,
 )  # fmt: skip
+from relive.checkpoint.held import Held
 from relive.checkpoint.objects import (
     MAX_OBJECTS,
+    ModuleAttributes,
     ObjectSubject,
     attributes_of,
     is_iterator,
     is_users_object,
     loses_objects,
+    own_attributes,
 )  # fmt: skip
 from relive.checkpoint.randomness import is_generator
 from relive.checkpoint.sources import is_projects, project_modules, read_by_functions
@@ -34,6 +37,12 @@ from relive.checkpoint.subjects import GeneratorSubject, StatefulSubject, Subjec
 
 MAX_DEPTH = 4
 _CONTAINERS = (list, tuple, dict)
+_LEADERS = (
+    ("transformers.trainer", "Trainer", "transformers"),
+    ("lightning.pytorch.trainer.trainer", "Trainer", "Lightning"),
+    ("pytorch_lightning.trainer.trainer", "Trainer", "Lightning"),
+    ("keras.src.models.model", "Model", "Keras"),
+)
 
 
 @dataclass(slots=True)
@@ -45,7 +54,7 @@ class Found:
 
 
 def subjects_near(
-    frames: Sequence[FrameType], named: Collection[int], made_inside: Mapping[int, Collection[str]], *,
+    frames: Sequence[FrameType], named: Mapping[str, Any], made_inside: Mapping[int, Collection[str]], *,
     with_empty: bool = False,
 ) -> Found:  # fmt: skip
     """What these frames, and the modules of the project, hold that changes while training, but for what was named.
@@ -54,7 +63,9 @@ def subjects_near(
     Variables of the first frame have their own names, all others are told apart by where they are. `with_empty` finds
     also functions, classes and modules that hold nothing yet: they may get something back.
     """
-    walk = _Walk(named, with_empty=with_empty)
+    walk = _Walk(covered(named.values()), with_empty=with_empty)
+    for name, thing in named.items():
+        walk.look_behind(name, thing)
     for at, frame in enumerate(frames):
         inside = made_inside.get(id(frame), ())
         prefix = "" if not at else f"{frame.f_code.co_qualname}."
@@ -104,6 +115,14 @@ class _Walk:
         else:
             self._look_at_object(name, value, depth)
 
+    def look_behind(self, name: str, thing: Any) -> None:
+        """What something that was named holds besides what is kept of it by its name."""
+        if isinstance(thing, Held):
+            for way, inner in thing.things().items():
+                self.look(way, inner, 0)
+        elif _is_module(thing):
+            self._look_into_modules(name, thing, 0)
+
     def _look_through(self, name: str, value: Any, depth: int) -> None:
         if loses_objects(value):
             why = f"{name} holds more than {MAX_OBJECTS} objects; name it in checkpointing"
@@ -138,10 +157,24 @@ class _Walk:
             if id(thing) not in self._seen:
                 self._add(part, subject, thing)
                 self._cover(thing)
+        if _is_module(value):
+            self._look_into_modules(name, value, depth)
         if id(value) not in self._seen and depth < MAX_DEPTH and is_users_object(value):
             self._add(name, ObjectSubject(name, value), value)
             for attribute, inner in attributes_of(value).items():
                 self.look(f"{name}.{attribute}", inner, depth + 1)
+
+    def _look_into_modules(self, name: str, value: Any, depth: int) -> None:
+        """Lists, counters and objects that the user's own modules gather."""
+        for way, module in value.named_modules():
+            if not is_projects(type(module).__module__):
+                continue
+            whole = f"{name}.{way}" if way else name
+            own = own_attributes(module)
+            if self._with_empty or own:
+                self._add(f"{whole} (attributes)", ModuleAttributes(whole, module), module)
+            for attribute, inner in own.items():
+                self.look(f"{whole}.{attribute}", inner, depth + 1)
 
     def _add(self, name: str, subject: Subject, thing: Any) -> None:
         self._seen.add(id(thing))
@@ -152,9 +185,15 @@ class _Walk:
 
     def _cover(self, thing: Any) -> None:
         """A module's parts need not be looked at again."""
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(thing, torch.nn.Module):
+        if _is_module(thing):
             self._seen.update(id(part) for part in thing.modules())
+        elif isinstance(thing, Held):
+            self._seen.update(id(part) for part in thing.parts())
+
+
+def _is_module(thing: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.nn.Module)
 
 
 def _without(places: Callable[[], Mapping[str, Any]], left_out: Collection[str]) -> dict[str, Any]:
@@ -174,6 +213,11 @@ def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
     if is_generator(value):
         yield name, GeneratorSubject(value), value
         return
+    trained_by = next((library for library, kind in _leaders() if isinstance(value, kind)), None)
+    if trained_by is not None:
+        why = f"{name} is trained by {trained_by}, whose state is kept only inside its own loop"
+        yield name, LostSubject(why), value
+        return
     estimators = sys.modules.get("sklearn.base")
     if estimators is not None and isinstance(value, estimators.BaseEstimator):
         yield name, _Attributes(name, value), value
@@ -189,6 +233,14 @@ def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
         yield from _loader(name, value)
     elif isinstance(value, torch.utils.data.Sampler):
         yield from _sampler(name, value)
+
+
+def _leaders() -> Iterator[tuple[str, type]]:
+    """Classes of libraries that run the loop themselves, of those that are loaded."""
+    for module, name, library in _LEADERS:
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None:
+            yield library, kind
 
 
 def _loader(name: str, loader: Any) -> Iterator[tuple[str, Subject, Any]]:

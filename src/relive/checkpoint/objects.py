@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -21,6 +23,7 @@ _NO_STATE = (
     ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase, property, staticmethod, classmethod,
 )  # fmt: skip
 _DATA_MODULES = frozenset({"builtins", "collections", "numpy", "pathlib", "decimal", "datetime", "fractions", "uuid"})
+_SIMPLE = (bool, int, float, str, type(None))  # kept with the module
 missing = object()
 _SMALL_BYTES = 1 << 20  # what nobody may ask for is kept if it is no larger
 _SMALL_ITEMS = 1_000
@@ -59,9 +62,18 @@ def is_small(value: Any, depth: int = 0) -> bool:
 
 def is_users_object(value: Any) -> bool:
     """An instance of a class of the project, such as a running average or a trainer."""
-    if isinstance(value, _NO_STATE) or hasattr(value, "state_dict"):
+    if isinstance(value, _NO_STATE) or _has_its_own_way(value):
         return False
     return is_projects(type(value).__module__) and (hasattr(value, "__dict__") or bool(_slots(type(value))))
+
+
+def _has_its_own_way(value: Any) -> bool:
+    """Modules, optimizers, schedulers and scalers of torch are kept otherwise, whoever derived them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(value, "state_dict"):
+        return False
+    kinds = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
+    return isinstance(value, kinds)
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -138,6 +150,32 @@ class ObjectSubject:
             before = there.get(name, missing)
             is_new = before is missing or (is_leaf(value) and (rebound is None or name in rebound))
             object.__setattr__(self._thing, name, source.settled(value) if is_new else source.settle(before, value))
+
+
+class ModuleAttributes(ObjectSubject):
+    """What the user's own modules have besides parameters, buffers and simple attributes, and the program changes."""
+
+    kind = "module attributes"
+
+    def _parts(self, changing: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
+        yield from own_attributes(self._thing).items()
+
+
+def own_attributes(module: Any) -> dict[str, Any]:
+    """Attributes of a module that are neither torch's nor kept with its parameters."""
+    changing, torchs = changing_attributes(), _module_attributes()
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name not in torchs
+        and (name in changing if changing is not None else name[0] != "_" or type(value) in _SIMPLE)
+        and (name[0] == "_" or type(value) not in _SIMPLE)
+    }
+
+
+@lru_cache(maxsize=1)
+def _module_attributes() -> frozenset[str]:
+    return frozenset(vars(sys.modules["torch"].nn.Module()))
 
 
 def _refill(thing: Any, content: Any) -> None:

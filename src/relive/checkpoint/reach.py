@@ -17,7 +17,7 @@ from relive.checkpoint.liveouts import (
     set_later,
     used_in,
 )  # fmt: skip
-from relive.checkpoint.near import Found, covered, subjects_near
+from relive.checkpoint.near import Found, subjects_near
 from relive.checkpoint.objects import holds_too_many, is_data, is_iterator, is_small, is_users_object
 from relive.checkpoint.restoring import Checkpoint
 from relive.checkpoint.sources import is_foreign
@@ -48,7 +48,7 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
 
 
 def near(
-    frame: FrameType, line: int, named: Collection[int], outer: Outer | None, *, with_empty: bool = False
+    frame: FrameType, line: int, named: Mapping[str, Any], outer: Outer | None, *, with_empty: bool = False
 ) -> Found:
     """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
     frames = frames_of(frame)
@@ -161,10 +161,10 @@ def put_back(
     """
     checkpoint.restore(objects, random=False)
     user = users_frame(frame)
-    missing: list[str] = []
+    missing = [name for name in checkpoint.given() if name not in objects]
     if user is not None:
         at = line or user.f_lineno
-        missing = checkpoint.restore_near(near(user, at, covered(objects.values()), outer, with_empty=True))
+        missing += checkpoint.restore_near(near(user, at, objects, outer, with_empty=True))
         for level, around in enumerate(frames_between(user, outer if is_warm else None)):
             bound = rebound_in(around, outer[2]) if outer and id(around) == outer[0] else bound_in_function(around)
             set_variables(around, checkpoint.around(level), rebound=bound, settling=checkpoint)

@@ -24,7 +24,7 @@ RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
 AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
 UNKEPT = "unkept"  # the names of variables that were too large
-_HIDDEN = frozenset({"places", "file", "lost"})  # what nobody could give to `restore(into=…)`
+_HIDDEN = frozenset({"places", "file", "lost", "module attributes"})  # what nobody could give to `restore(into=…)`
 NEAR = "near"  # what was found near the loop without being named
 
 
@@ -70,6 +70,10 @@ class Checkpoint:
     def names(self) -> list[str]:
         """The objects that the checkpoint holds."""
         return [name for name, subject in self._subjects.items() if subject["kind"] != "extra"]
+
+    def given(self) -> list[str]:
+        """The objects that were named, rather than found near the loop."""
+        return [name for name in self.names() if not name.startswith(NEAR + ":")]
 
     def near(self) -> list[str]:
         """Objects found near the loop: schedulers, generators and the like, by the names of their variables."""

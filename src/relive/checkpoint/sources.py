@@ -53,6 +53,12 @@ def _files(_count: int) -> tuple[str, ...]:
     return tuple(sorted({file for module in _project_modules(_count) if (file := file_of(module))}))
 
 
+def project_texts() -> Iterator[str]:
+    """The sources of the project's own modules that are loaded."""
+    for file in _files(len(sys.modules)):
+        yield "".join(linecache.getlines(file))
+
+
 def file_of(module: ModuleType) -> str | None:
     return getattr(module, "__file__", None)
 

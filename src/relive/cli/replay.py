@@ -212,7 +212,7 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     _tell_refusals(found.refusals)
     if found.is_stopped:
         click.echo("stopped; what was done is kept", err=True)
-    exactly = "exactly" if not any(run.mismatches for run in found.runs) else "of those compared"
+    exactly = "exactly" if not any(run.mismatches or run.unrestored for run in found.runs) else "of those compared"
     click.echo(
         f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
         f" {found.reproduced:,} recorded values reproduced {exactly}, {duration(found.took_s)}"
@@ -226,6 +226,12 @@ def _report_run(run: RunAnswer) -> None:
         click.echo(f"{short(run.run)}: {note}", err=True)
     for missing in run.missing:
         click.echo(f"{short(run.run)}: {missing}", err=True)
+    if run.unrestored and not run.mismatches:
+        click.echo(
+            f"{short(run.run)}: {', '.join(run.unrestored[:3])} could not be restored; the new values are marked"
+            " unverified, ask again with --from-start",
+            err=True,
+        )
     if run.mismatches:
         first = run.mismatches[0]
         click.echo(

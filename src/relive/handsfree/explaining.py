@@ -18,6 +18,7 @@ _RULES = {
     "state_dict": "has a state_dict: schedulers, scalers, loaders",
     "generator": "a random generator near the loop",
     "object": "an object of a class of the project: what its methods change",
+    "module attributes": "what the project's own modules gather besides parameters",
     "attributes": "an estimator near the loop: all that it has learnt",
     "attribute": "an attribute that samplers count with",
     "array": "an array",
@@ -38,6 +39,7 @@ class Explainer:
     def __init__(self) -> None:
         self._is_on = False
         self._chosen: list[tuple[str, LoopChoice]] = []
+        self._led: dict[str, str] = {}  # loops that a library runs
         self._unchanged: dict[str, list[str]] = {}
         self._kept: Mapping[str, Mapping[str, str]] = {}
 
@@ -48,6 +50,10 @@ class Explainer:
     def chose(self, path: str, chosen: Sequence[LoopChoice]) -> None:
         if self._is_on:
             self._chosen += [(path, choice) for choice in chosen]
+
+    def led(self, name: str, by: str) -> None:
+        """A library runs a loop, and its state is kept."""
+        self._led[name] = by
 
     def ended(self, name: str, frame: FrameType | None, line: int, kept: Mapping[str, Mapping[str, str]]) -> None:
         """A main loop is over. What it reads and no checkpoint holds is taken as unchanged."""
@@ -62,10 +68,17 @@ class Explainer:
     def _tell(self) -> None:
         for path, choice in self._chosen:
             _say(f"{os.path.relpath(path)}:{choice.line} {choice.name} ({choice.kind.value}): {choice.why}")
-            for subject, kind in sorted(_shown(self._kept.get(choice.name, {}))):
-                _say(f"    keeps {_bare(subject)}: {_rule(subject, kind)}")
+            self._tell_kept(choice.name)
             if choice.name in self._unchanged:
                 _say(f"    takes as unchanged: {', '.join(self._unchanged[choice.name]) or 'nothing that it reads'}")
+
+        for name, by in self._led.items():
+            _say(f"{name} (training): {by} runs it; it is kept with all that {by} holds")
+            self._tell_kept(name)
+
+    def _tell_kept(self, name: str) -> None:
+        for subject, kind in sorted(_shown(self._kept.get(name, {}))):
+            _say(f"    keeps {_bare(subject)}: {_rule(subject, kind)}")
 
 
 def _shown(kept: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -19,29 +19,30 @@ _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, 
 
 def loop(name: str, items: Iterable[Any]) -> Iterable[Any]:
     """A loop that matters, but is never the main loop."""
-    return _driver().loop(name, items)
+    return the_driver().loop(name, items)
 
 
 def main(name: str, items: Iterable[Any]) -> Iterable[Any]:
     """A loop that trains: the outermost of these keeps checkpoints."""
-    driver = _driver()
+    driver = the_driver()
     if driver.is_checkpointing or not scopes.is_worth_it(name):
         return driver.loop(name, items)
-    return _checkpointed(driver, name, items)
+    return checkpointed(driver, name, items, {})
 
 
-def _checkpointed(driver: Driver, name: str, items: Iterable[Any]) -> Iterator[Any]:
+def checkpointed(driver: Driver, name: str, items: Iterable[Any], objects: dict[str, Any]) -> Iterator[Any]:
+    """A main loop, in a scope of its own; `objects` are known by name, all else is found near it."""
     user = users_frame(sys._getframe(1))
     line = user.f_lineno if user is not None else 0
     note_configs(driver, user)
     try:
-        with scopes.measured(name), driver.checkpointing({}, overhead=None, every=driver.every):
+        with scopes.measured(name), driver.checkpointing(objects, overhead=None, every=driver.every):
             yield from driver.loop(name, items)
     finally:
         explainer.ended(name, user, line, driver.kept)
 
 
-def _driver() -> Driver:
+def the_driver() -> Driver:
     return session.place(open_driver).driver
 
 

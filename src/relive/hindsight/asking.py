@@ -244,11 +244,12 @@ class _Planning:
         fitting = self._fittings[_is_instrumented(entry)]
         pinned = self._pinned(tree, entry, new)
         if pinned is not None:
-            return fitting.of_patch(pinned, self._version(entry), script, profile.main_paths)
-        known = fitting.find(tree, new, script, profile.main_paths)
+            return fitting.of_patch(pinned, self._version(entry), script, profile.main_paths, is_led=profile.is_led)
+        known = fitting.find(tree, new, script, profile.main_paths, is_led=profile.is_led)
         return known or fitting.make(
-            tree, self._version(entry), new, script, profile.main_paths, between=lambda: self._between(entry)
-        )
+            tree, self._version(entry), new, script, profile.main_paths, between=lambda: self._between(entry),
+            is_led=profile.is_led,
+        )  # fmt: skip
 
     def _between(self, entry: RunEntry) -> list[Files]:
         """A few versions between that of a run and the newest, the oldest first."""

@@ -67,7 +67,7 @@ def _everything(home: Home, entry: RunEntry, profile: Profile) -> tuple[Reach, f
     with VersionFiles(Path(str(code["repository"]))) as versions:
         files = versions.read(entry.record.version)
     fit = Fitting(home, (), instrumented=bool(code.get("instrumented"))).of_patch(
-        Patch(), files, entry_file(entry.record), profile.main_paths
+        Patch(), files, entry_file(entry.record), profile.main_paths, is_led=profile.is_led
     )
     inside = frozenset(loop.path for loop in profile.loops.values())
     return replace(fit.reach, inside=inside, is_before=False, is_after=False), fit.leaving

@@ -45,9 +45,14 @@ class Reach:
 
 
 def find_reach(
-    files: Mapping[str, str], entry: str, added: Sequence[Added], mains: Collection[Path], *, instrumented: bool = False
-) -> Reach:
-    """Where the added statements of a patched version may run when `entry` is started."""
+    files: Mapping[str, str], entry: str, added: Sequence[Added], mains: Collection[Path], *,
+    instrumented: bool = False, is_led: bool = False,
+) -> Reach:  # fmt: skip
+    """Where the added statements of a patched version may run when `entry` is started.
+
+    `is_led`: a library runs a main loop, which then stands nowhere in the source. What is called from anywhere may be
+    called from inside it, and what is not may come after it.
+    """
     program = read_program(files, entry if instrumented else None)
     contexts = _Contexts(program, mains)
     contexts.start(program.top(entry))
@@ -64,13 +69,14 @@ def find_reach(
         if places is None:
             anywhere = after = before = True
             found |= set(contexts.all_loops())
+            found |= {path for main in mains for path in (main, (*main, ANY))} if is_led else set()
             reasons.append(f"{unit.name}() in {statement.file} may be called from anywhere, so every loop is run")
             continue
         for path, is_after in places:
             whole = (*path, *local)
             is_inside = any(_begins(whole, main) for main in mains)
             (found if is_inside else elsewhere).add(whole)
-            after |= not is_inside and (is_after or contexts.is_after(unit, statement.line))
+            after |= not is_inside and (is_led or is_after or contexts.is_after(unit, statement.line))
             before |= not is_inside
         if len(places) > 1:
             reasons.append(f"{unit.name}() in {statement.file} is called from {len(places)} places")

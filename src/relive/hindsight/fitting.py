@@ -17,7 +17,7 @@ from relive.hindsight.starting import heavy_imports
 from relive.instrument import RULES
 from relive.store import Home
 
-_RULES = 2  # counts up whenever the same sources would fit otherwise
+_RULES = 3  # counts up whenever the same sources would fit otherwise
 _KEPT = 2_000  # files of this kind in a home; the oldest go
 
 
@@ -42,37 +42,37 @@ class Fitting:
         self._names = list(names)
         self._digests: dict[int, str] = {}
 
-    def find(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Fit | None:
+    def find(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath], *, is_led: bool) -> Fit | None:
         """What is known already; `tree` is the id of the version's content."""
         with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-            return msgspec.json.decode(self._path(tree, new, entry, mains).read_bytes(), type=Fit)
+            return msgspec.json.decode(self._path(tree, new, entry, mains, is_led=is_led).read_bytes(), type=Fit)
         return None
 
     def make(
         self, tree: str, old: Files, new: Files, entry: str, mains: Collection[LoopPath], *,
-        between: Callable[[], Sequence[Files]],
+        between: Callable[[], Sequence[Files]], is_led: bool,
     ) -> Fit:  # fmt: skip
         """Fit the question to a version; those `between` it and the newest are asked when in doubt."""
         patch = make_patch(old, new, self._names, any_logger=self._instrumented)
         if not patch.is_certain and (known := between()):
             by_way = make_patch(old, new, self._names, any_logger=self._instrumented, between=known)
             patch = max(patch, by_way, key=lambda one: one.rank)
-        fit = self.of_patch(patch, old, entry, mains)
+        fit = self.of_patch(patch, old, entry, mains, is_led=is_led)
         with contextlib.suppress(OSError):  # a home that can't be written to is asked anew each time
-            self._keep(self._path(tree, new, entry, mains), msgspec.json.encode(fit))
+            self._keep(self._path(tree, new, entry, mains, is_led=is_led), msgspec.json.encode(fit))
         return fit
 
-    def of_patch(self, patch: Patch, old: Files, entry: str, mains: Collection[LoopPath]) -> Fit:
-        """What a patch means, whoever made it."""
+    def of_patch(self, patch: Patch, old: Files, entry: str, mains: Collection[LoopPath], *, is_led: bool) -> Fit:
+        """What a patch means, whoever made it. `is_led`: a library runs a main loop."""
         files = {**old, **patch.files}
-        reach = find_reach(files, entry, patch.added, mains, instrumented=self._instrumented)
+        reach = find_reach(files, entry, patch.added, mains, instrumented=self._instrumented, is_led=is_led)
         return Fit(patch, reach, leaving_loops(old, entry if self._instrumented else None), heavy_imports(files))
 
-    def _path(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath]) -> Path:
+    def _path(self, tree: str, new: Files, entry: str, mains: Collection[LoopPath], *, is_led: bool) -> Path:
         if id(new) not in self._digests:
             self._digests[id(new)] = stable_hash(dict(new))
         rules = [_RULES, RULES if self._instrumented else 0]
-        key = [rules, tree, self._digests[id(new)], self._names, entry, sorted(map(list, mains))]
+        key = [rules, tree, self._digests[id(new)], self._names, entry, sorted(map(list, mains)), is_led]
         return self._folder / f"{stable_hash(key)[:32]}.json"
 
     def _keep(self, path: Path, content: bytes) -> None:

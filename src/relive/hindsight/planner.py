@@ -132,6 +132,9 @@ class _Planner:
         self._jumped = self._skipped_nested = self._walked = False
         is_over = not profile.mains or profile.mains[-1].is_over
         self._goes_on = reach.is_after and is_over
+        if self._goes_on and profile.reads_own and not from_start:
+            self._from_start = True
+            self._reasons.append("what comes after the training reads files that it wrote, so it runs from the start")
         if reach.is_after and not is_over:
             self._reasons.append("the run ended inside its main loop, so what comes after never ran")
 

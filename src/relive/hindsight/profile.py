@@ -69,6 +69,8 @@ class Profile:
     start_up_s: float  # from the start of the process to the first verb
     took_s: float  # from the first verb to the end
     last_loop: int
+    is_led: bool = False  # a library runs a main loop: the source does not show it
+    reads_own: bool = False  # what comes after reads files that the training wrote
 
     @property
     def main_paths(self) -> frozenset[Path]:
@@ -100,7 +102,11 @@ def read_profile(run: str, journal: Parsed, rows: Sequence[CheckpointRow], *, st
         loop.end = kept.get((number, END, -1)) or kept.get((number, LOOP, -1))
     blocks = [loop for loop in loops.values() if loop.end is not None and not inside & {loop.number, loop.parent}]
     took_s = (last_us - begun_us) / 1e6
-    return Profile(run, loops, mains, blocks, start_up_s, took_s, max(loops, default=ROOT))
+    led = [line["led"] for line in journal.lines if line.get("k") == "checkpointing" and line.get("led")]
+    reads_own = any(told.get("reads_own") for told in led)
+    return Profile(
+        run, loops, mains, blocks, start_up_s, took_s, max(loops, default=ROOT), bool(led and mains), reads_own
+    )
 
 
 def _last_us(journal: Parsed, begun_us: int) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, trainer
 
-from relive.handsfree import transformers_callback
+from relive.handsfree import enter_transformers, transformers_callback
 
 ReliveCallback = transformers_callback(TrainerCallback)
+enter_transformers(trainer)

@@ -59,7 +59,7 @@ class RecordedLoop(Generic[T]):
         parent = _nearest(recorder, outside)
         shown: frozenset[type] = frozenset() if has_short_range(items) else _SHOWN_ITEMS
         loop = recorder.enter_loop(self._name, parent, items)
-        watch = recorder.watch_loop(self._name, loop)
+        watch = recorder.watch_loop(self._name, loop) if getattr(type(items), "is_kept", True) else None
         place, iteration = None, -1
         marked = begun = _now()
         held: list[T] = []

@@ -128,7 +128,7 @@ class Recorder:
         outside = self._checkpointer
         with self._guarded("checkpoint-lost"):
             types = {name: f"{type(thing).__module__}.{type(thing).__qualname__}" for name, thing in objects.items()}
-            self.journal.line("checkpointing", objects=types, threads=_threads())
+            self.journal.line("checkpointing", objects=types, threads=_threads(), **_led(objects))
             self._checkpointer = self._make_checkpointer(objects, overhead, every)
         try:
             yield
@@ -323,6 +323,12 @@ class Recorder:
         except OSError:
             return False
         return f'arg("{name}"' in text or f"arg('{name}'" in text
+
+
+def _led(objects: dict[str, Any]) -> dict[str, Any]:
+    """Which library runs the loop, if one does."""
+    told = [thing.told for thing in objects.values() if getattr(type(thing), "is_led", False)]
+    return {"led": told[0]} if told else {}
 
 
 def _threads() -> int | None:
