@@ -21,6 +21,8 @@ NAMES = (
     "memo",
     "parsl_tests",
     "alignment",
+    "completeness",
+    "handsfree",
     "ingest",
     "fleet",
 )
