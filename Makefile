@@ -32,14 +32,14 @@ check: $(VENV)/.ready ## format, lint, types, architecture, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests/test_architecture.py tests/test_docs.py
+	$(BIN)/pytest -q -m 'not slow' tests/test_architecture.py tests/test_docs.py
 
 fix: $(VENV)/.ready ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.ready ## check that the docs are complete and their links lead somewhere, and run the README
-	$(BIN)/pytest -q tests/test_docs.py
+	$(BIN)/pytest -q -m 'not slow' tests/test_docs.py
 
 bench: $(BENCH_VENV)/.ready ## measure relive, beside the tools people use today
 	$(BENCH_VENV)/bin/python -m bench

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.measuring import project, report, run_script
 
-ROUNDS = 5
+ROUNDS = 3
 
 # SqueezeNet for images of 32×32 and 100 classes, as in Figure 1 of the Flor paper, on random data. The measured part
 # is two epochs with four logs each, and the wait until all of it is written; before it, everything is used once.

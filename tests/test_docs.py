@@ -230,6 +230,7 @@ def run(text: str, folder: Path) -> int:
     return count
 
 
+@pytest.mark.page
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if page == README or RUN_MARK in read(page).splitlines()],

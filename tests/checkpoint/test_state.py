@@ -241,6 +241,7 @@ def test_a_state_that_changes_its_shape_midway_is_followed(tmp_path: Path, chang
     assert [bits(tensor) for tensor in net.state_dict().values()] == before
 
 
+@pytest.mark.slow
 def test_ten_thousand_small_tensors_are_one_file(tmp_path: Path) -> None:
     tensors = nn.ParameterList(torch.randn(5) for _ in range(10_000))
     keeper = Keeper(tmp_path, tensors=tensors)

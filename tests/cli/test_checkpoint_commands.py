@@ -198,6 +198,7 @@ def test_a_home_that_cannot_be_written_is_told_in_one_line(project: Path) -> Non
     assert re.fullmatch(r"Error: .*gc.lock.*; see to that, and run `relive gc` again\n", result.stderr)
 
 
+@pytest.mark.slow
 def test_what_gc_leaves_of_a_torch_training_is_restored_bit_for_bit(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -505,6 +505,7 @@ def _many_names(script, count: int) -> None:
     assert len(assert_readable(script.home)) == 1
 
 
+@pytest.mark.slow
 def test_very_many_names_are_names_like_any_other(script) -> None:
     _many_names(script, 20_000)
 

@@ -119,6 +119,7 @@ def test_a_server_that_is_killed_20_times_loses_and_doubles_nothing(script, serv
     kill_the_server(script, serve(), times=20, clients=4, seed=random.randrange(1 << 30))
 
 
+@pytest.mark.slow
 def test_a_network_that_loses_doubles_cuts_and_delays_does_no_harm(script, serve):
     server, seed = serve(), random.randrange(1 << 30)
     chances = {"lose request": 0.1, "lose answer": 0.15, "double": 0.15, "cut request": 0.1, "delay": 0.1}
