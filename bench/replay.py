@@ -73,7 +73,7 @@ def main() -> None:
             _measure(kind, epochs, STEPS[kind])
     report(
         "replay_prediction", {key: GOALS[key] for key in ("error_median", "error_worst")}, plans=len(ERRORS),
-        error_median=statistics.median(ERRORS), error_worst=max(ERRORS),
+        error_median=statistics.median(ERRORS), error_worst=max(ERRORS), errors=ERRORS,
     )  # fmt: skip
 
 

@@ -148,7 +148,8 @@ class _Doing:
                 record, base, offline=self._offline, threads=threads
             )
 
-        return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run, case.modules)
+        return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run, case.modules,
+                    case.profile.before_s)  # fmt: skip
 
     def _python(self, case: Case) -> str:
         if not self._rebuild:

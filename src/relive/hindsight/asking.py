@@ -37,7 +37,6 @@ from relive.store import (
 )
 
 Edit = Callable[[Files], Files]
-_OF_START_UP = 0.9  # the share that loading libraries has in the start of a script, while nothing better is known
 _BETWEEN = 3  # versions that are asked on the way from an old one to the newest
 GUESSED = "the place is a guess; look at it with --show-patch RUN, choose it with --at or --edit, or add --guesses"
 DISTRUSTED = "its checkpoints did not reproduce it when it ended, so it runs from the start"
@@ -163,10 +162,10 @@ class _Planning:
             fit, run = draft.fit, draft.entry.record.run
             check = read_check(self._home.run_folder(run))
             is_distrusted = check is not None and check.is_failed
-            loading = self._loading(draft, found)
+            self._expect_loading(draft, found)
             planned = plan(
                 draft.profile, fit.reach, wanted=draft.wanted, parts=parts, leaving=fit.leaving,
-                costs=replace(costs, loading_s=loading),
+                costs=replace(costs, is_loaded=bool(fit.modules)),
                 from_start=question.from_start or is_distrusted,
             )  # fmt: skip
             if is_distrusted:
@@ -179,17 +178,13 @@ class _Planning:
                 found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))
         return found
 
-    def _loading(self, draft: Draft, found: Plan) -> float:
-        """What the libraries of a run take to load: a worker need not, if a process has them or will have them."""
-        if not draft.fit.modules:
-            return 0.0
+    def _expect_loading(self, draft: Draft, found: Plan) -> None:
+        """The libraries of a run are loaded once for all workers, unless a process has them already."""
         threads = self._question.threads or threads_of(draft.recorded)
         now = variables(draft.entry.record, threads=threads)
-        known = found.starter.loaded_s(sys.executable, now, draft.fit.modules)
-        usual = found.costs.loading_s or _OF_START_UP * draft.profile.start_up_s
-        if known is None:
+        if draft.fit.modules and found.starter.loaded_s(sys.executable, now, draft.fit.modules) is None:
+            usual = found.costs.loading_s or (1 - found.costs.own_share) * draft.profile.before_s
             found.loading_s = max(found.loading_s, usual)
-        return known or usual
 
     # --- drafts -------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from relive.hindsight.executor import Task
 from relive.hindsight.planner import Costs
 from relive.store import Home
 
-_WEIGHT = 0.5  # of the newest measurement against what was known
 _MANY_BYTES = 16 << 20  # smaller restores say nothing about bandwidth
 _FASTEST = 2e10
 
@@ -26,15 +25,17 @@ def read_costs(home: Home) -> Costs:
 
 def learn(home: Home, costs: Costs, tasks: Iterable[Task], loading_s: float | None) -> Costs:
     """Refine the costs by what a replay took; `loading_s` is what its libraries needed, if that was seen."""
-    known = costs if loading_s is None else replace(costs, loading_s=loading_s)
+    known = replace(costs, loading_s=loading_s or costs.loading_s, replays=costs.replays + 1)
     for task in tasks:
         report = task.report
         if report is None or not report.ok:
             continue
         if report.restores:
             known = _with_restores(known, report.restored_bytes / report.restores, report.restored_s / report.restores)
+        if task.modules and task.attempts == 1 and task.before_s > 0 and report.set_up_s:
+            known = replace(known, own_share=known.mixed(known.own_share, min(1.0, report.set_up_s / task.before_s)))
         beyond = task.took_s - task.waited_s - report.ran_s
-        known = replace(known, worker_s=_mixed(known.worker_s, min(5.0, max(0.02, beyond))))
+        known = replace(known, worker_s=known.mixed(known.worker_s, min(5.0, max(0.02, beyond))))
     with contextlib.suppress(OSError):  # a home that can't be written to gives the usual estimates
         part = home.path / "costs.json.part"
         part.write_bytes(msgspec.json.encode(known))
@@ -46,10 +47,6 @@ def _with_restores(known: Costs, size_bytes: float, took_s: float) -> Costs:
     """A restore of much tells how fast bytes come, one of little how long any takes."""
     if size_bytes > _MANY_BYTES:
         speed = size_bytes / max(1e-4, took_s - known.restore_s)
-        return replace(known, bytes_per_s=_mixed(known.bytes_per_s, min(speed, _FASTEST)))
+        return replace(known, bytes_per_s=known.mixed(known.bytes_per_s, min(speed, _FASTEST)))
     rest = max(0.0005, took_s - size_bytes / known.bytes_per_s)
-    return replace(known, restore_s=_mixed(known.restore_s, rest))
-
-
-def _mixed(before: float, now: float) -> float:
-    return before * (1 - _WEIGHT) + now * _WEIGHT
+    return replace(known, restore_s=known.mixed(known.restore_s, rest))

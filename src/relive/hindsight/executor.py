@@ -24,6 +24,7 @@ class Task:
     cost_s: float
     label: str
     modules: tuple[str, ...] = ()  # what may be loaded before the script is
+    before_s: float = 0.0  # what the run took before its main loop
     job: Job | None = None
     attempts: int = 0
     report: Report | None = None

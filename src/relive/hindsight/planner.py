@@ -23,6 +23,13 @@ class Costs:
     bytes_per_s: float = 1.5e9  # of restoring a checkpoint
     restore_s: float = 0.004  # of restoring any, however small
     loading_s: float = 0.0  # of the libraries that workers need, once for all of them; 0: not known
+    own_share: float = 0.1  # of what comes before the main loop, that is left when the libraries are loaded already
+    replays: int = 0  # that these were learnt from
+    is_loaded: bool = False  # they are, or will be, when a worker begins
+
+    def mixed(self, before: float, now: float) -> float:
+        """What to expect after a measurement: the first one replaces what was only usual."""
+        return now if self.replays <= 1 else (before + now) / 2
 
     def restore(self, state: Kept | None) -> float:
         return self.restore_s + state.size_bytes / self.bytes_per_s if state is not None else 0.0
@@ -139,8 +146,8 @@ class _Planner:
             self._reasons.append("the run ended inside its main loop, so what comes after never ran")
 
     def plan(self, parts: int, depth: str) -> RunPlan:
-        own_s = self._profile.start_up_s + self._profile.prefix_s - self._costs.loading_s
-        set_up = self._costs.worker_s + max(0.0, own_s)
+        share = self._costs.own_share if self._costs.is_loaded else 1.0
+        set_up = self._costs.worker_s + share * self._profile.before_s
         if not self._profile.mains:
             self._reasons.append("no checkpoint is left of the run, so it runs from the start")
             whole = self._segment([], is_last=True, set_up=set_up)

@@ -77,6 +77,11 @@ class Profile:
         return frozenset(loop.path for loop in self.mains)
 
     @property
+    def before_s(self) -> float:
+        """From the start of the process to the first main loop."""
+        return self.start_up_s + self.prefix_s
+
+    @property
     def prefix_s(self) -> float:
         """From the first verb to the first main loop."""
         return self.mains[0].begun_s if self.mains else self.took_s
