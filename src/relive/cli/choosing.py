@@ -11,10 +11,11 @@ import click
 from relive.errors import NotFound
 from relive.model import SHORT_ID
 from relive.record import chosen_server, look_around
-from relive.store import Home, Index, Registry, RemoteRegistry
+from relive.store import Home, Index
 
 if TYPE_CHECKING:
     from relive.query import Runs
+    from relive.store import Registry, RemoteRegistry
 
 T = TypeVar("T")
 
@@ -61,6 +62,8 @@ def look_up(home: Path | None, server: str | None, question: Callable[[Runs], T]
 
 def open_registry(home: Path | None, server: str | None) -> Registry | RemoteRegistry:
     """The models of the home or server that was named, else of the server that is set."""
+    from relive.store import Registry, RemoteRegistry
+
     remote = chosen_server(home, server)
     return Registry(open_home(home)) if remote is None else RemoteRegistry(remote)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from relive.model import RUNNING, RunRecord
-from relive.query.alarms import Rule, Watched, watched
-from relive.query.boards import Terms, leaderboard
-from relive.query.comparison import compare
-from relive.query.spreads import skew
-from relive.store import Away, Index, Remote, Summary, find_run, with_remedy
+from relive.store import Index, Summary, find_run
+
+if TYPE_CHECKING:  # a list of runs needs none of these, and they load numpy, or HTTP
+    from relive.query.alarms import Rule, Watched
+    from relive.query.boards import Terms
+    from relive.store import Remote
 
 _PAGE = 1_000  # runs in one answer of a server
 _NO_NUMBER = '"no number"'  # JSON has no word for NaN, so a server gives none
@@ -72,15 +73,23 @@ class HomeRuns:
         return [entry.record.run for entry in self._index.runs() if entry.live]
 
     def leaderboard(self, metric: str, terms: Terms) -> Row:
+        from relive.query.boards import leaderboard
+
         return leaderboard(self._index, metric, terms)
 
     def compare(self, words: Sequence[str]) -> Row:
+        from relive.query.comparison import compare
+
         return compare(self._index, words)
 
     def skew(self, word: str, name: str) -> Row:
+        from relive.query.spreads import skew
+
         return skew(self._index, word, name)
 
     def watched(self, run: str, rule: Rule) -> Watched:
+        from relive.query.alarms import watched
+
         return watched(self._index, run, rule)
 
 
@@ -100,6 +109,8 @@ class ServerRuns:
                 return int(answer["total"]), found
 
     def shown(self, word: str) -> Shown:
+        from relive.store import Away
+
         answer = self._get(f"/api/runs/{self._meant(word)}")
         try:
             record = msgspec.convert(answer["record"], RunRecord)
@@ -120,6 +131,8 @@ class ServerRuns:
         return self._get(f"/api/runs/{self._meant(word)}/skew", name=name)
 
     def watched(self, run: str, rule: Rule) -> Watched:
+        from relive.query.alarms import Watched
+
         answer = self._get(f"/api/runs/{run}/alert", name=rule.name, above=rule.bound, steps=rule.steps)
         return msgspec.convert(answer, Watched)
 
@@ -127,6 +140,8 @@ class ServerRuns:
         return str(self._get("/api/runs", run=word)["runs"][0]["run"])
 
     def _get(self, path: str, **query: Any) -> Row:
+        from relive.store import with_remedy
+
         with with_remedy():
             answer: Row = self._remote.get(path, **query)
             return answer
