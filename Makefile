@@ -16,7 +16,8 @@ COMPILE = -q --universal --python-version 3.11 --generate-hashes --custom-compil
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check fix docs bench lock clean
+LONG := 'long and not slow and not gpu and not page'
+.PHONY: help demo test long check fix docs bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -27,6 +28,9 @@ demo: $(VENV)/.ready ## set up a fresh machine and run the main job
 test: $(VENV)/.ready ## set up a fresh machine and pass the tests (JOBS=1 runs them one by one)
 	# Some tests kill processes at any moment, or wait for other ones: what fails among many is tried once more alone.
 	$(BIN)/pytest -n $(JOBS) --dist worksteal || $(BIN)/pytest --last-failed --last-failed-no-failures none
+
+long: $(VENV)/.ready ## pass the tests that take longer: processes that are killed, ranks, browsers, whole trainings
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m $(LONG) || $(BIN)/pytest -m $(LONG) --last-failed --last-failed-no-failures none
 
 check: $(VENV)/.ready ## format, lint, types, architecture, docs
 	$(BIN)/ruff format --check .

@@ -30,6 +30,7 @@ TORCH = [
 BRIEFLY = ("trainer.py", "while_loop.py", "package")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("style", [s for s in PLAIN if s.name in BRIEFLY], ids=lambda style: style.name)
 def test_a_script_as_it_is_answers_questions_later(style: Style, tmp_path: Path):
     found = check(style, tmp_path, ("epoch", "inside"))

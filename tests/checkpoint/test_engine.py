@@ -239,6 +239,7 @@ def test_a_forked_child_takes_no_checkpoints(script: Any) -> None:
     assert counts == [5, 0]
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_whole_checkpoints_only(script: Any) -> None:
     script.write(TRAIN)
     chance = random.Random()

@@ -46,6 +46,7 @@ def _has_sklearn() -> bool:
     return importlib.util.find_spec("sklearn") is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_restored_training_goes_on_bit_for_bit(both: tuple[Path, dict[str, str], dict[str, Any]], name: str) -> None:
     home, runs, restored = both

@@ -139,6 +139,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("steps_before", [0, 2])
 def test_model_and_optimizer_come_back_also_into_fresh_ones(tmp_path: Path, kind: str, steps_before: int) -> None:

@@ -87,6 +87,7 @@ def test_a_run_without_checkpoints_says_so(script) -> None:  # type: ignore[no-u
     assert "0 checkpoints" in result.stderr
 
 
+@pytest.mark.long
 def test_the_view_shows_checkpoints_of_finished_and_of_live_runs(script) -> None:  # type: ignore[no-untyped-def]
     script(TRAIN)
     process = script.start(None, "wait")

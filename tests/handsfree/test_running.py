@@ -65,6 +65,7 @@ def test_a_script_sees_itself_as_python_would_have_started_it(script: Script):
     assert run.stdout.replace("['about.py'", f"['{script.project / 'about.py'}'") == plain.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('no')", 1), ("sys.exit()", 0), ("x = (", 1), ("1/0", 1)]
 )
@@ -194,6 +195,7 @@ def test_what_loggers_are_told_becomes_columns(script: Script):
     assert not relive.sql("select name from logs where name = 'printed'", home=script.home).size
 
 
+@pytest.mark.long
 def test_tensorboard_is_heard_and_written_to(script: Script):
     pytest.importorskip("tensorboard")
     script.write("""

@@ -28,6 +28,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_filled_table_shows_which_versions_forgot_a_class(told: Path):
     frame = relive.dataframe("day", "f1_ped", home=told / ".relive").sort_values("day")
 

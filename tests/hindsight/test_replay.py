@@ -89,6 +89,7 @@ def asked(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked
     return Asked(script, tmp_path, monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "statement", "work"),
     [
@@ -108,6 +109,7 @@ def test_no_more_is_run_than_the_statement_needs(asked: Asked, where: str, state
     assert asked.column("x") == asked.reference(train(**{where: statement}))
 
 
+@pytest.mark.long
 def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: Asked) -> None:
     asked.record(train())
 
@@ -119,6 +121,7 @@ def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: A
     assert table["epoch"].tolist() == [2] * 4 + [4] * 4
 
 
+@pytest.mark.long
 def test_asked_again_only_what_is_missing_is_run(asked: Asked) -> None:
     asked.record(train())
     source = train(after='relive.log("x", net[0])')
@@ -227,6 +230,7 @@ ALL_OF_IT = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["after", pytest.param("suffix", marks=pytest.mark.slow)])
 def test_state_that_no_variable_shows_is_put_back(asked: Asked, place: str) -> None:
     statement = ALL_OF_IT if place == "suffix" else ALL_OF_IT.replace("own.total", "0.0")
@@ -255,6 +259,7 @@ with relive.checkpointing(net=net, every=1):
 )
 
 
+@pytest.mark.long
 def test_a_variable_that_was_not_kept_is_told_and_not_stale(asked: Asked) -> None:
     asked.record("table = [1]\n" + LARGE.format(after="pass"))
     source = "table = [1]\n" + LARGE.format(after='relive.log("x", len(table))')
@@ -389,6 +394,7 @@ def test_a_script_that_writes_into_the_project_by_its_full_path_is_stopped(asked
     assert "may not write to" in run.missing[0]
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_is_tried_again_and_what_is_done_is_kept(asked: Asked) -> None:
     source = (
         HEAD
@@ -412,6 +418,7 @@ with relive.checkpointing(net=net, every=1):
     assert asked.column("x") == [0, 1, 2]  # not the value of the iteration that it did not come to the end of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["the nearest", pytest.param("all", marks=pytest.mark.slow)])
 def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) -> None:
     asked.record(train())
@@ -432,6 +439,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) 
     assert asked.column("x") == asked.reference(source)[4:5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -510,6 +518,7 @@ def test_a_missing_package_is_told(asked: Asked) -> None:
     assert "install it" in run.missing[0]
 
 
+@pytest.mark.long
 def test_a_value_that_comes_out_differently_is_told_and_marked(asked: Asked) -> None:
     source = (
         HEAD
@@ -543,6 +552,7 @@ def test_arrays_come_back_from_a_replay(asked: Asked) -> None:
     assert (run.missing, run.added) == ([], 1)
 
 
+@pytest.mark.long
 def test_a_plan_tells_what_it_would_do_and_does_nothing(asked: Asked) -> None:
     asked.record(train())
     asked.script.write(train(after='relive.log("x", net[0])'))

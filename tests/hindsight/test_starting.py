@@ -67,6 +67,7 @@ def watched(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wat
     return Watched(script, tmp_path / "beside" / "did", monkeypatch)
 
 
+@pytest.mark.long
 def test_libraries_stay_loaded_for_the_next_question(watched: Watched, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RELIVE_WARM_SECONDS", "60")
     first, second = watched.ask("a"), watched.ask("b")
@@ -77,6 +78,7 @@ def test_libraries_stay_loaded_for_the_next_question(watched: Watched, monkeypat
     assert (first.added, first.runs[0].verdict, second.added, second.runs[0].verdict) == (1, "exact", 1, "exact")
 
 
+@pytest.mark.long
 def test_nothing_stays_when_nothing_is_to_be_kept_warm(watched: Watched):
     watched.ask("a")
     (parent,) = watched.parents()
@@ -89,6 +91,7 @@ def test_nothing_stays_when_nothing_is_to_be_kept_warm(watched: Watched):
     assert time.monotonic() < deadline
 
 
+@pytest.mark.long
 def test_a_worker_whose_process_was_killed_is_tried_once_more(watched: Watched, script: Any):
     script.write(
         SCRIPT

@@ -28,6 +28,7 @@ def column(script: Script, name: str) -> list[float]:
     return relive.dataframe(name, home=script.home)[name].tolist()
 
 
+@pytest.mark.long
 def test_a_statement_goes_where_the_user_puts_it_and_stays_there(script: Script):
     script(SCRIPT)
     script.write(ASKED)
@@ -40,6 +41,7 @@ def test_a_statement_goes_where_the_user_puts_it_and_stays_there(script: Script)
     assert '+        relive.log("x", total * 2)' in again.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("at", "words"),
     [("train.py:600", "has 8 lines in this version"), ("other.py:1", "is not `file:line` of this version")],
@@ -53,6 +55,7 @@ def test_a_place_that_is_not_there_is_told(script: Script, at: str, words: str):
     assert "x" not in relive.dataframe(home=script.home).columns
 
 
+@pytest.mark.long
 def test_a_patch_is_changed_in_the_users_editor_and_remembered(script: Script, tmp_path: Path):
     editor = tmp_path / "editor.sh"
     editor.write_text("#!/bin/sh\nsed -i 's/total \\* 2/total * 10/' \"$1\"\n")
@@ -65,6 +68,7 @@ def test_a_patch_is_changed_in_the_users_editor_and_remembered(script: Script, t
     assert "total * 10" in script.relive("replay", "--show-patch", "last", "x").stdout
 
 
+@pytest.mark.long
 def test_a_guess_is_left_out_and_told_unless_it_is_asked_for(script: Script):
     head = "import relive\n" + "".join(f"def f{n}(a):\n    return a * {n + 1}\n" for n in range(8))
     old = head + "v = 1\n" + "".join(f"v = f{n}(v)\n" for n in range(8)) + "relive.log('y', v)\n"

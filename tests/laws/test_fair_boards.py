@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def write(home: Home, data: str | None, value: float, lr: float, is_live: bool) 
         journal.close()
 
 
+@pytest.mark.long
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(runs, asked)
 def test_no_group_ever_holds_two_data_versions_unasked(rows: list[Any], terms: dict[str, Any]) -> None:

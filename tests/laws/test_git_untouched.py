@@ -251,6 +251,7 @@ def content(path: Path) -> tuple[int, bytes]:
     return path.stat().st_mode & 0o100, path.read_bytes()
 
 
+@pytest.mark.long
 @in_every_scene
 def test_taking_a_version_touches_nothing_of_the_users(scene: Callable[[Path], Path], tmp_path: Path) -> None:
     root = scene(tmp_path)
@@ -267,6 +268,7 @@ def test_taking_a_version_touches_nothing_of_the_users(scene: Callable[[Path], P
     git(root, "fsck", "--strict")
 
 
+@pytest.mark.long
 @in_every_scene
 def test_a_version_holds_what_the_working_tree_held(scene: Callable[[Path], Path], tmp_path: Path) -> None:
     root = scene(tmp_path)

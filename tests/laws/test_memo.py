@@ -32,6 +32,7 @@ def executions(script: Any) -> int:
     return len(path.read_text().split()) if path.exists() else 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "how"), [(8, "spawn"), pytest.param(50, "fork", marks=pytest.mark.slow)])
 def test_many_processes_compute_once(script: Any, home: Path, count: int, how: str):
     script.write(COUNTED, "steps.py")
@@ -89,6 +90,7 @@ KILLED = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [3, pytest.param(25, marks=pytest.mark.slow)])
 def test_a_kill_while_storing_leaves_a_hit_or_a_miss(script: Any, home: Path, rounds: int):
     script.write(KILLED)
@@ -131,6 +133,7 @@ def test_editing_a_helper_of_a_helper_is_a_miss_and_a_comment_a_hit(script: Any,
     assert run(base) == ["2"]  # people come back to old versions
 
 
+@pytest.mark.long
 def test_a_run_tells_what_it_reused_and_from_where(script: Any, home: Path):
     text = """
         import relive
@@ -215,6 +218,7 @@ def test_what_is_remembered_is_never_collected(script: Any, home: Path):
     assert len(set(Chunks(home / "chunks").names())) == 2
 
 
+@pytest.mark.long
 def test_a_collection_at_work_takes_nothing_that_is_being_stored(script: Any, home: Path):
     text = """
         import sys, time, numpy, relive

@@ -93,6 +93,7 @@ def records(home: Path) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "count"), [("kill", 25), ("term", 5), ("exit", 5)])
 def test_every_value_whose_log_returned_survives_the_death_of_the_process(script, how: str, count: int) -> None:
     run_trials(script, how, count, seed=random.randrange(1 << 30))

@@ -29,6 +29,7 @@ def only_record(home: Path) -> Any:
     return record
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ending", "code", "outcome", "error"),
     [

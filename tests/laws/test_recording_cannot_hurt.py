@@ -90,6 +90,7 @@ print("to stderr", file=sys.stderr)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "ending",
     [
@@ -121,6 +122,7 @@ def test_warnings_as_errors_stay_the_users(script, without: dict[str, str], faul
     assert recorded.stderr.count("relive: [recording-off]") == (fault == "no home")
 
 
+@pytest.mark.long
 def test_random_numbers_are_the_same_with_and_without(script, without: dict[str, str]) -> None:
     source = """
         import random
@@ -289,6 +291,7 @@ def test_an_array_that_could_not_be_kept_is_told_of(script, tiny_disk: Path) -> 
     assert "[log-lost]" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", [".relive", ".relive/runs", "journal", "chunks"])
 def test_a_home_that_is_removed_while_it_is_written_costs_nothing_but_itself(script, what: str) -> None:
     done = script(
@@ -319,6 +322,7 @@ def test_a_home_that_is_removed_while_it_is_written_costs_nothing_but_itself(scr
         assert_readable(script.home)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "git", [None, "exit 128", "kill -9 $$", "echo nonsense", "echo fatal: broken >&2; exit 1", "exec sleep 0.01"]
 )
@@ -605,6 +609,7 @@ def test_what_is_logged_while_python_ends_is_kept_or_told_of_and_opens_no_run(sc
     assert record.outcome == "finished"
 
 
+@pytest.mark.long
 def test_many_runs_in_one_process_leave_nothing_behind(script) -> None:
     done = script(
         """
@@ -704,6 +709,7 @@ def test_files_whose_names_are_no_text_are_recorded(script) -> None:
     assert len(assert_readable(script.home)[0].artifacts) == 1
 
 
+@pytest.mark.long
 def test_the_command_line_works_after_all_that(script) -> None:
     script("import relive\nrelive.log('loss', 1)\nraise ValueError\n", check=False)
     script("import os, relive\nrelive.log('loss', 1)\nos.kill(os.getpid(), 9)\n", check=False)

@@ -91,6 +91,7 @@ def check(program: Program, share: float, seed: int, workers: int) -> str:
 QUIET = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 
 
+@pytest.mark.long
 @settings(QUIET, max_examples=6)
 @given(programs(), st.sampled_from([0.0, 0.3, 1.0]), st.integers(0, 9), st.sampled_from([1, 2]))
 def test_replayed_values_are_those_of_a_run_that_had_the_statement(program, share, seed, workers):

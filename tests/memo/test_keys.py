@@ -148,6 +148,7 @@ def test_objects_count_by_content(one: Any, other: Any):
     assert key(one()) == key(one()) != key(other())
 
 
+@pytest.mark.long
 def test_polars_counts_by_content():
     polars = pytest.importorskip("polars")
 

@@ -116,6 +116,7 @@ def test_calls_are_made_in_order_with_what_was_given_then(opened: Open, tmp_path
     assert closed == "closed"
 
 
+@pytest.mark.long
 def test_tensors_of_all_kinds_arrive_as_they_were(opened: Open, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     tensors = [
@@ -286,6 +287,7 @@ def test_dropping_it_open_is_told_and_loses_nothing(opened: Open) -> None:
             del writer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["Writer('out')", "Writer, 'out'"])
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise RuntimeError('mine')"])
 def test_at_the_end_of_python_everything_is_written(script: Any, how: str, end: str) -> None:
@@ -404,6 +406,7 @@ def _log_everything(writer: Any) -> None:
     writer.add_histogram("no numbers", torch.tensor([float("nan"), 1.0]), 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["thread", "process"])
 def test_tensorboard_gets_the_very_bytes_that_it_would_have_written(tmp_path: Path, how: str) -> None:
     pytest.importorskip("tensorboard")

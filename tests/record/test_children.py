@@ -205,6 +205,7 @@ def test_grandchildren_log_in_the_loops_of_their_parent(script) -> None:
     assert rows(script.home, "grandchild") == [(7, 70), (8, 80)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_and_pools_log_to_the_run_of_their_parent(script, method: str) -> None:
     done = script(
@@ -355,6 +356,7 @@ def test_a_worker_may_open_runs_of_its_own(script) -> None:
     assert set(frame.run) == {found["sweep"].run}
 
 
+@pytest.mark.long
 def test_a_script_started_by_a_run_is_a_run_of_its_own_with_a_parent(script) -> None:
     script.write(
         """
@@ -408,6 +410,7 @@ print("hung:", len(hung))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "modules",
     [
@@ -424,6 +427,7 @@ def test_children_never_hang_on_what_their_parent_was_loading(script, modules: s
     assert done.stdout == "hung: 0\n"
 
 
+@pytest.mark.long
 def test_the_workers_of_a_data_loader_are_part_of_the_run(script) -> None:
     for n in range(4):
         (script.project / f"{n}.txt").write_text(str(n))

@@ -55,6 +55,7 @@ def _fork() -> int:
     return pid
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("own_thread", [False, True])
 def test_a_fork_is_warned_of_only_if_it_would_be_without_us(script, own_thread: bool) -> None:
     done = script(

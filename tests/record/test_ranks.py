@@ -57,6 +57,7 @@ LAUNCHERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variables", LAUNCHERS, ids=["slurm", "openmpi", "mpich", "own", "named"])
 def test_the_ranks_of_a_launch_are_one_run_and_rank_0_speaks_for_it(script, variables: dict[str, str]) -> None:
     script.write(TRAIN)
@@ -129,6 +130,7 @@ def test_a_rank_that_dies_does_not_hurt_the_run(script) -> None:
     assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (0, 1), (1, 100), (1, 101)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launches", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_torchrun_gives_one_run_each_time(script, launches: int) -> None:
     script.write(
@@ -154,6 +156,7 @@ def test_torchrun_gives_one_run_each_time(script, launches: int) -> None:
     assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (0, 1), (1, 100), (1, 101)] * launches
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parent", ["silent", "recording"])
 def test_workers_that_join_a_process_group_by_themselves_are_ranks(script, parent: str) -> None:
     done = script(

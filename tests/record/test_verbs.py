@@ -212,6 +212,7 @@ def test_whatever_was_logged_can_be_read(home: Path, value: Any) -> None:
     assert len(relive.dataframe("v", home=home)) == 1
 
 
+@pytest.mark.long
 def test_torch_and_images_come_back_as_they_were(script) -> None:
     script(
         """

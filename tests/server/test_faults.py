@@ -110,6 +110,7 @@ def stored_bytes(store: Path) -> int:
     return sum(path.stat().st_size for path in store.glob("runs/*/*.slots"))
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(script, serve):
     kill_the_server(script, serve(), times=3, clients=2, seed=random.randrange(1 << 30))
 
@@ -140,6 +141,7 @@ def test_a_network_that_loses_doubles_cuts_and_delays_does_no_harm(script, serve
     assert found == values(script.home)
 
 
+@pytest.mark.long
 def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve):
     server = serve()
     server.stop()
@@ -157,6 +159,7 @@ def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve
     assert values(server.store) == list(range(500))
 
 
+@pytest.mark.long
 def test_a_replay_that_came_later_is_sent_and_a_damaged_run_holds_nobody_up(script, serve):
     server = serve()
     env = environment(server.url)
@@ -181,6 +184,7 @@ def test_a_replay_that_came_later_is_sent_and_a_damaged_run_holds_nobody_up(scri
     assert_same(script.home, server.store)
 
 
+@pytest.mark.long
 def test_a_killed_client_loses_nothing_that_it_logged(script, serve):
     server = serve()
     process = script.start(TRAIN, "1000000", "0.001", env=environment(server.url))
@@ -202,6 +206,7 @@ def wait_until(happened, timeout_s: float = 30) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_full_disk_on_the_server_stops_nothing_for_good(script, serve):
     server = serve()
     limit = 40_000  # bytes in any file of the server from now on

@@ -40,6 +40,7 @@ def ask_everything(operation, mode, server, examples: int) -> None:
     ask()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("operation", "mode"), CASES)
 def test_the_api_is_what_its_document_says(operation, mode, shared):
     ask_everything(operation, mode, shared, examples=3)

@@ -38,6 +38,7 @@ def browser():
         found.close()
 
 
+@pytest.mark.long
 def test_the_pages_show_a_run_while_it_goes_on(script, serve, browser):
     server = serve()
     process = script.start(LIVE, env={"RELIVE_SERVER": server.url, "RELIVE_VERSIONS": "0"})
@@ -72,6 +73,7 @@ def test_the_pages_show_a_run_while_it_goes_on(script, serve, browser):
     context.close()
 
 
+@pytest.mark.long
 def test_a_browser_needs_a_token_too(tmp_path, browser):
     store = tmp_path / "team"
     word, token = Tokens(store).create("ada", ["read"])
@@ -97,6 +99,7 @@ def test_a_browser_needs_a_token_too(tmp_path, browser):
         server.kill()
 
 
+@pytest.mark.long
 def test_ten_thousand_values_are_a_short_answer(script, serve):
     server = serve()
     source = (

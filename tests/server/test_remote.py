@@ -78,6 +78,7 @@ def ids(store: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "asked",
     [
@@ -325,6 +326,7 @@ def restored(home: Path, run: str, epoch: int) -> float:
     return float(weights.sum())
 
 
+@pytest.mark.long
 def test_checkpoints_are_sent_when_asked_for_and_restored_elsewhere(serve, recorded: Path, tmp_path: Path, elsewhere):
     server = serve(store=tmp_path / "team")
     (run,) = ids(recorded / ".relive")
@@ -353,6 +355,7 @@ def test_checkpoints_are_sent_when_asked_for_and_restored_elsewhere(serve, recor
     assert elsewhere("doctor", "--home", str(server.store)).exit_code == 0
 
 
+@pytest.mark.long
 def test_sending_checkpoints_goes_on_where_it_was_cut_off(serve, recorded: Path, tmp_path: Path, monkeypatch):
     server = serve(store=tmp_path / "team")
     (run,) = ids(recorded / ".relive")
@@ -384,6 +387,7 @@ def test_sending_checkpoints_goes_on_where_it_was_cut_off(serve, recorded: Path,
     assert not [path for path in server.store.glob("incoming/*") if path.stat().st_size == 3]
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_is_fetched_as_far_as_it_is(serve, script, tmp_path: Path, elsewhere):
     server = serve(store=tmp_path / "live")
     theirs = script.project / ".relive"

@@ -155,6 +155,7 @@ def hold(tmp_path: Path, seconds: float) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.long
 def test_only_one_process_at_a_time_brings_a_catalog_up_to_date(opened: Open, tmp_path: Path) -> None:
     catalog = opened()
     holder = hold(tmp_path, 0.3)

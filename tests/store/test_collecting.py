@@ -600,6 +600,7 @@ def at_work(*args: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 def test_whatever_is_recorded_while_collections_run_is_never_lost(
     store: Home, record: Record, shown: Any, named_chunks: Any
 ) -> None:
@@ -635,6 +636,7 @@ def test_whatever_is_recorded_while_collections_run_is_never_lost(
     assert seed > 1
 
 
+@pytest.mark.long
 def test_a_collection_killed_at_any_point_leaves_everything_that_is_shown_readable(
     store: Home, sparse: Any, record: Record, tmp_path: Path
 ) -> None:

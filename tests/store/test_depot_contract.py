@@ -33,6 +33,7 @@ def file(tmp_path: Path) -> Callable[[bytes], Path]:
     return write
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0, 1, 5_000_000])
 def test_what_is_put_comes_back(depot: Depot, file: Any, size: int) -> None:
     content = os.urandom(size)

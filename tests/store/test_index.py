@@ -263,6 +263,7 @@ for _ in range(8):
 """
 
 
+@pytest.mark.long
 def test_many_processes_write_and_read_at_once_and_nobody_meets_a_lock(store: Store) -> None:
     readers = [
         subprocess.Popen([sys.executable, "-c", READER, str(store.home.path)], stderr=subprocess.PIPE, text=True)

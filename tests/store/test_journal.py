@@ -209,6 +209,7 @@ def test_logging_to_a_closed_journal_says_so(tmp_path: Path) -> None:
         journal.append_int("late", 1, ROOT, 0)
 
 
+@pytest.mark.long
 def test_closing_while_threads_log_ends_no_process(tmp_path: Path) -> None:
     for attempt in range(20):
         folder = tmp_path / str(attempt)
@@ -321,6 +322,7 @@ def _count_until_killed(folder: Path, acknowledged: mmap.mmap) -> None:
         acknowledged[:8] = step.to_bytes(8, "little")  # one move of 8 bytes; pack_into would clear them first
 
 
+@pytest.mark.long
 def test_nothing_that_returned_is_lost_to_sigkill(tmp_path: Path) -> None:
     generator = random.Random(7)
     for attempt in range(60):

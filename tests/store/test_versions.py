@@ -160,6 +160,7 @@ print(take(root, home=root / ".relive").id)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["repo", "plain"])
 def test_eighteen_runs_that_start_at_once_get_the_same_version(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -194,6 +195,7 @@ def test_runs_of_different_code_that_start_at_once_all_get_their_version(repo: P
     assert {version.branch for version in found} == {"refs/heads/relive/detached"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_version_of_a_small_project_takes_less_than_50_kilobytes(repo: Path, count: int) -> None:
     for i in range(count):
@@ -216,6 +218,7 @@ TREES = st.dictionaries(PATHS, st.binary(max_size=20), max_size=6).map(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None, database=None)
 @given(committed=TREES, now=TREES, in_git=st.booleans())
 def test_any_files_come_back_as_they_were(committed: dict[str, bytes], now: dict[str, bytes], in_git: bool) -> None:
