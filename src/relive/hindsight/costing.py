@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from relive.hindsight.executor import Task
+from relive.hindsight.job import Report
 from relive.hindsight.planner import Costs
 from relive.store import Home
 
@@ -31,7 +32,7 @@ def learn(home: Home, costs: Costs, tasks: Iterable[Task], loading_s: float | No
         if report is None or not report.ok:
             continue
         if report.restores:
-            known = _with_restores(known, report.restored_bytes / report.restores, report.restored_s / report.restores)
+            known = _with_restores(known, report)
         if task.modules and task.attempts == 1 and task.before_s > 0 and report.set_up_s:
             known = replace(known, own_share=known.mixed(known.own_share, min(1.0, report.set_up_s / task.before_s)))
         beyond = task.took_s - task.waited_s - report.ran_s
@@ -43,10 +44,16 @@ def learn(home: Home, costs: Costs, tasks: Iterable[Task], loading_s: float | No
     return known
 
 
-def _with_restores(known: Costs, size_bytes: float, took_s: float) -> Costs:
-    """A restore of much tells how fast bytes come, one of little how long any takes."""
+def _with_restores(known: Costs, report: Report) -> Costs:
+    """A restore of much tells how fast bytes come, one of little how long any takes; the first takes longest."""
+    size_bytes, others = report.restored_bytes / report.restores, report.restores - 1
+    took_s = (report.restored_s - report.first_restore_s) / others if others else known.restore_s
     if size_bytes > _MANY_BYTES:
+        took_s = took_s if others else report.first_restore_s
         speed = size_bytes / max(1e-4, took_s - known.restore_s)
         return replace(known, bytes_per_s=known.mixed(known.bytes_per_s, min(speed, _FASTEST)))
-    rest = max(0.0005, took_s - size_bytes / known.bytes_per_s)
-    return replace(known, restore_s=known.mixed(known.restore_s, rest))
+    if others:
+        rest = max(0.0005, took_s - size_bytes / known.bytes_per_s)
+        known = replace(known, restore_s=known.mixed(known.restore_s, rest))
+    more = max(0.0, report.first_restore_s - size_bytes / known.bytes_per_s - known.restore_s)
+    return replace(known, first_restore_s=known.mixed(known.first_restore_s, more))

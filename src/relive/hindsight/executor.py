@@ -96,7 +96,11 @@ class _Worker:
         self._begun = time.perf_counter()
         task.job, env = task.prepare()
         modules = task.modules if task.attempts == 1 else ()  # the second time nothing is taken for granted
+        asked = time.perf_counter()
         self._process = starter.start(task.python, task.job, env, modules)
+        self._starting_s = (
+            time.perf_counter() - asked if modules else 0.0
+        )  # the process to fork from, if there was none
 
     def is_over(self) -> bool:
         code = self._process.poll()
@@ -104,7 +108,7 @@ class _Worker:
             return False
         task = self.task
         folder = Path(task.job.folder) if task.job is not None else Path()
-        task.took_s, task.waited_s = time.perf_counter() - self._begun, self._process.waited_s
+        task.took_s, task.waited_s = time.perf_counter() - self._begun, self._starting_s + self._process.waited_s
         task.report = Report.read(folder)
         if not task.is_ok:
             task.said = _tail(folder / "stderr")

@@ -68,6 +68,7 @@ class Report(msgspec.Struct):
     restored_bytes: int = 0
     restored_s: float = 0.0
     restores: int = 0
+    first_restore_s: float = 0.0  # of them, the first: it finds nothing loaded and nothing open
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
     ran_s: float = 0.0  # from there to the end
 

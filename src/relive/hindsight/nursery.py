@@ -45,8 +45,8 @@ class Told(msgspec.Struct, frozen=True):
     loaded_s: float | None = None
 
 
-def main(name: str, warm_s: float, modules: list[str]) -> int:
-    """Answer under a name, as long as somebody asks and for so long afterwards."""
+def main(name: str, warm_s: float, begun_s: float, modules: list[str]) -> int:
+    """Answer under a name, as long as somebody asks and for so long afterwards; `begun_s` is when we were started."""
     listening = socket.socket(socket.AF_UNIX)
     try:
         # No file of that name is made: it is gone with the last process that has it open.
@@ -54,13 +54,12 @@ def main(name: str, warm_s: float, modules: list[str]) -> int:
     except OSError:
         return 0  # another one was quicker
     listening.listen(_BACKLOG)
-    begun = time.perf_counter()
     for module in modules:
         with contextlib.suppress(Exception):  # the script will meet the same error, and tell of it
             importlib.import_module(module)
     gc.collect()
     gc.freeze()  # so that a collection in a worker does not touch, and so copy, all pages
-    return _Nursery(listening, time.perf_counter() - begun, warm_s).serve()
+    return _Nursery(listening, time.monotonic() - begun_s, warm_s).serve()
 
 
 class _Nursery:
@@ -168,4 +167,4 @@ def _tell(asking: socket.socket, what: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

@@ -22,6 +22,7 @@ class Costs:
     worker_s: float = 0.4  # to start a worker, make its folder and end it, besides the script and its imports
     bytes_per_s: float = 1.5e9  # of restoring a checkpoint
     restore_s: float = 0.004  # of restoring any, however small
+    first_restore_s: float = 0.03  # how much longer the first one of a worker takes
     loading_s: float = 0.0  # of the libraries that workers need, once for all of them; 0: not known
     own_share: float = 0.1  # of what comes before the main loop, that is left when the libraries are loaded already
     replays: int = 0  # that these were learnt from
@@ -332,6 +333,8 @@ class _Planner:
         ends |= {
             block.number: block.end.manifest for block in self._profile.blocks if block.end and self._is_skipped(block)
         }
+        if skips or ends or any(stop.visit.restore for stop in stops):
+            set_up += self._costs.first_restore_s
         cost = set_up + sum(stop.visit.cost_s for stop in stops) + self._around_s(skips, entered, goes_on=goes_on)
         return Segment(tuple(stop.visit for stop in stops), skips, ends, not goes_on, cost)
 

@@ -183,8 +183,11 @@ class Replayer(Recorder):
             self.report.damaged.append(manifest)
             raise
         self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
+        took_s = time.perf_counter() - begun
+        if not self.report.restores:
+            self.report.first_restore_s = took_s
         self.report.restores += 1
-        self.report.restored_s += time.perf_counter() - begun
+        self.report.restored_s += took_s
         self.report.restored_bytes += checkpoint.size_bytes
 
     def named(self) -> dict[str, Any]:

@@ -130,8 +130,9 @@ def _begin(
     name: str, python: str, env: Mapping[str, str], modules: tuple[str, ...], warm_s: float
 ) -> socket.socket:  # fmt: skip
     begun = subprocess.Popen(
-        [python, "-P", "-m", "relive.hindsight.nursery", name, str(warm_s), *modules], env=dict(env), cwd="/",
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        [python, "-P", "-m", "relive.hindsight.nursery", name, str(warm_s), str(time.monotonic()), *modules], cwd="/",
+        env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
