@@ -23,6 +23,7 @@ import msgspec
 from relive.hindsight import worker
 
 POLL_S = 0.01
+FIRST_S = 10.0
 _BACKLOG = 64
 
 
@@ -69,6 +70,7 @@ class _Nursery:
         self._listening = listening
         self._loaded_s = loaded_s
         self._warm_s = warm_s
+        self._patience_s = max(warm_s, FIRST_S)  # who started us is on the way
         self._selector = selectors.DefaultSelector()
         self._selector.register(listening, selectors.EVENT_READ)
         self._pending: dict[socket.socket, bytes] = {}
@@ -77,7 +79,7 @@ class _Nursery:
     def serve(self) -> int:
         while True:
             idle = not self._pending
-            ready = self._selector.select(POLL_S if self._workers else self._warm_s if idle else None)
+            ready = self._selector.select(POLL_S if self._workers else self._patience_s if idle else None)
             if idle and not ready and not self._workers:
                 return 0
             for key, _ in ready:
@@ -92,7 +94,7 @@ class _Nursery:
         if _user_of(asking) != os.getuid():
             asking.close()
             return
-        self._pending[asking] = b""
+        self._pending[asking], self._patience_s = b"", self._warm_s
         self._selector.register(asking, selectors.EVENT_READ)
         _tell(asking, Told(loaded_s=self._loaded_s))
 
