@@ -103,15 +103,18 @@ class Catalog:
 
     # --- what was logged ----------------------------------------------------------------------------------------
 
-    def summaries(self, names: Collection[str] | None, *, all_ranks: bool) -> list[Row]:
+    def summaries(
+        self, names: Collection[str] | None, *, all_ranks: bool, runs: Collection[int] | None = None
+    ) -> list[Row]:
         """(run id, name, path, rank, process, …STORED); for each rank the run's own first, then the latest replay."""
         wanted = "" if names is None else f" and n.name in ({_marks(names)})"
+        wanted += "" if runs is None else f" and s.run_id in ({_marks(runs)})"
         return self.tables.rows(
             f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
             f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{wanted}"
             " order by s.rank, s.process > 0, s.process desc",
-            (REPLAYS, *(names or ())),
+            (REPLAYS, *(names or ()), *(runs or ())),
         )
 
     def loops(self) -> list[Row]:

@@ -28,6 +28,7 @@ from relive.store.summaries import Summary, read_summary
 from relive.store.tombstones import without_dropped
 from relive.store.values import from_text, to_text
 
+FEW_RUNS = 100  # so many are looked up one by one, more by reading all
 SEGMENT_ROWS = 4_000_000  # a segment is written when so many rows are gathered, which bounds memory
 
 
@@ -122,7 +123,9 @@ class Index:
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
     ) -> dict[str, list[Summary]]:
         """For each run: what each name comes to, on its canonical rank or on each of its ranks."""
-        rows = self.catalog.summaries(names, all_ranks=all_ranks)
+        numbers = [entry.number for entry in entries if entry.number is not None]
+        few = numbers if 0 < len(numbers) <= FEW_RUNS else None
+        rows = self.catalog.summaries(names, all_ranks=all_ranks, runs=few) if numbers else []
         # What the run logged itself counts; else its latest replay.
         found: dict[int, dict[tuple[str, int], Summary]] = {}
         for number, name, path, rank, process, *columns in rows:
