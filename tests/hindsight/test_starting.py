@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 
 import relive
 from relive.hindsight import Answer
-from relive.hindsight.starting import heavy_imports
+from relive.hindsight.nursery import Start
+from relive.hindsight.starting import Nursery, heavy_imports
 
 SCRIPT = """
 import os
@@ -44,6 +47,29 @@ relive.log("end", float(w.sum()))
 )
 def test_only_what_changes_nothing_is_loaded_ahead(files: dict[str, str], expected: tuple[str, ...]):
     assert heavy_imports(files) == expected
+
+
+def test_a_greeting_is_waited_for_once_however_many_runs_ask(monkeypatch: pytest.MonkeyPatch):
+    ours, theirs = socket.socketpair()
+    nursery = Nursery(ours)
+    theirs.sendall(b'{"loaded_s":1.5}\n')
+    first = nursery.loaded_s(10.0)
+    monkeypatch.setattr(select, "select", lambda *_: pytest.fail("it waits once more"))
+
+    assert (first, nursery.loaded_s(10.0)) == (1.5, 1.5)
+    nursery.close()
+    theirs.close()
+
+
+def test_a_process_that_died_before_it_read_what_it_was_asked_is_gone():
+    ours, theirs = socket.socketpair()
+    nursery = Nursery(ours)
+    worker = nursery.start(Start("job", "/", {}, "out", "err"))
+    theirs.close()  # with the request unread: the line is reset, not just closed
+
+    assert worker.poll() == -signal.SIGKILL
+    assert nursery.is_gone
+    nursery.close()
 
 
 class Watched:

@@ -98,9 +98,8 @@ class _Worker:
         modules = task.modules if task.attempts == 1 else ()  # the second time nothing is taken for granted
         asked = time.perf_counter()
         self._process = starter.start(task.python, task.job, env, modules)
-        self._starting_s = (
-            time.perf_counter() - asked if modules else 0.0
-        )  # the process to fork from, if there was none
+        # The process to fork from had to be started, if there was none.
+        self._starting_s = time.perf_counter() - asked if modules else 0.0
 
     def is_over(self) -> bool:
         code = self._process.poll()

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -110,10 +111,16 @@ class Starter:
 def _name(python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> str:
     """What a process answers to that has loaded these libraries for us, as they and relive are now."""
     steering = sorted(f"{name}={value}" for name, value in env.items() if name.startswith(_READ_WHEN_LOADED))
+    return f"relive-{stable_hash([os.getuid(), python, sys.version, list(modules), steering, _state_of(python)])[:32]}"
+
+
+@lru_cache(maxsize=8)
+def _state_of(python: str) -> list[Any]:
+    """What changes when packages are installed, or relive itself is; looked at once for all runs of a plan."""
     prefix = Path(python).parent.parent
     installed = [(str(path), path.stat().st_mtime_ns) for path in sorted(prefix.glob("lib*/python3*/site-packages"))]
     ours = [path.stat().st_mtime_ns for path in sorted(Path(__file__).parent.parent.rglob("*.py"))]
-    return f"relive-{stable_hash([os.getuid(), python, sys.version, list(modules), steering, installed, ours])[:32]}"
+    return [installed, ours]
 
 
 def _call(name: str) -> socket.socket | None:
@@ -166,8 +173,9 @@ class Nursery:
 
     def loaded_s(self, patience_s: float = 0.0) -> float | None:
         """What loading took; None while it goes on."""
-        select.select([self._line], [], [], patience_s)
-        self._hear()
+        if self._loaded_s is None:  # a plan asks for each of its runs, and waits for the greeting once
+            select.select([self._line], [], [], patience_s)
+            self._hear()
         return self._loaded_s
 
     def pid(self, job: str) -> int | None:
@@ -183,12 +191,16 @@ class Nursery:
         self._line.close()
 
     def _hear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        try:
             while data := self._line.recv(1 << 16):
                 *lines, self._pending = (self._pending + data).split(b"\n")
                 for line in lines:
                     self._note(msgspec.json.decode(line, type=Told))
-            self.is_gone = True
+        except BlockingIOError:
+            return  # that was all for now
+        except ConnectionError:
+            pass  # it died before it had read everything
+        self.is_gone = True
 
     def _note(self, told: Told) -> None:
         if told.loaded_s is not None:

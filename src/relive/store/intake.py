@@ -220,7 +220,7 @@ class Intake:
         else:
             folders = {file.parent for file in files}
             for path in (*files, *folders, self._home.runs):
-                _sync(path)
+                sync(path)
         self._dirty.clear()
         self._log.clear()
 
@@ -283,7 +283,8 @@ def _append(path: Path, at: int, data: bytes | memoryview) -> None:
         os.close(fd)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Force a file to disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hashing import hasher
+from relive.store.intake import sync
 from relive.store.packs import MAGIC, Packs
-from relive.store.uploads import add_part, is_hash, size_of, sync
+from relive.store.uploads import add_part, is_hash, size_of
 
 MAX_PACK_BYTES = 64 << 30
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\.pack")

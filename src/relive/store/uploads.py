@@ -10,7 +10,7 @@ from pathlib import Path
 from relive.errors import ReliveError
 from relive.hashing import hasher
 from relive.store.chunks import PLAIN, ZSTD, Chunks
-from relive.store.intake import StoreFull
+from relive.store.intake import StoreFull, sync
 
 MAX_CHUNK_BYTES = 4 << 30
 _READ_BYTES = 1 << 20
@@ -112,11 +112,3 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
