@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,11 +72,16 @@ class Answer:
 
 
 def answer(
-    home: Home, planned: Plan, *, watch: Watch, strict: bool = False, offline: bool = True, rebuild: bool = False
-) -> Answer:
-    """Replay all cases of a plan, keep what came out, and tell how far it can be trusted."""
+    home: Home, planned: Plan, *, watch: Watch, strict: bool = False, offline: bool = True, rebuild: bool = False,
+    is_telling: bool = True,
+) -> Answer:  # fmt: skip
+    """Replay all cases of a plan, keep what came out, and tell how far it can be trusted.
+
+    `is_telling`: what it took says what others will take; it does not when this process gives way to others.
+    """
     doing = _Doing(home, planned, offline=offline, rebuild=rebuild)
     finished = doing.execute(planned.cases, watch)
+    worked = time.perf_counter()
     found = Answer(refusals=list(planned.refusals), is_stopped=not finished)
     for case in planned.cases:
         case, lost = doing.without_damaged(case, watch)
@@ -90,7 +96,10 @@ def answer(
             result.is_stricter = True
         doing.keep(case, result)
         found.runs.append(result)
-    learn(home, planned.costs, doing.tasks_done(), planned.starter.seen_loading_s)
+    if is_telling and planned.cases:
+        after_s = (time.perf_counter() - worked) / len(planned.cases)
+        tasks = doing.tasks_done()
+        learn(home, tasks, after_s=after_s, is_shared=planned.workers > 1 and len(tasks) > 1)
     return found
 
 
@@ -113,7 +122,7 @@ class _Doing:
             tasks += own
         return execute(tasks, self._planned.workers, watch, self._planned.starter)
 
-    def tasks_done(self) -> Iterable[Task]:
+    def tasks_done(self) -> list[Task]:
         return [task for tasks in self._tasks.values() for task in tasks]
 
     def without_damaged(self, case: Case, watch: Watch) -> tuple[Case, list[str]]:
@@ -123,7 +132,7 @@ class _Doing:
             lost += dict.fromkeys(new)
             _, _, profile = read_course(self._home, case.entry, without=lost)
             again = plan(
-                profile, case.reach, wanted=case.wanted, parts=len(case.plan.segments), costs=self._planned.costs,
+                profile, case.reach, wanted=case.wanted, parts=len(case.plan.segments), costs=case.costs,
                 leaving=case.leaving, from_start=self._planned.question.from_start,
             )  # fmt: skip
             case = replace(case, profile=profile, plan=again)
@@ -133,7 +142,7 @@ class _Doing:
     def stricter(self, case: Case) -> Case:
         """The same from the start: slower, and without trusting any checkpoint."""
         safer = plan(
-            case.profile, case.reach, wanted=case.wanted, parts=1, costs=self._planned.costs, leaving=case.leaving,
+            case.profile, case.reach, wanted=case.wanted, parts=1, costs=case.costs, leaving=case.leaving,
             from_start=True,
         )  # fmt: skip
         return replace(case, plan=safer)
@@ -149,7 +158,7 @@ class _Doing:
             )
 
         return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run, case.modules,
-                    case.profile.before_s)  # fmt: skip
+                    case.profile.before_s, segment.script_s, case.costs)  # fmt: skip
 
     def _python(self, case: Case) -> str:
         if not self._rebuild:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
-from relive.hindsight.costing import read_costs
+from relive.hindsight.costing import Known
 from relive.hindsight.depth import Reach
 from relive.hindsight.fitting import Fit, Fitting
 from relive.hindsight.pinning import Pins, from_text, put_at
@@ -70,6 +70,7 @@ class Case:
     plan: RunPlan
     wanted: Wanted
     leaving: frozenset[str]
+    costs: Costs = field(default_factory=Costs)
     modules: tuple[str, ...] = ()  # libraries that may be loaded before the script is
 
 
@@ -79,7 +80,6 @@ class Plan:
 
     question: Question
     folder: Path
-    costs: Costs
     workers: int
     starter: Starter = field(default_factory=Starter)
     loading_s: float = 0.0  # of libraries that all workers share, before the first can begin
@@ -92,7 +92,11 @@ class Plan:
         loads = [0.0] * self.workers
         for cost in sorted((s.cost_s for case in self.cases for s in case.plan.segments), reverse=True):
             loads[loads.index(min(loads))] += cost
-        return self.loading_s + max(loads, default=0.0)
+        return self.loading_s + max(loads, default=0.0) + self._after_s
+
+    @property
+    def _after_s(self) -> float:
+        return sum(case.costs.after_s for case in self.cases)
 
     @property
     def guesses(self) -> list[Case]:
@@ -107,7 +111,7 @@ class Plan:
 
     @property
     def work_s(self) -> float:
-        return self.loading_s + sum(case.plan.cost_s for case in self.cases)
+        return self.loading_s + sum(case.plan.cost_s for case in self.cases) + self._after_s
 
 
 @contextlib.contextmanager
@@ -153,37 +157,38 @@ class _Planning:
     def plan(self, starter: Starter) -> Plan:
         with self._opened:
             drafts, refusals = self._drafts()
-        question, costs = self._question, read_costs(self._home)
+        question, known = self._question, Known.read(self._home)
         threads = question.threads or max((threads_of(draft.recorded) or 1 for draft in drafts), default=1)
         workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
         parts = max(1, -(-workers // max(1, len(drafts))))
-        found = Plan(question, self._folder, costs, workers, starter, refusals=refusals)
+        found = Plan(question, self._folder, workers, starter, refusals=refusals)
+        is_shared = workers > 1 and parts * len(drafts) > 1
         for draft in drafts:
             fit, run = draft.fit, draft.entry.record.run
             check = read_check(self._home.run_folder(run))
             is_distrusted = check is not None and check.is_failed
-            self._expect_loading(draft, found)
+            costs = known.costs(run, is_shared=is_shared, is_loaded=bool(fit.modules))
+            self._expect_loading(draft, found, costs)
             planned = plan(
-                draft.profile, fit.reach, wanted=draft.wanted, parts=parts, leaving=fit.leaving,
-                costs=replace(costs, is_loaded=bool(fit.modules)),
+                draft.profile, fit.reach, wanted=draft.wanted, parts=parts, leaving=fit.leaving, costs=costs,
                 from_start=question.from_start or is_distrusted,
             )  # fmt: skip
             if is_distrusted:
                 planned = replace(planned, reasons=(*planned.reasons, DISTRUSTED))
             if planned.segments:
                 case = Case(draft.entry, draft.recorded, draft.profile, fit.patch, fit.reach, planned, draft.wanted,
-                            fit.leaving, fit.modules)  # fmt: skip
+                            fit.leaving, costs, fit.modules)  # fmt: skip
                 found.cases.append(case)
             else:
                 found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))
         return found
 
-    def _expect_loading(self, draft: Draft, found: Plan) -> None:
+    def _expect_loading(self, draft: Draft, found: Plan, costs: Costs) -> None:
         """The libraries of a run are loaded once for all workers, unless a process has them already."""
         threads = self._question.threads or threads_of(draft.recorded)
         now = variables(draft.entry.record, threads=threads)
         if draft.fit.modules and found.starter.loaded_s(sys.executable, now, draft.fit.modules) is None:
-            usual = found.costs.loading_s or (1 - found.costs.own_share) * draft.profile.before_s
+            usual = costs.loading_s or (1 - costs.own_share) * draft.profile.before_s
             found.loading_s = max(found.loading_s, usual)
 
     # --- drafts -------------------------------------------------------------------------------------------------

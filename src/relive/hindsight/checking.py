@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relive.hindsight.answering import RunAnswer, answer
 from relive.hindsight.asking import Case, Plan, Question, read_course
-from relive.hindsight.costing import read_costs
+from relive.hindsight.costing import Known
 from relive.hindsight.depth import Reach
 from relive.hindsight.fitting import Fitting
 from relive.hindsight.planner import plan
@@ -40,14 +40,14 @@ def _checked(home: Home, entry: RunEntry, folder: Path, allowed_s: float) -> Che
     if chosen is None:
         return Check("no complete checkpoint")
     loop, turn = chosen
-    costs = read_costs(home)
+    costs = Known.read(home).costs(entry.record.run, is_shared=True, is_loaded=False)
     reach, leaving = _everything(home, entry, profile)
     wanted = {main.number: [turn] if main is loop else [] for main in profile.mains}
     planned = plan(profile, reach, wanted=wanted, parts=1, costs=costs, leaving=leaving)
     if planned.cost_s > allowed_s:
         return Check("too long to try", loop.name, turn)
-    case = Case(entry, recorded, profile, Patch(), reach, planned, wanted, leaving)
-    found = answer(home, Plan(Question(()), folder, costs, 1, cases=[case]), watch=lambda _tasks: None)
+    case = Case(entry, recorded, profile, Patch(), reach, planned, wanted, leaving, costs)
+    found = answer(home, Plan(Question(()), folder, 1, cases=[case]), watch=lambda _tasks: None, is_telling=False)
     return _told(found.runs[0], loop.name, turn)
 
 

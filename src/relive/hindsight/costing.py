@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -13,47 +13,107 @@ from relive.hindsight.job import Report
 from relive.hindsight.planner import Costs
 from relive.store import Home
 
+FILE = "costs.json"
+_READINGS = 7  # of each kind, the last ones: their median is not moved by one bad moment
+_PACES = 300
 _MANY_BYTES = 16 << 20  # smaller restores say nothing about bandwidth
 _FASTEST = 2e10
+_LOADING_S = 0.1  # a worker that waited longer than this waited for libraries
+_TELLING_S = 0.25  # of the script; less says nothing about its pace
 
 
-def read_costs(home: Home) -> Costs:
-    """What earlier replays in this home measured, or what is usual."""
-    with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-        return msgspec.json.decode((home.path / "costs.json").read_bytes(), type=Costs)
-    return Costs()
+class Pace(msgspec.Struct, frozen=True, array_like=True):
+    """How long a run's script took in a replay, by what it took then; `is_shared`: others ran beside it."""
+
+    run: str
+    is_shared: bool
+    pace: float
 
 
-def learn(home: Home, costs: Costs, tasks: Iterable[Task], loading_s: float | None) -> Costs:
-    """Refine the costs by what a replay took; `loading_s` is what its libraries needed, if that was seen."""
-    known = replace(costs, loading_s=loading_s or costs.loading_s, replays=costs.replays + 1)
+class Known(msgspec.Struct):
+    """What earlier replays in a home measured."""
+
+    readings: dict[str, list[float]] = {}  # by the name of what `Costs` holds, the last ones
+    paces: list[Pace] = []
+
+    @classmethod
+    def read(cls, home: Home) -> Known:
+        """Nothing, if there were none: what is usual will do."""
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            return msgspec.json.decode((home.path / FILE).read_bytes(), type=cls)
+        return cls()
+
+    def write(self, home: Home) -> None:
+        with contextlib.suppress(OSError):  # a home that can't be written to gives the usual estimates
+            part = home.path / f"{FILE}.part"
+            part.write_bytes(msgspec.json.encode(self))
+            part.rename(home.path / FILE)
+
+    def costs(self, run: str, *, is_shared: bool, is_loaded: bool) -> Costs:
+        """What to expect of a replay of this run."""
+        known = {name: median(self.readings[name]) for name in Costs.__annotations__ if self.readings.get(name)}
+        return Costs(**known, pace=self._pace(run, is_shared=is_shared), is_loaded=is_loaded)
+
+    def _pace(self, run: str, *, is_shared: bool) -> float:
+        """As it was seen for this run; else as it was for others on this machine."""
+        own = [one.pace for one in self.paces if one.run == run and one.is_shared == is_shared]
+        alike = [one.pace for one in self.paces if one.is_shared == is_shared]
+        other_way = [one.pace for one in self.paces if one.run == run]
+        for seen in (own, alike, other_way):
+            if seen:
+                return median(seen[-_READINGS:])
+        return 1.0
+
+    def note(self, name: str, reading: float) -> None:
+        self.readings[name] = [*self.readings.get(name, []), reading][-_READINGS:]
+
+    def note_pace(self, seen: Pace) -> None:
+        self.paces = [*self.paces, seen][-_PACES:]
+
+
+def learn(home: Home, tasks: Sequence[Task], *, after_s: float, is_shared: bool) -> None:
+    """Refine what is known by what a replay took; `after_s` is what came after the workers, for each run."""
+    known = Known.read(home)
+    known.note("after_s", after_s)
     for task in tasks:
-        report = task.report
-        if report is None or not report.ok:
-            continue
-        if report.restores:
-            known = _with_restores(known, report)
-        if task.modules and task.attempts == 1 and task.before_s > 0 and report.set_up_s:
-            known = replace(known, own_share=known.mixed(known.own_share, min(1.0, report.set_up_s / task.before_s)))
-        beyond = task.took_s - task.waited_s - report.ran_s
-        known = replace(known, worker_s=known.mixed(known.worker_s, min(5.0, max(0.02, beyond))))
-    with contextlib.suppress(OSError):  # a home that can't be written to gives the usual estimates
-        part = home.path / "costs.json.part"
-        part.write_bytes(msgspec.json.encode(known))
-        part.rename(home.path / "costs.json")
-    return known
+        if task.is_ok and task.attempts == 1 and task.report is not None:
+            _learn_of(known, task, task.report)
+            script_s = task.report.ran_s - task.report.set_up_s - task.report.restored_s
+            if task.script_s > _TELLING_S:
+                known.note_pace(Pace(task.label, is_shared, max(0.05, script_s * task.costs.pace / task.script_s)))
+    known.write(home)
 
 
-def _with_restores(known: Costs, report: Report) -> Costs:
+def _learn_of(known: Known, task: Task, report: Report) -> None:
+    around_s, costs = task.took_s - task.waited_s - report.ran_s, task.costs
+    if not task.modules:
+        known.note("process_s", max(0.02, around_s + report.set_up_s - task.before_s))
+        _learn_restores(known, report, costs)
+        return
+    is_first = task.waited_s > _LOADING_S
+    if is_first and known.readings.get("own_share"):
+        # All is slower when nothing of it is in memory yet, and that is part of loading the libraries.
+        slower_s = report.set_up_s + report.first_restore_s - costs.own_share * task.before_s - costs.first_restore_s
+        known.note("loading_s", task.waited_s + max(0.0, around_s - costs.worker_s) + max(0.0, slower_s))
+        return
+    if is_first:
+        known.note("loading_s", task.waited_s)
+    known.note("worker_s", max(0.01, around_s))
+    if task.before_s > 0 and report.set_up_s:
+        known.note("own_share", min(1.0, report.set_up_s / task.before_s))
+    _learn_restores(known, report, costs)
+
+
+def _learn_restores(known: Known, report: Report, costs: Costs) -> None:
     """A restore of much tells how fast bytes come, one of little how long any takes; the first takes longest."""
+    if not report.restores:
+        return
     size_bytes, others = report.restored_bytes / report.restores, report.restores - 1
-    took_s = (report.restored_s - report.first_restore_s) / others if others else known.restore_s
+    took_s = (report.restored_s - report.first_restore_s) / others if others else costs.restore_s
     if size_bytes > _MANY_BYTES:
         took_s = took_s if others else report.first_restore_s
-        speed = size_bytes / max(1e-4, took_s - known.restore_s)
-        return replace(known, bytes_per_s=known.mixed(known.bytes_per_s, min(speed, _FASTEST)))
+        known.note("bytes_per_s", min(size_bytes / max(1e-4, took_s - costs.restore_s), _FASTEST))
+        return
     if others:
-        rest = max(0.0005, took_s - size_bytes / known.bytes_per_s)
-        known = replace(known, restore_s=known.mixed(known.restore_s, rest))
-    more = max(0.0, report.first_restore_s - size_bytes / known.bytes_per_s - known.restore_s)
-    return replace(known, first_restore_s=known.mixed(known.first_restore_s, more))
+        known.note("restore_s", max(0.0005, took_s - size_bytes / costs.bytes_per_s))
+    known.note("first_restore_s", max(0.0, report.first_restore_s - size_bytes / costs.bytes_per_s - costs.restore_s))

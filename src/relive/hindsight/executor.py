@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.job import Job, Report
+from relive.hindsight.planner import Costs
 from relive.hindsight.starting import Starter
 
 POLL_S = 0.05
@@ -25,6 +26,8 @@ class Task:
     label: str
     modules: tuple[str, ...] = ()  # what may be loaded before the script is
     before_s: float = 0.0  # what the run took before its main loop
+    script_s: float = 0.0  # of the cost, what the script itself takes from there on
+    costs: Costs = field(default_factory=Costs)  # by which all this was predicted
     job: Job | None = None
     attempts: int = 0
     report: Report | None = None
@@ -72,7 +75,7 @@ def execute(tasks: Sequence[Task], workers: int, watch: Watch, starter: Starter)
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(_Worker(waiting.pop(0), starter))
-            time.sleep(POLL_S)
+            starter.wait(POLL_S)
             for worker in [worker for worker in running if worker.is_over()]:
                 running.remove(worker)
                 if worker.task.is_worth_trying:

@@ -7,12 +7,17 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from relive.store import Home, JournalName, Parsed, journals_in, kinds, slots_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 FORMAT = 1
 _encode = msgspec.json.Encoder().encode
@@ -48,46 +53,56 @@ class _Rows:
         self._names: dict[str, int] = {}
         self._slots: list[tuple[int, int, int, int, int]] = []
         self._lines: list[tuple[int, dict[str, Any]]] = []
-        self._taken = _contexts(recorded)
-        self._added: set[tuple[int, int, str]] = set()
+        self._added: dict[str, list[Ints]] = {}  # contexts, by name
         self._new: dict[tuple[int, int, str, int], int] = {}  # new loops by where, and as which, they are entered
         self.count = 0
 
     def add(self, segment: Parsed, names: Collection[str]) -> None:
         """Values in contexts where the run itself has none of that name, each context from one segment only."""
         wanted = [at for at, name in enumerate(segment.names) if name in names]
-        rows = np.flatnonzero(np.isin(segment.name, wanted))
+        rows = np.flatnonzero(np.isin(segment.name, wanted) & self._happened(segment))
         loops = self._new_loops(segment)
-        mine: set[tuple[int, int, str]] = set()
-        for row in rows.tolist():
-            loop, turn = int(segment.loop[row]), int(segment.iteration[row])
-            name = segment.names[int(segment.name[row])]
-            key = (loops.get(loop, loop), turn, name)
-            if key in self._taken or key in self._added or not self._happened(loop, turn):
-                continue
-            mine.add(key)
-            self._value(segment, row, loops.get(loop, loop), turn, name)
-        self._added |= mine
+        moved = _mapped(segment.loop, loops)
+        context = _context(moved, segment.iteration)
+        kept = []
+        for code in wanted:
+            name = segment.names[code]
+            own = rows[segment.name[rows] == code]
+            own = own[~np.isin(context[own], np.concatenate([self._taken(name), *self._added.get(name, [])]))]
+            self._added.setdefault(name, []).append(context[own])
+            kept.append(own)
+        self._values(segment, np.sort(np.concatenate([np.zeros(0, np.int64), *kept])), moved)
 
-    def _happened(self, loop: int, turn: int) -> bool:
+    def _taken(self, name: str) -> Ints:
+        """The contexts in which the run itself has logged under this name."""
+        recorded = self._recorded
+        rows = np.isin(recorded.name, [at for at, known in enumerate(recorded.names) if known == name])
+        return _context(recorded.loop[rows], recorded.iteration[rows])
+
+    def _happened(self, segment: Parsed) -> NDArray[np.bool_]:
         """A run that was killed had no more iterations than it had begun, although a replay goes on."""
-        return turn < self._begun.get(loop, turn + 1)
+        begun = {loop: self._begun.get(loop, 1 << 40) for loop in np.unique(segment.loop).tolist()}
+        happened: NDArray[np.bool_] = segment.iteration < _mapped(segment.loop, begun)
+        return happened
 
-    def _value(self, segment: Parsed, row: int, loop: int, turn: int, name: str) -> None:
-        kind = int(segment.kind[row])
-        number = self._number(name)
-        if kind == kinds.LINE and segment.text is not None:
-            content = {"k": "log", "loop": loop, "i": turn, "name": number, "value": _form(segment.text[row])}
-            self._lines.append((len(self._slots), content))
-            self._slots.append((loop, turn, 0, kind, 0))
-        else:
-            bits = (
-                int(segment.exact[row])
-                if kind in kinds.INTEGER_KINDS
-                else int(segment.value[row : row + 1].view(np.int64)[0])
-            )
-            self._slots.append((loop, turn, bits, kind, number))
-        self.count += 1
+    def _values(self, segment: Parsed, rows: Ints, moved: Ints) -> None:
+        kind = segment.kind[rows].astype(np.int64)
+        numbers = {code: self._number(segment.names[code]) for code in np.unique(segment.name[rows]).tolist()}
+        number = _mapped(segment.name[rows], numbers)
+        is_line = (kind == kinds.LINE) & (segment.text is not None)
+        is_integer = np.isin(kind, list(kinds.INTEGER_KINDS))
+        bits = np.where(is_integer, segment.exact[rows], segment.value[rows].view(np.int64))
+        bits[is_line] = 0
+        first, turns = len(self._slots), segment.iteration[rows]
+        for at in np.flatnonzero(is_line).tolist():
+            assert segment.text is not None
+            value = _form(segment.text[rows[at]])
+            place = {"loop": int(moved[rows[at]]), "i": int(turns[at]), "name": int(number[at])}
+            self._lines.append((first + at, {"k": "log", **place, "value": value}))
+        number[is_line] = 0
+        columns = (moved[rows], turns, bits, kind, number)
+        self._slots += zip(*(column.tolist() for column in columns), strict=True)
+        self.count += len(rows)
 
     def _number(self, name: str) -> int:
         if name not in self._names:
@@ -168,13 +183,16 @@ def _put(file: Any, raw: bytes) -> None:
     os.fsync(file.fileno())
 
 
-def _contexts(journal: Parsed) -> set[tuple[int, int, str]]:
-    return set(
-        zip(
-            journal.loop.tolist(), journal.iteration.tolist(), (journal.names[n] for n in journal.name.tolist()),
-            strict=True,
-        )
-    )  # fmt: skip
+def _context(loop: NDArray[Any], iteration: NDArray[Any]) -> Ints:
+    context: Ints = loop.astype(np.int64) << 32 | iteration
+    return context
+
+
+def _mapped(numbers: NDArray[Any], given: Mapping[int, int]) -> Ints:
+    """Each number as it is given; as it was where nothing is."""
+    known, where = np.unique(numbers, return_inverse=True)
+    table = np.asarray([given.get(number, number) for number in known.tolist()], np.int64)
+    return table[where]
 
 
 def _form(text: str) -> Any:

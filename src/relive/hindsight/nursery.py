@@ -16,13 +16,13 @@ import socket
 import struct
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from relive.hindsight import worker
 
-POLL_S = 0.01
+POLL_S = 0.005
 FIRST_S = 10.0
 _BACKLOG = 64
 
@@ -85,8 +85,8 @@ class _Nursery:
             for key, _ in ready:
                 if key.fileobj is self._listening:
                     self._greet()
-                elif (start := self._next(key.fileobj)) is not None:  # type: ignore[arg-type]
-                    return start
+                else:
+                    self._fork_for(key.fileobj)  # type: ignore[arg-type]
             self._bury()
 
     def _greet(self) -> None:
@@ -98,25 +98,24 @@ class _Nursery:
         self._selector.register(asking, selectors.EVENT_READ)
         _tell(asking, Told(loaded_s=self._loaded_s))
 
-    def _next(self, asking: socket.socket) -> int | None:
-        """Fork for what is asked; in a worker this gives its exit code."""
+    def _fork_for(self, asking: socket.socket) -> None:
+        """Fork a worker for each line that somebody who asks has sent; they never come back here."""
         try:
             data = asking.recv(1 << 16)
         except OSError:
             data = b""
         if not data:
             self._part(asking)
-            return None
+            return
         *lines, self._pending[asking] = (self._pending[asking] + data).split(b"\n")
         for line in lines:
             start = msgspec.json.decode(line, type=Start)
             pid = os.fork()
             if pid == 0:
                 self._leave()
-                return _become_worker(start)
+                _become_worker(start)
             self._workers[pid] = asking
             _tell(asking, Told(pid, start.job))
-        return None
 
     def _part(self, asking: socket.socket) -> None:
         """Nobody waits for these workers any more."""
@@ -142,7 +141,7 @@ class _Nursery:
             one.close()
 
 
-def _become_worker(start: Start) -> int:
+def _become_worker(start: Start) -> NoReturn:
     os.setsid()  # Ctrl-C at the terminal is for the one who asked
     for path, flags, fd in (
         (os.devnull, os.O_RDONLY, 0),
@@ -155,7 +154,7 @@ def _become_worker(start: Start) -> int:
     os.environ.clear()
     os.environ.update(start.env)
     os.chdir(start.cwd)
-    return worker.main(start.job)
+    worker.leave(worker.main(start.job))
 
 
 def _user_of(peer: socket.socket) -> int:

@@ -19,18 +19,20 @@ FROM_START = "from the start"
 class Costs:
     """What a replay costs beyond the script itself: measured on this machine, refined by earlier replays."""
 
-    worker_s: float = 0.4  # to start a worker, make its folder and end it, besides the script and its imports
+    worker_s: float = 0.1  # to start a worker where libraries are loaded, make its folder and end it
+    process_s: float = 0.3  # to start one in a process of its own, besides the script and its imports
     bytes_per_s: float = 1.5e9  # of restoring a checkpoint
     restore_s: float = 0.004  # of restoring any, however small
     first_restore_s: float = 0.03  # how much longer the first one of a worker takes
     loading_s: float = 0.0  # of the libraries that workers need, once for all of them; 0: not known
     own_share: float = 0.1  # of what comes before the main loop, that is left when the libraries are loaded already
-    replays: int = 0  # that these were learnt from
-    is_loaded: bool = False  # they are, or will be, when a worker begins
+    after_s: float = 0.02  # of checking what came out for a run, and keeping it
+    pace: float = 1.0  # how long the script takes now, by what it took then
+    is_loaded: bool = False  # libraries are, or will be, when a worker begins
 
-    def mixed(self, before: float, now: float) -> float:
-        """What to expect after a measurement: the first one replaces what was only usual."""
-        return now if self.replays <= 1 else (before + now) / 2
+    def set_up(self, before_s: float) -> float:
+        """Until a worker is where its main loop begins, which took so long when it was recorded; and its end."""
+        return self.worker_s + self.own_share * before_s if self.is_loaded else self.process_s + before_s
 
     def restore(self, state: Kept | None) -> float:
         return self.restore_s + state.size_bytes / self.bytes_per_s if state is not None else 0.0
@@ -46,6 +48,7 @@ class Visit:
     loop: int
     iteration: int
     cost_s: float
+    restoring_s: float = 0.0  # of that
     restore: str | None = None
     warm: bool = False
 
@@ -67,6 +70,7 @@ class Segment:
     ends: Mapping[int, str]  # main loops that are left early, and skipped blocks, with the end that is restored then
     stop: bool  # when all is visited, rather than running the rest of the script
     cost_s: float
+    script_s: float = 0.0  # of that, the script's own from its main loop on
 
     @property
     def iterations(self) -> int:
@@ -147,8 +151,7 @@ class _Planner:
             self._reasons.append("the run ended inside its main loop, so what comes after never ran")
 
     def plan(self, parts: int, depth: str) -> RunPlan:
-        share = self._costs.own_share if self._costs.is_loaded else 1.0
-        set_up = self._costs.worker_s + share * self._profile.before_s
+        set_up = self._costs.set_up(self._profile.before_s)
         if not self._profile.mains:
             self._reasons.append("no checkpoint is left of the run, so it runs from the start")
             whole = self._segment([], is_last=True, set_up=set_up)
@@ -210,25 +213,26 @@ class _Planner:
         return end.is_exhausted or loop.name not in self._leaving
 
     def _stop(self, loop: Loop, number: int, entry: _Entry | None) -> list[_Stop]:
-        visit = Visit(loop.number, number, self._run_s(loop, number))
+        visit = Visit(loop.number, number, self._run_s(loop, number), self._skipping_s(loop, number))
         stop = _Stop(visit, self._entry(loop, number), self._turn_skips(loop, number))
         return self._entered(loop, stop, entry) if entry is not None else [stop]
 
     def _entered(self, loop: Loop, stop: _Stop, entry: _Entry) -> list[_Stop]:
         """The same with the way in: a restore before it, or a warm visit of the iteration before."""
         if entry.restore is not None:
-            cost = stop.visit.cost_s + entry.cost_s
-            return [replace(stop, visit=replace(stop.visit, restore=entry.restore, cost_s=cost))]
+            cost, restoring = stop.visit.cost_s + entry.cost_s, stop.visit.restoring_s + entry.cost_s
+            return [replace(stop, visit=replace(stop.visit, restore=entry.restore, cost_s=cost, restoring_s=restoring))]
         if entry.warm is None:
             return [stop]
         return [_Stop(entry.warm, entry, self._warm_skips(loop, entry.warm.iteration)), stop]
 
     def _run_s(self, loop: Loop, number: int) -> float:
         turn = loop.turns[number]
-        return turn.own_s + sum(self._nested_s(inner) for inner in turn.nested)
+        entered = sum(inner.took_s for inner in turn.nested if not self._is_skipped(inner))
+        return self._costs.pace * (turn.own_s + entered) + self._skipping_s(loop, number)
 
-    def _nested_s(self, inner: Loop) -> float:
-        return self._costs.restore(inner.end) if self._is_skipped(inner) else inner.took_s
+    def _skipping_s(self, loop: Loop, number: int) -> float:
+        return sum(self._costs.restore(inner.end) for inner in loop.turns[number].nested if self._is_skipped(inner))
 
     def _is_skipped(self, inner: Loop) -> bool:
         return not self._reach.enters(inner.path) and self._can_skip(inner)
@@ -264,8 +268,9 @@ class _Planner:
         last = self._last_kept(before)
         if last is not None:
             rest = sum(inner.took_s for inner in before.nested if inner.number > last.number)
-            cost = self._costs.restore(last.end) + before.own_s + rest
-            options.append(_Entry(cost, warm=Visit(loop.number, number - 1, cost, warm=True)))
+            restoring = self._costs.restore(last.end)
+            cost = restoring + self._costs.pace * (before.own_s + rest)
+            options.append(_Entry(cost, warm=Visit(loop.number, number - 1, cost, restoring, warm=True)))
         return min(options, key=lambda option: option.cost_s, default=None)
 
     def _last_kept(self, turn: Turn) -> Loop | None:
@@ -333,10 +338,14 @@ class _Planner:
         ends |= {
             block.number: block.end.manifest for block in self._profile.blocks if block.end and self._is_skipped(block)
         }
-        if skips or ends or any(stop.visit.restore for stop in stops):
-            set_up += self._costs.first_restore_s
-        cost = set_up + sum(stop.visit.cost_s for stop in stops) + self._around_s(skips, entered, goes_on=goes_on)
-        return Segment(tuple(stop.visit for stop in stops), skips, ends, not goes_on, cost)
+        visits = tuple(stop.visit for stop in stops)
+        around_s = self._around_s(entered, goes_on=goes_on)
+        script_s = sum(visit.cost_s - visit.restoring_s for visit in visits) + around_s
+        restoring_s = sum(visit.restoring_s for visit in visits)
+        restoring_s += sum(self._costs.restore(loop.end) for loop in others if loop.number in skips)
+        if skips or ends or any(visit.restore for visit in visits):
+            restoring_s += self._costs.first_restore_s
+        return Segment(visits, skips, ends, not goes_on, set_up + script_s + restoring_s, script_s)
 
     def _early_ends(
         self, stops: Sequence[_Stop], entered: Collection[int], last: int, *, goes_on: bool
@@ -351,12 +360,11 @@ class _Planner:
                 ends[number] = loop.end.manifest
         return ends
 
-    def _around_s(self, skips: Mapping[int, Skip], entered: Collection[int], *, goes_on: bool) -> float:
-        """What lies between and after the main loops, and the restores that skip them."""
-        mains = list(self._profile.mains)
-        total = sum(self._costs.restore(loop.end) for loop in mains if loop.number in skips)
+    def _around_s(self, entered: Collection[int], *, goes_on: bool) -> float:
+        """What lies between and after the main loops."""
+        mains, total = list(self._profile.mains), 0.0
         for loop, after in zip(mains, [*mains, None][1:], strict=True):
             until = after.begun_s if after is not None else self._profile.took_s
             if goes_on or (entered and loop.number < max(entered)):
                 total += max(0.0, until - loop.begun_s - loop.took_s)
-        return total
+        return self._costs.pace * total

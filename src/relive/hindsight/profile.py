@@ -100,8 +100,9 @@ def read_profile(run: str, journal: Parsed, rows: Sequence[CheckpointRow], *, st
     }  # fmt: skip
     kept = _kept(journal, rows)
     mains = _mains(loops, kept)
+    stalls = _stalls(journal)
     for loop in mains:
-        _add_turns(loop, loops, journal, kept, begun_us)
+        _add_turns(loop, loops, journal, kept, stalls, begun_us)
     inside = {main.number for main in mains}
     for number, loop in loops.items():
         loop.end = kept.get((number, END, -1)) or kept.get((number, LOOP, -1))
@@ -149,6 +150,18 @@ def _kept(journal: Parsed, rows: Sequence[CheckpointRow]) -> dict[Key, Kept]:
     return found
 
 
+def _stalls(journal: Parsed) -> dict[Key, float]:
+    """What checkpoints held the script up, by where they were taken: a replay takes none."""
+    found: dict[Key, float] = {}
+    for line in journal.lines:
+        if line.get("k") == "checkpoint":
+            # The end of a main loop waits until its state is written.
+            waited = line.get("write_s", 0.0) if line["place"] == END else 0.0
+            turn = line["i"] if line["place"] == ITERATION else -1
+            found[line["loop"], line["place"], turn] = line.get("stall_s", 0.0) + waited
+    return found
+
+
 def _mains(loops: Mapping[int, Loop], kept: Mapping[Key, Kept]) -> list[Loop]:
     """Main loops are those whose iterations, or whose end, were kept; and those around a nested loop that was."""
     numbers = {loop for loop, place, _ in kept if place in (ITERATION, END) and loop in loops}
@@ -156,16 +169,21 @@ def _mains(loops: Mapping[int, Loop], kept: Mapping[Key, Kept]) -> list[Loop]:
     return sorted((loops[number] for number in numbers), key=lambda loop: loop.number)
 
 
-def _add_turns(main: Loop, loops: Mapping[int, Loop], journal: Parsed, kept: Mapping[Key, Kept], begun_us: int) -> None:
+def _add_turns(
+    main: Loop, loops: Mapping[int, Loop], journal: Parsed, kept: Mapping[Key, Kept], stalls: Mapping[Key, float],
+    begun_us: int,
+) -> None:  # fmt: skip
     starts = _starts(main, loops, journal, begun_us)
-    over = main.begun_s + main.took_s
+    over = main.begun_s + main.took_s - stalls.get((main.number, END, -1), 0.0)
     for number in range(main.iterations):
         until = starts[number + 1] if number + 1 < main.iterations else over
-        turn = Turn(number, max(0.0, until - starts[number]), end=kept.get((main.number, ITERATION, number)))
-        main.turns.append(turn)
+        took_s = until - starts[number] - stalls.get((main.number, ITERATION, number), 0.0)
+        main.turns.append(Turn(number, max(0.0, took_s), end=kept.get((main.number, ITERATION, number))))
     for loop in loops.values():
         if loop.parent == main.number and loop.parent_iteration < len(main.turns):
-            main.turns[loop.parent_iteration].nested.append(loop)
+            turn, stall_s = main.turns[loop.parent_iteration], stalls.get((loop.number, LOOP, -1), 0.0)
+            loop.took_s, turn.took_s = max(0.0, loop.took_s - stall_s), max(0.0, turn.took_s - stall_s)
+            turn.nested.append(loop)
 
 
 def _starts(main: Loop, loops: Mapping[int, Loop], journal: Parsed, begun_us: int) -> list[float]:

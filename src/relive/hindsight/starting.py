@@ -87,10 +87,10 @@ class Starter:
             self._nurseries[name] = Nursery(line)
         return self._nurseries[name].loaded_s(GREETING_S) if name in self._nurseries else None
 
-    @property
-    def seen_loading_s(self) -> float | None:
-        """How long libraries were loaded, by a process that we know."""
-        return max((seen for one in self._nurseries.values() if (seen := one.loaded_s()) is not None), default=None)
+    def wait(self, timeout_s: float) -> None:
+        """Until a process that forks for us has something to tell, or so long."""
+        lines = [one for one in self._nurseries.values() if not one.is_gone]
+        select.select(lines, [], [], timeout_s)
 
     def _nursery(self, python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> Nursery:
         name = _name(python, env, modules)
@@ -177,6 +177,9 @@ class Nursery:
             select.select([self._line], [], [], patience_s)
             self._hear()
         return self._loaded_s
+
+    def fileno(self) -> int:
+        return self._line.fileno()
 
     def pid(self, job: str) -> int | None:
         """The process that does a job, once there is one."""

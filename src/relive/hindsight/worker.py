@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import sys
+import threading
 import traceback
 import types
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from relive.errors import Damaged
 from relive.handsfree import Start
@@ -37,6 +40,15 @@ def main(path: str) -> int:
     except BaseException as error:  # noqa: BLE001 - whatever the script raised is told to the user, by the parent
         return _ended(replayer, job, error)
     return _ended(replayer, job, None)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. What the script does at exit has its turn; libraries are not taken apart, which takes long."""
+    threading._shutdown()  # type: ignore[attr-defined]  # as Python does it: threads first, then handlers
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class _Runs:
@@ -115,4 +127,4 @@ def _told(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    leave(main(sys.argv[1]))
