@@ -55,11 +55,11 @@ def test_arrays_that_may_not_be_written_are_copied_too() -> None:
     assert np.array_equal(target, source)
 
 
-def _taken(folder: Path, capture: Capture) -> Checkpoint:
+def _taken(folder: Path, capture: Capture, *, is_certain: bool) -> Checkpoint | None:
     chunks, packs = Chunks(folder / "chunks"), Packs(folder / "packs")
     done: list[Written] = []
-    Writer(packs, chunks).write(capture.take({}), done.append)
-    return Checkpoint(done[0].manifest, chunks, packs)
+    Writer(packs, chunks).write(capture.take({}, is_certain=is_certain), done.append)
+    return Checkpoint(done[0].manifest, chunks, packs) if done else None
 
 
 CHANGES = {
@@ -74,15 +74,22 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("is_certain", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_since_the_last_checkpoint_is_seen(tmp_path: Path, change: str) -> None:
+def test_what_changed_since_the_last_checkpoint_is_seen(tmp_path: Path, change: str, is_certain: bool) -> None:
     net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     capture = Capture({"model": subject_of("model", net)})
     capture.take({})
     CHANGES[change](net)
 
-    kept = _taken(tmp_path, capture).state("model")
+    checkpoint = _taken(tmp_path, capture, is_certain=is_certain)
+    is_left_out = checkpoint is None
+    if is_left_out:  # a change of shape in place is seen too late for this one, so it does not count
+        checkpoint = _taken(tmp_path, capture, is_certain=False)
 
+    assert is_left_out == ("of the same memory" in change and not is_certain)
+    assert checkpoint is not None
+    kept = checkpoint.state("model")
     assert list(kept) == list(net.state_dict())
     for name, tensor in net.state_dict().items():
         assert kept[name].dtype == tensor.dtype

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relive.checkpoint.held import Held, Library
+from relive.checkpoint.modules import Modules
 from relive.checkpoint.near import subjects_near
 from relive.errors import ReliveError
 
@@ -105,7 +106,7 @@ def test_a_part_that_is_gone_is_told() -> None:
 def test_what_the_users_modules_gather_is_near() -> None:
     net = Net()
     net(torch.ones(1, 2))
-    found = subjects_near([], {"model": net}, {})
+    found = subjects_near([], {"model": net}, {}, modules=Modules())
     subject = found.subjects["model (attributes)"]
 
     assert dict(subject._parts(None)) == {"outputs": [2.0], "_calls": 1}  # type: ignore[attr-defined]
@@ -114,6 +115,21 @@ def test_what_the_users_modules_gather_is_near() -> None:
 def test_an_object_of_the_users_with_a_state_dict_is_near() -> None:
     meter = Average()
     meter.update(1.0)
-    found = subjects_near([], {"trainer": Held(LIBRARY, made(meter=meter), reads_own=False)}, {})
+    found = subjects_near([], {"trainer": Held(LIBRARY, made(meter=meter), reads_own=False)}, {}, modules=Modules())
 
     assert found.things["trainer.meter"] is meter
+
+
+@pytest.mark.parametrize("where", ["at first", "later", "deep inside"])
+def test_a_module_of_the_users_that_joins_is_near(where: str) -> None:
+    inner = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model, modules = torch.nn.Sequential(inner), Modules()
+    if where != "at first":
+        subjects_near([], {"model": model}, {}, modules=modules)
+    joining = Net()
+    joining(torch.ones(1, 2))
+    (inner if where == "deep inside" else model).append(joining)
+
+    found = subjects_near([], {"model": model}, {}, modules=modules)
+
+    assert [thing for thing in found.things.values() if thing is joining]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from relive.checkpoint.copying import Copier
 from relive.checkpoint.laying import Arena, Layout, size_bytes
-from relive.checkpoint.leaves import Leaf, LeafType, whereabouts
+from relive.checkpoint.leaves import Leaf, LeafType, Sources
 from relive.checkpoint.subjects import OptimizerSubject, Subject
 from relive.checkpoint.tree import Json, Planter, Unpicklable
 
@@ -25,6 +27,7 @@ class Moment:
     blobs: list[bytes]
     size_bytes: int
     left_out: list[str]  # what could not be kept, and why
+    is_right: Callable[[], bool] = lambda: True  # were tensors laid out as they were taken to be? Asked soon afterwards
 
 
 class Capture:
@@ -37,7 +40,8 @@ class Capture:
         self._copier = Copier()
         self._leaves: list[Leaf] = []
         self._sources: list[Any] = []
-        self._whereabouts: list[Any] = []
+        self._laid_out = Sources([])
+        self._is_stale = False
         self._numbers: dict[str, dict[str, int]] = {}
         self._seen: dict[int, int] = {}
         self._layout: Layout | None = None
@@ -65,8 +69,14 @@ class Capture:
         self._look()
         self._arena.reserve_soon(size_bytes(self._leaves))
 
-    def take(self, extra: dict[str, Any]) -> Moment:
-        """Copy the state now. `extra` are small values besides the subjects: random states, variables."""
+    def take(self, extra: dict[str, Any], *, is_certain: bool = False) -> Moment:
+        """Copy the state now. `extra` are small values besides the subjects: random states, variables.
+
+        Whether tensors changed their shapes in place, which they hardly ever do, is found out when the training needs
+        not wait for it; unless it must be certain that this moment counts.
+        """
+        if is_certain and not self._laid_out.have_their_shapes():
+            self._is_stale = True
         self._look()
         if self._layout is None:
             self._layout = Layout(self._leaves, self._arena)
@@ -85,7 +95,14 @@ class Capture:
         loose = [_copied(source) for source in planter.leaves[len(self._leaves) :]]
         loose_bytes = sum(len(data) for _, data in loose) + sum(map(len, planter.blobs))
         copies = self._layout.copies + loose
-        return Moment(described, copies, planter.blobs, self._layout.size_bytes + loose_bytes, left_out)
+        size = self._layout.size_bytes + loose_bytes
+        return Moment(described, copies, planter.blobs, size, left_out, partial(self._is_right, self._laid_out))
+
+    def _is_right(self, laid_out: Sources) -> bool:
+        """Asked by the writer's thread, soon after a moment was taken."""
+        is_right = laid_out.have_their_shapes()
+        self._is_stale |= not is_right
+        return is_right
 
     def _look(self) -> None:
         """Find the tensors, unless they are where they were."""
@@ -93,11 +110,12 @@ class Capture:
         if (
             known
             and self._leaves
+            and not self._is_stale
             and all(subject.is_same() for subject in self.subjects.values())
-            and whereabouts(self._sources) == self._whereabouts
+            and self._laid_out.are_in_place()
         ):
             return
-        self._leaves, self._numbers, self._seen, self._layout = [], {}, {}, None
+        self._leaves, self._numbers, self._seen, self._layout, self._is_stale = [], {}, {}, None, False
         for name, subject in self.subjects.items():
             self._numbers[name] = {key: self._number(tensor) for key, tensor in subject.tensors().items()}
         for name, subject in self.subjects.items():
@@ -105,7 +123,7 @@ class Capture:
                 loose = subject.parameters_beyond(self._seen)
                 self._numbers[name] |= {key: self._number(tensor) for key, tensor in loose.items()}
         self._sources = [leaf.source for leaf in self._leaves]
-        self._whereabouts = whereabouts(self._sources)
+        self._laid_out = Sources(self._sources)
 
     def _number(self, tensor: Any) -> int:
         if id(tensor) not in self._seen:

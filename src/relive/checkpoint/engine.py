@@ -12,6 +12,7 @@ from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger, SlowDown
 from relive.checkpoint.held import Held
 from relive.checkpoint.liveouts import falls_through
+from relive.checkpoint.modules import Modules
 from relive.checkpoint.randomness import global_states
 from relive.checkpoint.reach import Outer, lost_variables, near, unkept, users_frame, variables, variables_around
 from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, UNKEPT, VARIABLES
@@ -42,6 +43,7 @@ class Checkpointer:
     ) -> None:
         self._subjects: dict[str, Subject] = {name: subject_of(name, thing) for name, thing in objects.items()}
         self._objects = objects
+        self._modules = Modules()
         self._named = {id(thing) for thing in objects.values()}
         # Where a library runs the loop, what is inside an iteration has no place to be entered.
         self._deepest = MAIN_DEPTH if any(isinstance(one, Held) for one in objects.values()) else NESTED_DEPTH
@@ -180,7 +182,7 @@ class Checkpointer:
     ) -> None:
         begun = self._taken_at = _now()
         user = users_frame(frame)
-        moment = self._moment(user, watch)
+        moment = self._moment(user, watch, is_end=is_end)
         stall_s = _now() - begun
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
@@ -210,11 +212,11 @@ class Checkpointer:
             return written.cpu_s * (_BESIDE if self._slow_down.is_known else 1.0)
         return written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
 
-    def _moment(self, user: FrameType | None, watch: LoopWatch) -> Moment:
+    def _moment(self, user: FrameType | None, watch: LoopWatch, *, is_end: bool) -> Moment:
         extra: dict[str, Any] = {RANDOM: global_states()}
         if user is not None:
             outer = self.main_loop if not watch.is_main else None
-            found = near(user, watch.line, self._objects, outer)
+            found = near(user, watch.line, self._objects, outer, modules=self._modules)
             self._capture.replace(NEAR, found.subjects)
             self._capture.known = self._known | {id(one): f"{NEAR}:{name}" for name, one in found.things.items()}
             kept = variables(user, watch.line, self._capture.known)
@@ -223,7 +225,7 @@ class Checkpointer:
             if not watch.is_main:
                 for level, values in enumerate(variables_around(user, self.main_loop, self._capture.known)):
                     extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
-        moment = self._capture.take(extra)
+        moment = self._capture.take(extra, is_certain=is_end)
         if user is not None:
             moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))
         return moment

@@ -52,18 +52,37 @@ class Leaf:
             _copy_anyhow(self.source, self.kind, place)
 
 
-def whereabouts(sources: list[Any]) -> list[Any]:
-    """Where tensors and arrays have their memory and how it is laid out; the content may change while this does not."""
-    torch = sys.modules.get("torch")
-    arrays = [source for source in sources if torch is None or not isinstance(source, torch.Tensor)]
-    found: list[Any] = [(a.__array_interface__["data"], a.shape, a.strides, a.dtype) for a in arrays]
-    if torch is not None:
-        tensors = [source for source in sources if isinstance(source, torch.Tensor)] if arrays else sources
-        kind = torch.Tensor
-        # All at once, because the training waits: each of these is one loop in C. What isn't contiguous is copied
-        # by torch itself, whatever its strides are by then.
-        found += [*map(kind.data_ptr, tensors), *map(kind.size, tensors), *map(kind.is_contiguous, tensors)]
-    return found
+class Sources:
+    """Tensors and arrays, and quick looks at how they lie in memory: their content may change while that does not.
+
+    Each look is a few loops in C over all of them at once, because the training waits.
+    """
+
+    def __init__(self, sources: list[Any]) -> None:
+        torch = sys.modules.get("torch")
+        kind = torch.Tensor if torch is not None else ()
+        self._tensors = [source for source in sources if isinstance(source, kind)]
+        self._arrays = [source for source in sources if not isinstance(source, kind)]
+        self._places, self._shapes = self._placed(), self._shaped()
+
+    def are_in_place(self) -> bool:
+        """Is the memory of each where it was?"""
+        return self._placed() == self._places
+
+    def have_their_shapes(self) -> bool:
+        """Is each laid out as it was? This changes while the memory does not only if somebody means it to."""
+        return self._shaped() == self._shapes
+
+    def _placed(self) -> list[Any]:
+        found: list[Any] = [(a.__array_interface__["data"], a.shape, a.strides, a.dtype) for a in self._arrays]
+        return [*found, *map(sys.modules["torch"].Tensor.data_ptr, self._tensors)] if self._tensors else found
+
+    def _shaped(self) -> list[Any]:
+        if not self._tensors:
+            return []
+        kind = sys.modules["torch"].Tensor
+        # What isn't contiguous is copied by torch itself, whatever its strides are by then.
+        return [*map(kind.size, self._tensors), *map(kind.is_contiguous, self._tensors)]
 
 
 def type_of(source: Any) -> LeafType:

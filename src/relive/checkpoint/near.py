@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from relive.checkpoint.functions import (
     put_into_function,
 )  # fmt: skip
 from relive.checkpoint.held import Held
+from relive.checkpoint.modules import Modules
 from relive.checkpoint.objects import (
     MAX_OBJECTS,
     ModuleAttributes,
@@ -31,12 +33,14 @@ from relive.checkpoint.objects import (
     loses_objects,
     own_attributes,
 )  # fmt: skip
-from relive.checkpoint.randomness import is_generator
+from relive.checkpoint.randomness import generator_classes, is_generator
 from relive.checkpoint.sources import is_projects, project_modules, read_by_functions
 from relive.checkpoint.subjects import GeneratorSubject, StatefulSubject, Subject, ValueSubject, subject_of
 
 MAX_DEPTH = 4
 _CONTAINERS = (list, tuple, dict)
+_EMPTY = frozenset({type(None), int, float, str, bool, bytes, ModuleType})  # hold nothing that is looked for here
+_CODE = (FunctionType, MethodType, type)
 _LEADERS = (
     ("transformers.trainer", "Trainer", "transformers"),
     ("lightning.pytorch.trainer.trainer", "Trainer", "Lightning"),
@@ -55,7 +59,7 @@ class Found:
 
 def subjects_near(
     frames: Sequence[FrameType], named: Mapping[str, Any], made_inside: Mapping[int, Collection[str]], *,
-    with_empty: bool = False,
+    modules: Modules, with_empty: bool = False,
 ) -> Found:  # fmt: skip
     """What these frames, and the modules of the project, hold that changes while training, but for what was named.
 
@@ -63,7 +67,7 @@ def subjects_near(
     Variables of the first frame have their own names, all others are told apart by where they are. `with_empty` finds
     also functions, classes and modules that hold nothing yet: they may get something back.
     """
-    walk = _Walk(covered(named.values()), with_empty=with_empty)
+    walk = _Walk(covered(named.values(), modules), modules, with_empty=with_empty)
     for name, thing in named.items():
         walk.look_behind(name, thing)
     for at, frame in enumerate(frames):
@@ -85,8 +89,9 @@ def _is_top(frame: FrameType) -> bool:
 class _Walk:
     """Looks through variables, and the attributes of objects, each thing once."""
 
-    def __init__(self, named: Collection[int], *, with_empty: bool = False) -> None:
+    def __init__(self, named: Collection[int], modules: Modules, *, with_empty: bool = False) -> None:
         self.found = Found()
+        self._modules = modules
         self._with_empty = with_empty
         self._seen = set(named)
 
@@ -104,13 +109,14 @@ class _Walk:
             self._add(prefix[:-1], PlacesSubject(module.__name__, module, places, vars(module).__setitem__), module)
 
     def look(self, name: str, value: Any, depth: int) -> None:
-        if value is None or type(value) in (int, float, str, bool, bytes) or id(value) in self._seen:
+        kind: Any = type(value)
+        if kind in _EMPTY or id(value) in self._seen:
             return
-        if type(value) in _CONTAINERS:
+        if kind in _CONTAINERS:
             self._look_through(name, value, depth)
-        elif isinstance(value, FunctionType | MethodType | type):
+        elif isinstance(value, _CODE):
             self._look_at_code(name, value, depth)
-        elif is_read_file(value):
+        elif _is_file(kind) and is_read_file(value):
             self._add(name, FileSubject(name, value), value)
         else:
             self._look_at_object(name, value, depth)
@@ -166,9 +172,7 @@ class _Walk:
 
     def _look_into_modules(self, name: str, value: Any, depth: int) -> None:
         """Lists, counters and objects that the user's own modules gather."""
-        for way, module in value.named_modules():
-            if not is_projects(type(module).__module__):
-                continue
+        for way, module in self._modules.parts_of(value).own:
             whole = f"{name}.{way}" if way else name
             own = own_attributes(module)
             if self._with_empty or own:
@@ -186,7 +190,7 @@ class _Walk:
     def _cover(self, thing: Any) -> None:
         """A module's parts need not be looked at again."""
         if _is_module(thing):
-            self._seen.update(id(part) for part in thing.modules())
+            self._seen |= self._modules.parts_of(thing).identities
         elif isinstance(thing, Held):
             self._seen.update(id(part) for part in thing.parts())
 
@@ -200,16 +204,36 @@ def _without(places: Callable[[], Mapping[str, Any]], left_out: Collection[str])
     return {name: value for name, value in places().items() if name not in left_out}
 
 
-def covered(objects: Iterable[Any]) -> set[int]:
+def covered(objects: Iterable[Any], modules: Modules) -> set[int]:
     """The objects that were named, and all modules inside them."""
-    walk = _Walk(())
+    walk = _Walk((), modules)
     for thing in objects:
         walk._seen.add(id(thing))
         walk._cover(thing)
     return walk._seen
 
 
+@lru_cache(maxsize=4096)
+def _is_file(kind: type) -> bool:
+    return issubclass(kind, io.IOBase)
+
+
+@lru_cache(maxsize=4096)
+def _may_be_subject(kind: type, _loaded: int) -> bool:
+    """Nearly nothing that variables hold is; asked once for each class, and again when more modules are loaded."""
+    torch, estimators = sys.modules.get("torch"), sys.modules.get("sklearn.base")
+    kinds = [*generator_classes(), *(leader for _, leader in _leaders())]
+    kinds += [estimators.BaseEstimator] if estimators is not None else []
+    if torch is not None:
+        kinds += [torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
+                  torch.utils.data.DataLoader, torch.utils.data.Sampler]  # fmt: skip
+    return issubclass(kind, tuple(kinds))
+
+
 def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
+    kind: Any = type(value)
+    if not _may_be_subject(kind, len(sys.modules)):
+        return
     if is_generator(value):
         yield name, GeneratorSubject(value), value
         return
@@ -223,7 +247,7 @@ def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
         yield name, _Attributes(name, value), value
         return
     torch = sys.modules.get("torch")
-    if torch is None or type(value).__module__ == "builtins":
+    if torch is None:
         return
     if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
         yield name, subject_of(name, value), value

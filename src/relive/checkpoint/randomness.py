@@ -15,15 +15,21 @@ def global_states() -> dict[str, Any]:
     states: dict[str, Any] = {"python": (version, array("I", words).tobytes(), gauss)}
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy.random" in sys.modules:
-        states["numpy"] = numpy.random.get_state(legacy=False)
+        states["numpy"] = _as_bytes(numpy.random.get_state(legacy=False))
     torch = sys.modules.get("torch")
     if torch is not None:
-        states["torch"] = torch.get_rng_state()
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
         if torch.cuda.is_initialized():
             states["cuda"] = torch.cuda.get_rng_state_all()
         if torch.backends.mps.is_available():
             states["mps"] = torch.mps.get_rng_state()
     return states
+
+
+def _as_bytes(state: dict[str, Any]) -> dict[str, Any]:
+    """The 624 words of numpy's usual generator as one piece; other generators have a few numbers."""
+    inner = state["state"]
+    return {**state, "state": {**inner, "key": inner["key"].tobytes()}} if "key" in inner else state
 
 
 def restore_global_states(states: dict[str, Any]) -> None:
@@ -32,11 +38,15 @@ def restore_global_states(states: dict[str, Any]) -> None:
     if "numpy" in states:
         import numpy
 
+        inner = states["numpy"]["state"]
+        if isinstance(inner.get("key"), bytes):  # earlier checkpoints hold an array
+            inner["key"] = numpy.frombuffer(inner["key"], numpy.uint32)
         numpy.random.set_state(states["numpy"])
     if "torch" in states:
         import torch
 
-        torch.set_rng_state(states["torch"])
+        state = states["torch"]  # earlier checkpoints hold a tensor
+        torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8) if type(state) is bytes else state)
         if "cuda" in states and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(states["cuda"])
         if "mps" in states and torch.backends.mps.is_available():
@@ -69,13 +79,16 @@ def restore_generator(value: Any, state: Any) -> None:
         value.set_state(state)
 
 
-def _kind(value: Any) -> str | None:
-    if isinstance(value, random.Random):
-        return "python"
+def generator_classes() -> dict[type, str]:
+    """The classes of such objects, of the libraries that are loaded."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    found: dict[type, str] = {random.Random: "python"}
     if numpy is not None and "numpy.random" in sys.modules:
-        if isinstance(value, numpy.random.Generator):
-            return "numpy"
-        if isinstance(value, numpy.random.RandomState):
-            return "numpy-legacy"
-    return "torch" if torch is not None and isinstance(value, torch.Generator) else None
+        found |= {numpy.random.Generator: "numpy", numpy.random.RandomState: "numpy-legacy"}
+    if torch is not None:
+        found[torch.Generator] = "torch"
+    return found
+
+
+def _kind(value: Any) -> str | None:
+    return next((name for kind, name in generator_classes().items() if isinstance(value, kind)), None)

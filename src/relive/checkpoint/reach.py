@@ -17,6 +17,7 @@ from relive.checkpoint.liveouts import (
     set_later,
     used_in,
 )  # fmt: skip
+from relive.checkpoint.modules import Modules
 from relive.checkpoint.near import Found, subjects_near
 from relive.checkpoint.objects import holds_too_many, is_data, is_iterator, is_small, is_users_object
 from relive.checkpoint.restoring import Checkpoint
@@ -48,8 +49,9 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
 
 
 def near(
-    frame: FrameType, line: int, named: Mapping[str, Any], outer: Outer | None, *, with_empty: bool = False
-) -> Found:
+    frame: FrameType, line: int, named: Mapping[str, Any], outer: Outer | None, *, with_empty: bool = False,
+    modules: Modules | None = None,
+) -> Found:  # fmt: skip
     """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
     frames = frames_of(frame)
     inside: dict[int, frozenset[str]] = {id(frame): rebound_in(frame, line)}
@@ -57,7 +59,7 @@ def near(
         if outer is not None and id(one) == outer[0]:
             later = set_later(one, outer[2], line if one is frame else one.f_lineno)
             inside[id(one)] = inside.get(id(one), frozenset()) | later
-    return subjects_near(frames, named, inside, with_empty=with_empty)
+    return subjects_near(frames, named, inside, modules=modules or Modules(), with_empty=with_empty)
 
 
 def lost_variables(frame: FrameType, line: int, known: Known) -> list[str]:

@@ -19,6 +19,7 @@ _HARMLESS = frozenset(
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+@lru_cache(maxsize=8192)
 def is_foreign(filename: str) -> bool:
     """Code of Python, of a library, or of relive itself."""
     own = sys.modules["relive"].__file__ or ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Container
+from functools import partial
 from operator import attrgetter, is_
 from typing import Any, Protocol
 
@@ -195,11 +196,14 @@ class OptimizerSubject:
     def is_same(self) -> bool:
         return self._is_known and self._found.is_same()
 
-    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
+    def rest(self, plant: Callable[[Any, str], Json]) -> Rest:
         groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         sizes = [len(group["params"]) for group in self._optimizer.param_groups]
         others = {number: {key: state[key] for key in keys} for number, state, keys in self._plain}
-        return plant({"groups": groups, "sizes": sizes, "others": others}, "optimizer")
+        everything = {"groups": groups, "sizes": sizes, "others": others}
+        if all(_is_fixed(value) for values in (*groups, *others.values()) for value in values.values()):
+            return partial(plant, everything, "optimizer")  # nothing of it can change until it is written
+        return plant(everything, "optimizer")
 
     def put_back(self, leaves: dict[str, int], rest: Json, source: Source) -> None:
         kept = source.value(rest)
@@ -225,6 +229,10 @@ class OptimizerSubject:
             self._optimizer.state[parameters[number]] = state
         for group, values in zip(groups, kept["groups"], strict=True):
             group.update(values)
+
+
+def _is_fixed(value: Any) -> bool:
+    return type(value) in _ATTRIBUTES or (type(value) is tuple and all(map(_is_fixed, value)))
 
 
 class ArraySubject:

@@ -96,6 +96,8 @@ class Writer:
                 self._changed.notify_all()
 
     def write(self, moment: Moment, done: Done) -> None:
+        if not moment.is_right():
+            return  # it is as if it had not been taken; the next one will be
         begun, cpu = time.perf_counter(), time.thread_time()
         with self._packs.shared():
             known = self._fresh_known()
