@@ -9,7 +9,7 @@ import pytest
 
 from relive.hindsight.costing import FILE, Known, learn
 from relive.hindsight.executor import Task
-from relive.hindsight.job import Report
+from relive.hindsight.job import Job, Report
 from relive.hindsight.planner import Costs
 from relive.store import Home
 
@@ -94,6 +94,17 @@ def test_a_process_of_its_own_is_learnt_by_itself(home: Home) -> None:
 
     assert costs(home).worker_s == Costs().worker_s
     assert Known.read(home).costs("a", is_shared=False, is_loaded=False).process_s == pytest.approx(0.2)
+
+
+def test_what_a_script_does_at_exit_is_learnt_where_it_is_seen(home: Home) -> None:
+    job = Job(
+        run="a", home="", folder="", script="", module=None, cwd="", argv=[], search=[], protected=[], writable=[],
+        args={}, loops=[], visits=[], skips={}, ends={}, stop=False, last_loop=0, mains=[],
+    )  # fmt: skip
+    report = Report(ok=True, set_up_s=0.1, ran_s=0.25)
+    learn(home, [replace(TASK, job=job, report=report, script_s=0.05)], after_s=0.1, is_shared=False)
+
+    assert costs(home).ending_s == pytest.approx(0.1)
 
 
 def test_what_failed_teaches_nothing(home: Home) -> None:

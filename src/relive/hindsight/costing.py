@@ -78,7 +78,11 @@ def learn(home: Home, tasks: Sequence[Task], *, after_s: float, is_shared: bool)
     for task in tasks:
         if task.is_ok and task.attempts == 1 and task.report is not None:
             _learn_of(known, task, task.report)
+            to_its_end = task.job is not None and not task.job.stop
             script_s = task.report.ran_s - task.report.set_up_s - task.report.restored_s
+            script_s -= task.costs.ending_s if to_its_end else 0.0
+            if to_its_end and task.script_s < _TELLING_S:
+                known.note("ending_s", max(0.0, script_s + task.costs.ending_s - task.script_s))
             if task.script_s > _TELLING_S:
                 known.note_pace(Pace(task.label, is_shared, max(0.05, script_s * task.costs.pace / task.script_s)))
     known.write(home)

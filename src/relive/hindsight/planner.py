@@ -26,6 +26,7 @@ class Costs:
     first_restore_s: float = 0.03  # how much longer the first one of a worker takes
     loading_s: float = 0.0  # of the libraries that workers need, once for all of them; 0: not known
     own_share: float = 0.1  # of what comes before the main loop, that is left when the libraries are loaded already
+    ending_s: float = 0.03  # what a script that runs to its end does at exit
     after_s: float = 0.02  # of checking what came out for a run, and keeping it
     pace: float = 1.0  # how long the script takes now, by what it took then
     is_loaded: bool = False  # libraries are, or will be, when a worker begins
@@ -345,7 +346,8 @@ class _Planner:
         restoring_s += sum(self._costs.restore(loop.end) for loop in others if loop.number in skips)
         if skips or ends or any(visit.restore for visit in visits):
             restoring_s += self._costs.first_restore_s
-        return Segment(visits, skips, ends, not goes_on, set_up + script_s + restoring_s, script_s)
+        ending_s = self._costs.ending_s if goes_on else 0.0
+        return Segment(visits, skips, ends, not goes_on, set_up + script_s + restoring_s + ending_s, script_s)
 
     def _early_ends(
         self, stops: Sequence[_Stop], entered: Collection[int], last: int, *, goes_on: bool

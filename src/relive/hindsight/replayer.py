@@ -221,7 +221,7 @@ class Replayer(Recorder):
         self.journal = self._real
         if ok and is_over:
             self.journal.line("turn", ROOT, 0)  # the script ran to its end
-        self.journal.close()
+        self.journal.close(is_lasting=False)
         self.journal = NullJournal()  # type: ignore[assignment]
         self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
         self.report.ran_s = time.perf_counter() - self._begun

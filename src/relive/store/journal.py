@@ -216,16 +216,17 @@ class Journal:
     def loops_begun(self) -> int:
         return _peek(self._loop_ids) - ROOT - 1
 
-    def close(self) -> None:
-        """Cut the unused tail off and force the rest to disk."""
+    def close(self, *, is_lasting: bool = True) -> None:
+        """Cut the unused tail off and force the rest to disk, unless it is read soon and then thrown away."""
         # Who still holds the map reserved its slot before this line, so its slot is below `used` and stays in the file:
         # writing past the end of a mapped file would be a bus error in somebody's training.
         with self._growing:
             self._buffer = _CLOSED
         used = self.written() * SLOT_BYTES
         os.ftruncate(self._slots.fd, used)
-        _fdatasync(self._slots.fd)
-        _fdatasync(self._lines.fd)
+        if is_lasting:
+            _fdatasync(self._slots.fd)
+            _fdatasync(self._lines.fd)
 
     def abandon(self) -> None:
         """Write no more, and leave the files as they are (in a forked child they are the parent's)."""
