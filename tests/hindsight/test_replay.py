@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import relive
-from relive.hindsight import Answer, Question, planned
+from relive.hindsight import Answer, Question, Task, answer, planned
 from relive.store import Chunks, Home, checkpoint_rows, parse_run
 
 # The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
@@ -418,16 +419,20 @@ with relive.checkpointing(net=net, every=1):
     assert asked.column("x") == [0, 1, 2]  # not the value of the iteration that it did not come to the end of
 
 
+def damage(home: Home, iterations: range) -> None:
+    """Spoil the checkpoints that were taken after so many iterations."""
+    (run_id,) = home.run_ids()
+    (recorded,) = parse_run(home, run_id)
+    for row in checkpoint_rows(recorded):
+        if row.place == "iteration" and row.iterations in iterations:
+            Chunks(home.chunks).path(row.manifest).write_bytes(b"damaged")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["the nearest", pytest.param("all", marks=pytest.mark.slow)])
 def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) -> None:
     asked.record(train())
-    home = Home(asked.script.home)
-    (run_id,) = home.run_ids()
-    (recorded,) = parse_run(home, run_id)
-    rows = [row for row in checkpoint_rows(recorded) if row.place == "iteration"]
-    for row in rows if which == "all" else [row for row in rows if row.iterations == 4]:
-        Chunks(home.chunks).path(row.manifest).write_bytes(b"damaged")
+    damage(Home(asked.script.home), range(4, 5) if which == "the nearest" else range(7))
     source = train(after='relive.log("x", net[0])')
 
     (run,) = asked.replay(source, where="epoch = 4").runs
@@ -594,6 +599,26 @@ with relive.checkpointing(net=net, every=1):
     kept = relive.dataframe("x", home=asked.script.home)["x"].dropna()
     assert 3 <= len(kept) < 50, said
     assert "stopped; what was done is kept" in said
+
+
+@pytest.mark.long
+def test_ctrl_c_is_told_also_when_a_damaged_checkpoint_is_being_passed_over(asked: Asked) -> None:
+    asked.record(train())
+    home, seen = Home(asked.script.home), []
+    damage(home, range(4, 5))
+    asked.script.write(train(after='relive.log("x", net[0])'))
+
+    def stop_the_second_time(tasks: Sequence[Task]) -> None:
+        if seen and not any(task.damaged for task in tasks):
+            raise KeyboardInterrupt
+        seen.extend(task for task in tasks if task.damaged)
+
+    with planned(home, Question(("x",), "epoch = 4", workers=1)) as plan:
+        found = answer(home, plan, watch=stop_the_second_time)
+
+    assert seen
+    assert found.is_stopped
+    assert found.added == 0
 
 
 @pytest.mark.slow

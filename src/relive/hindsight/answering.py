@@ -80,22 +80,23 @@ def answer(
     `is_telling`: what it took says what others will take; it does not when this process gives way to others.
     """
     doing = _Doing(home, planned, offline=offline, rebuild=rebuild)
-    finished = doing.execute(planned.cases, watch)
+    doing.execute(planned.cases, watch)
     worked = time.perf_counter()
-    found = Answer(refusals=list(planned.refusals), is_stopped=not finished)
+    found = Answer(refusals=list(planned.refusals))
     for case in planned.cases:
         case, lost = doing.without_damaged(case, watch)
         result = doing.check(case)
         result.notes += [
             f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in lost
         ]
-        if strict and result.mismatches and finished and case.plan.resume != "from the start":
+        if strict and result.mismatches and not doing.is_stopped and case.plan.resume != "from the start":
             again = doing.stricter(case)
-            finished = doing.execute([again], watch)
+            doing.execute([again], watch)
             case, result = again, doing.check(again)
             result.is_stricter = True
         doing.keep(case, result)
         found.runs.append(result)
+    found.is_stopped = doing.is_stopped
     if is_telling and planned.cases:
         after_s = (time.perf_counter() - worked) / len(planned.cases)
         tasks = doing.tasks_done()
@@ -113,14 +114,15 @@ class _Doing:
         self._rebuild = rebuild
         self._tasks: dict[int, list[Task]] = {}
         self._segments: dict[int, list[Parsed]] = {}
+        self.is_stopped = False  # by the user: then nothing more is begun
 
-    def execute(self, cases: Sequence[Case], watch: Watch) -> bool:
+    def execute(self, cases: Sequence[Case], watch: Watch) -> None:
         tasks: list[Task] = []
         for case in cases:
             own = [self._task(case, segment, at) for at, segment in enumerate(case.plan.segments)]
             self._tasks[id(case)] = own
             tasks += own
-        return execute(tasks, self._planned.workers, watch, self._planned.starter)
+        self.is_stopped = not execute(tasks, self._planned.workers, watch, self._planned.starter)
 
     def tasks_done(self) -> list[Task]:
         return [task for tasks in self._tasks.values() for task in tasks]
@@ -129,6 +131,8 @@ class _Doing:
         """A case that met checkpoints that can't be read is done again from earlier ones, or from the start."""
         lost: list[str] = []
         while new := [name for task in self._tasks[id(case)] for name in task.damaged if name not in lost]:
+            if self.is_stopped:
+                break
             lost += dict.fromkeys(new)
             _, _, profile = read_course(self._home, case.entry, without=lost)
             again = plan(
