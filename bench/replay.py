@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.flor_replay import flor_replays
 from bench.measuring import clean_environment, once_s, project, report, run_script
 
 # Three trainings; where a statement can be added, a line says so.
@@ -62,6 +63,7 @@ GOALS = {
     "suffix_ratio": ">= 20", "outer_ratio": ">= 10", "inner_tenth_ratio": ">= 6", "inner_all_ratio": ">= 1.7",
     "error_median": "<= 0.05", "error_worst": "<= 0.15",
 }  # fmt: skip
+BESIDE_FLOR = ("mlp", 50)  # the training that FlorDB replays, too
 STEPS = {"cnn": 100, "transformer": 100, "mlp": 300}
 ERRORS: list[float] = []
 
@@ -92,6 +94,12 @@ def _measure(kind: str, epochs: int, steps: int) -> None:
             "inner_all": _replay(folder, source, "inner", "            ", 2),
         }
     ratios = {f"{name}_ratio": again_s / seconds for name, seconds in took.items()}
+    if (kind, epochs) == BESIDE_FLOR:
+        statements = dict.fromkeys(("suffix", "outer", "inner"), NORM)
+        flor = flor_replays(SCRIPT, args, statements, range(epochs - max(1, epochs // 10), epochs))
+        beside = {"suffix": "suffix", "outer": "outer", "inner_tenth": "inner"}
+        ratios |= {f"{name}_flordb_ratio": flor[where] / took[name] for name, where in beside.items()}
+        took |= {f"flordb_{where}": seconds for where, seconds in flor.items()}
     goals = {key: GOALS[key] for key in ratios if key in GOALS}
     report(f"replay_{kind}_{epochs}", goals, again_s=again_s, recorded_s=recorded_s, **ratios,
            **{f"{name}_s": seconds for name, seconds in took.items()})  # fmt: skip
