@@ -1,7 +1,8 @@
 """What hands-free recording costs a real training that never heard of relive, side by side with `python train.py`.
 
-Runs alternate: plain, instrumented without checkpoints, and recorded as usual. The time is that of the script itself,
-from its first line to its last, so that the start of Python, which scatters most, is told apart as `start_up`.
+Both run at the same time, each on a core of its own and the next time on the other's, so that a machine whose speed
+changes from one minute to the next changes it for both. What relive does in the background has to share the core of the
+script it records. The time is that of the script itself, from its first line to its last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from bench.measuring import clean_environment, project, report
@@ -75,51 +75,55 @@ def main():
 main()
 print("TOOK", time.perf_counter() - BEGUN, time.process_time() - USED)
 """
-PAIRS = 7
+PAIRS = 8
 AIM_S = 15.0
 GOALS = {"instrumentation": "<= 0.01", "recording": "<= 0.0667"}
-NO_CHECKPOINTS = {"RELIVE_OVERHEAD": "0"}
+OURS = ["-m", "relive", "run", "train.py"]
+VARIANTS = {"plain": {}, "instrumentation": {"RELIVE_OVERHEAD": "0"}, "recording": {}}  # environment
 
 
 def main() -> None:
-    """Take the ratio of each round, and the median of the ratios."""
+    """Take the ratio of each pair, and the median of the ratios; two plain ones tell how far it can be trusted."""
     pairs, aim_s = int(os.environ.get("RELIVE_BENCH_PAIRS", PAIRS)), float(os.environ.get("RELIVE_BENCH_S", AIM_S))
     with project(SCRIPT.replace("EPOCHS", "2"), git=True) as folder:
-        epochs = max(3, round(2 * aim_s / _run(folder, ["train.py"])["took_s"]))
-    with project(SCRIPT.replace("EPOCHS", str(epochs)), git=True) as folder:
-        rounds = [_round(folder) for _ in range(pairs)]
-    ratios = {
-        f"{name}_{clock}": [one[name][clock] / one["plain"][clock] - 1 for one in rounds]
-        for name in ("instrumentation", "recording") for clock in ("took_s", "cpu_s", "whole_s")
-    }  # fmt: skip
-    report(
-        "handsfree", GOALS, plain_s=statistics.median(one["plain"]["took_s"] for one in rounds), epochs=epochs,
-        instrumentation=statistics.median(ratios["instrumentation_took_s"]),
-        recording=statistics.median(ratios["recording_took_s"]),
-        instrumentation_cpu=statistics.median(ratios["instrumentation_cpu_s"]),
-        recording_cpu=statistics.median(ratios["recording_cpu_s"]),
-        instrumentation_whole_process=statistics.median(ratios["instrumentation_whole_s"]),
-        recording_whole_process=statistics.median(ratios["recording_whole_s"]),
-        scatter=[min(ratios["recording_took_s"]), max(ratios["recording_took_s"])], pairs=pairs,
-    )  # fmt: skip
-
-
-def _round(folder: Path) -> dict[str, dict[str, float]]:
-    ours = ["-m", "relive", "run", "train.py"]
-    return {
-        "plain": _run(folder, ["train.py"]),
-        "instrumentation": _run(folder, ours, **NO_CHECKPOINTS),
-        "recording": _run(folder, ours),
+        epochs = max(3, round(2 * aim_s / _ended(_begun(folder, "plain", None))["took_s"]))
+    text = SCRIPT.replace("EPOCHS", str(epochs))
+    with project(text, git=True) as mine, project(text, git=True) as theirs:
+        rounds = {name: [_pair(mine, theirs, name, at) for at in range(pairs)] for name in VARIANTS}
+    found = {
+        f"{name}{suffix}": statistics.median(one[clock] for one in ratios)
+        for name, ratios in rounds.items()
+        for suffix, clock in (("", "took_s"), ("_cpu", "cpu_s"))
+        if name != "plain" or not suffix
     }
+    scatter = {f"{name}_scatter": [*_ends([one["took_s"] for one in ratios])] for name, ratios in rounds.items()}
+    report("handsfree", GOALS, epochs=epochs, pairs=pairs, **found, **scatter)
 
 
-def _run(folder: Path, command: list[str], **environment: str) -> dict[str, float]:
-    env = {**clean_environment(), "OMP_NUM_THREADS": "1", "RELIVE_SELF_CHECK": "never", **environment}
-    begun = time.perf_counter()
-    done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, check=True)
-    whole_s = time.perf_counter() - begun
-    _, took, used = done.stdout.strip().rpartition("\n")[2].split()
-    return {"took_s": float(took), "cpu_s": float(used), "whole_s": whole_s}
+def _ends(values: list[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _pair(mine: Path, theirs: Path, name: str, at: int) -> dict[str, float]:
+    """How much more one takes than a plain one that runs at the same time."""
+    cores = sorted(os.sched_getaffinity(0))
+    first, second = (cores[0], cores[-1])[:: -1 if at % 2 else 1]
+    plain, ours = _begun(theirs, "plain", first), _begun(mine, name, second)
+    took, base = _ended(ours), _ended(plain)
+    return {clock: took[clock] / base[clock] - 1 for clock in took}
+
+
+def _begun(folder: Path, name: str, core: int | None) -> subprocess.Popen[str]:
+    env = {**clean_environment(), "OMP_NUM_THREADS": "1", "RELIVE_SELF_CHECK": "never", **VARIANTS[name]}
+    command = [sys.executable, *(["train.py"] if name == "plain" else OURS)]
+    pinned = ["taskset", "-c", str(core)] if core is not None else []
+    return subprocess.Popen([*pinned, *command], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def _ended(process: subprocess.Popen[str]) -> dict[str, float]:
+    out, _ = process.communicate()
+    _, took, used = out.strip().rpartition("\n")[2].split()
+    return {"took_s": float(took), "cpu_s": float(used)}
 
 
 if __name__ == "__main__":

@@ -693,3 +693,26 @@ def test_a_network_comes_back_bit_for_bit(
 
     assert (run.missing, run.mismatches, run.unrestored) == ([], [], [])
     assert asked.column("x") == asked.reference(source)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", 'import atexit; atexit.register(lambda: relive.log("x", net[0]))'),
+        (
+            "",
+            'import threading, time; threading.Thread(target=lambda: [time.sleep(0.3), relive.log("x", 1.0)]).start()',
+        ),
+        ("import sys", 'relive.log("x", net[1]); sys.stdout.close(); sys.stderr.close()'),
+        ("import sys", 'relive.log("x", net[1]); sys.stdout = None'),
+    ],
+    ids=["handlers at exit", "threads that go on", "closed streams", "no stream"],
+)
+def test_what_a_script_does_at_its_end_is_part_of_it(asked: Asked, before: str, after: str) -> None:
+    asked.record(train(prefix=before or "pass"))
+
+    found = asked.replay(train(prefix=before or "pass", suffix=after))
+
+    assert found.is_good, found
+    assert asked.column("x") == asked.reference(train(prefix=before or "pass", suffix=after))

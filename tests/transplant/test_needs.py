@@ -209,3 +209,17 @@ def test_a_file_that_was_renamed_is_found():
     result = transplant({"old_name.py": body}, {"name.py": body + "        log('l', loss)\n"}, [("name.py", 5)])
 
     assert result.files == {"old_name.py": body + "        log('l', loss)\n"}
+
+
+@pytest.mark.parametrize("line", ["import math, time", "from math import sqrt, pi", "import math as m, time as t, os"])
+def test_an_import_of_several_names_comes_along_with_each_that_is_needed(line: str):
+    used = {"import math, time": "math.sqrt(time.time())", "from math import sqrt, pi": "sqrt(pi)"}
+    value = used.get(line, "m.sqrt(t.time())")
+    old = "net = [0.5]\nprint(net[0])\n"
+    result = carry(old, f'{old}{line}\nlog("x", {value})\n', 'log("x"')
+
+    assert result.refusals == ()
+    added = result.files["a.py"].removeprefix(old).splitlines()
+    assert len([one for one in added if "import" in one]) == 2
+    assert "os" not in result.files["a.py"]
+    compile(result.files["a.py"], "a.py", "exec")

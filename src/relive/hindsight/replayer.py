@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from relive.checkpoint import Checkpoint, Outer, packs_of, put_back, users_frame
 from relive.errors import Damaged, ReliveError
@@ -230,13 +230,19 @@ class Replayer(Recorder):
     def stop(self) -> None:
         """All is visited. What the script would do now is not wanted: not its output, nor its handlers at exit."""
         self.finish()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        end_process(0)
 
     def _stop_if_left(self) -> None:
         if self._left_last:
             self.stop()
+
+
+def end_process(code: int) -> NoReturn:
+    """At once: neither what the script does at exit, nor the taking apart of libraries, which takes long."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # the script may have closed it
+            stream.flush()
+    os._exit(code)
 
 
 class ReplayedLoop(RecordedLoop[Any]):

@@ -19,7 +19,7 @@ from relive.handsfree import run as start_hands_free
 from relive.hindsight.fencing import fence
 from relive.hindsight.guarding import Guard
 from relive.hindsight.job import Job
-from relive.hindsight.replayer import Replayer
+from relive.hindsight.replayer import Replayer, end_process
 from relive.model import FINISHED
 from relive.record import Off, ended_by, session
 
@@ -43,12 +43,10 @@ def main(path: str) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. What the script does at exit has its turn; libraries are not taken apart, which takes long."""
+    """End the process, after what the script does at exit."""
     threading._shutdown()  # type: ignore[attr-defined]  # as Python does it: threads first, then handlers
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    end_process(code)
 
 
 class _Runs:
@@ -76,9 +74,7 @@ class _Run:
         code = _ended(self.recorder, self._job, error)
         if not code:
             self.recorder.finish(is_over=error is None)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        end_process(code)
 
 
 def _ended(replayer: Replayer, job: Job, error: BaseException | None) -> int:

@@ -189,7 +189,7 @@ class Carrier:
         return join(units)
 
     def _bring_unit(self, unit: Unit, user: Placed, alignment: Alignment) -> None:
-        if unit in self.units or any(unit.node is placed.unit.node for placed in self.carried.placed):
+        if unit in self.units or any(_covers(placed.unit, unit) for placed in self.carried.placed):
             return
         self.units.append(unit)
         if len(self.units) > _MOST_UNITS:
@@ -307,6 +307,11 @@ class Carrier:
             found = parsed_import(tree, node)
             for alias in found.names if found is not None else ():
                 self._check_import(path, node, alias.asname or alias.name)
+
+
+def _covers(placed: Unit, unit: Unit) -> bool:
+    """Whether the same statement is there already: the whole of it, or the import of the same name out of it."""
+    return unit.node is placed.node and placed.source in (None, unit.source)
 
 
 def _is_grounded(alignment: Alignment, node: Node) -> bool:
