@@ -16,6 +16,7 @@ NAMES = (
     "checkpoint_cost",
     "checkpoint_overhead",
     "replay",
+    "pseudoresume",
     "multiversion",
     "background",
     "memo",
