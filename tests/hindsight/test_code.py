@@ -86,8 +86,8 @@ def test_a_loop_tells_whether_it_may_be_left_by_another_way(body: str, leaves: b
     assert [site.leaves for site in loops(source)] == [leaves]
 
 
-def test_a_loop_in_a_generator_yields() -> None:
-    assert loops("import relive\ndef g():\n    for s in relive.loop('step', x):\n        yield s")[0].yields
+def test_the_body_of_a_loop_in_a_generator_is_apart() -> None:
+    assert loops("import relive\ndef g():\n    for s in relive.loop('step', x):\n        yield s")[0].is_apart
 
 
 def test_a_file_that_is_no_python_holds_nothing() -> None:

@@ -306,3 +306,44 @@ def test_beside_a_loop_that_a_library_runs_everything_may_come_after_it() -> Non
     found = reach(LED.format(inside="", called="", before="ADDED"), is_led=True)
 
     assert found.depth(MAIN) == SUFFIX
+
+
+FED = """
+import relive
+
+def batches(data):
+    for one in data:
+        relive.log("x", one)  # ADDED
+        yield one
+
+for e in relive.loop("epoch", range(9)):
+    {before}
+    for s in {steps}:
+        pass
+    for s in relive.loop("check", range(9)):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "steps", ['relive.loop("step", batches(range(9)))', 'batches(relive.loop("step", range(9)))',
+              'zip(batches(relive.loop("step", range(9))), range(9))']
+)  # fmt: skip
+def test_a_generator_that_a_loop_goes_through_runs_inside_it(steps: str) -> None:
+    found = reach(FED.format(before="pass", steps=steps))
+
+    assert found.enters(("epoch", "step"))
+    assert not found.enters(("epoch", "check"))
+
+
+def test_a_generator_that_was_made_elsewhere_may_run_anywhere() -> None:
+    found = reach(FED.format(before="feed = batches(range(9))", steps='relive.loop("step", feed)'))
+
+    assert found.enters(("epoch", "step"))
+    assert found.is_anywhere
+
+
+def test_a_generator_that_is_gone_through_at_once_runs_there() -> None:
+    found = reach(FED.format(before="feed = list(batches(range(9)))", steps='relive.loop("step", feed)'))
+
+    assert found.depth(MAIN) == OUTER

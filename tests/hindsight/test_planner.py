@@ -208,6 +208,40 @@ def test_a_segment_cut_where_nested_loops_lead_begins_with_a_warm_visit() -> Non
     assert found.iterations == 10
 
 
+def around_lost(**how: bool) -> Profile:
+    """Nested loops can be skipped, but nothing can begin there: the main loop uses something up that can't be kept."""
+    loops = epochs(10, nested=range(10), end=kept("end", is_complete=False))
+    for loop in loops[1:]:
+        loop.end = replace(loop.end, is_entrance=False) if loop.end is not None else None
+    return profile(*loops)
+
+
+def test_no_run_begins_where_the_loop_around_can_not_be_entered() -> None:
+    found = planned(around_lost(), reach(EPOCH), wanted={2: [7]})
+
+    assert visited(found) == [[(turn, None) for turn in range(8)]]
+    assert {skip.manifest for skip in found.segments[0].skips.values()} == {f"step{turn}" for turn in range(8)}
+    assert found.resume == "pseudoresume"
+
+
+def test_on_the_way_to_a_wanted_iteration_also_loops_that_hold_the_statement_are_skipped() -> None:
+    found = planned(around_lost(), reach(STEP), wanted={2: [7]})
+
+    (segment,) = found.segments
+    assert [visit.passed for visit in segment.visits] == [True] * 7 + [False]
+    assert {skip.manifest for skip in segment.skips.values()} == {f"step{turn}" for turn in range(7)}
+    assert (found.resume, segment.iterations) == ("pseudoresume", 1)
+
+
+def test_a_second_worker_passes_what_the_first_one_runs() -> None:
+    first, second = planned(around_lost(), reach(STEP), parts=2).segments
+
+    assert [visit.iteration for visit in first.visits if visit.counts] == list(range(5))
+    assert [visit.iteration for visit in second.visits if visit.counts] == list(range(5, 10))
+    assert [visit.iteration for visit in second.visits if visit.passed] == list(range(5))
+    assert len(second.skips) == 5
+
+
 def test_without_states_there_is_one_segment() -> None:
     assert len(planned(profile(*epochs(6)), reach(STEP), parts=4).segments) == 1
 

@@ -13,7 +13,8 @@ import pytest
 
 import relive
 from relive.hindsight import Answer, Question, Task, answer, planned
-from relive.store import Chunks, Home, checkpoint_rows, parse_run
+from relive.store import Chunks, Home, checkpoint_rows, kept_checkpoints, parse_run
+from relive.store.tombstones import drop
 
 # The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
 HEAD = """
@@ -120,6 +121,170 @@ def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: A
     assert found.added == 8
     table = relive.dataframe("x", home=asked.script.home).dropna(subset="x")
     assert table["epoch"].tolist() == [2] * 4 + [4] * 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_loop_that_uses_up_what_no_checkpoint_holds_is_gone_through_from_its_beginning(
+    asked: Asked, workers: int
+) -> None:
+    source = (
+        HEAD
+        + """
+stream = iter(range(100))
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(6)):
+        drawn = next(stream)
+        for step in relive.loop("step", range(4)):
+            did(f"step{{epoch}}")
+            net[0] = net[0] * 0.9 + random.random()
+            {inside}
+        relive.log("loss", net[0])
+        {after}
+"""
+    )
+    asked.record(source.format(inside="pass", after="pass"))
+    inside = source.format(inside='relive.log("x", net[0] + drawn)', after="pass")
+    after = source.format(inside="pass", after='relive.log("y", net[0] + drawn)')
+
+    (first,) = asked.replay(inside, where="epoch >= 4", workers=workers).runs
+    steps = sorted(asked.did())
+    (second,) = asked.replay(after, "y", where="epoch = 4").runs
+
+    assert steps == ["step4"] * 4 + ["step5"] * 4  # loops on the way are skipped, also those that hold the statement
+    assert (first.verdict, second.verdict) == ("exact", "exact")
+    assert asked.column("x") == asked.reference(inside)[16:]
+    assert asked.column("y")[4] == asked.reference(after, "y")[4]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("main", "nested"),
+    [
+        ("handed(epochs)", "steps"),
+        pytest.param("epochs", "handed(handed(steps))", marks=pytest.mark.slow),
+        pytest.param("epochs", "list(steps)", marks=pytest.mark.slow),
+        pytest.param("epochs", "taken(steps)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_loop_may_be_handed_on_before_it_is_gone_through(asked: Asked, main: str, nested: str) -> None:
+    source = (
+        HEAD
+        + """
+def handed(items):
+    for item in items:
+        yield item
+def taken(items):
+    yield from items
+last = 0.0
+with relive.checkpointing(net=net, every=1):
+    for epoch in MAIN:
+        for step in NESTED:
+            last = last * 0.5 + random.random()
+        relive.log("loss", last)
+        {after}
+"""
+    )
+    source = source.replace("MAIN", main).replace("NESTED", nested)
+    source = source.replace("epochs", 'relive.loop("epoch", range(5))').replace(
+        "steps", 'relive.loop("step", range(3))'
+    )
+    asked.record(source.format(after="pass"))
+    text = source.format(after="relive.log('x', last)")
+
+    (run,) = asked.replay(text, workers=2).runs
+
+    assert (run.missing, run.verdict) == ([], "exact")
+    assert asked.column("x") == asked.reference(text)
+
+
+@pytest.mark.long
+def test_what_makes_the_items_of_other_iterations_logs_nothing_into_the_wanted_ones(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+def numbers():
+    for number in range(6):
+        {inside}
+        yield number
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", numbers()):
+        net[0] += random.random()
+        relive.log("loss", net[0])
+"""
+    )
+    asked.record(source.format(inside="pass"))
+    text = source.format(inside="relive.log('x', number)")
+
+    asked.replay(text, where="epoch in (1, 4)")
+    table = relive.dataframe("x", home=asked.script.home).dropna(subset=["epoch", "x"])
+    found = set(zip(table["epoch"].tolist(), table["x"].tolist(), strict=True))
+
+    assert {(1, 2), (4, 5)} <= found <= {(n, n + 1) for n in range(5)}  # others only where the way led through them
+
+
+@pytest.mark.long
+def test_a_named_object_may_refer_to_what_is_only_near(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+class Model:
+    steps = 0
+    def __init__(self, meter):
+        self.w, self.meter = 0.5, meter
+meter = Meter()
+model = Model(meter)
+with relive.checkpointing(model=model, every=1):
+    for epoch in relive.loop("epoch", range(4)):
+        model.w += random.random()
+        Model.steps += 1
+        meter.add(model.w)
+relive.log("final", model.w)
+{suffix}
+"""
+    )
+    asked.record(source.format(suffix="pass"))
+    text = source.format(suffix='relive.log("x", model.w + model.meter.total + meter.total + Model.steps)')
+
+    (run,) = asked.replay(text).runs
+
+    assert (run.missing, run.verdict) == ([], "exact")
+    assert asked.column("x") == asked.reference(text)
+
+
+@pytest.mark.long
+def test_a_loop_without_any_turn_is_skipped_like_others(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+meter = Meter()
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(0)):
+        meter = Meter()
+relive.log("final", net[0])
+{suffix}
+"""
+    )
+    asked.record(source.format(suffix="pass"))
+
+    (run,) = asked.replay(source.format(suffix='relive.log("x", meter.total)')).runs
+
+    assert (run.verdict, run.unrestored) == ("exact", [])
+    assert asked.column("x") == [0.0]
+
+
+@pytest.mark.long
+def test_iterations_can_be_chosen_also_when_no_checkpoint_is_left(asked: Asked) -> None:
+    asked.record(train())
+    home = Home(asked.script.home)
+    (run_id,) = home.run_ids()
+    drop(home.run_folder(run_id), kept_checkpoints(home.run_folder(run_id), parse_run(home, run_id)))
+    source = train(after='relive.log("x", net[0])')
+
+    (run,) = asked.replay(source, where="epoch = 4").runs
+
+    assert run.verdict == "exact"
+    assert asked.column("x")[4] == asked.reference(source)[4]
 
 
 @pytest.mark.long

@@ -2,190 +2,70 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import program_parts as words
 from hypothesis import strategies as st
 
-HEAD = """
-import collections
-import itertools
-import random
-{numpy}import relive
+Context = tuple[tuple[str, int], ...]  # loops with the values of their columns, outermost first
 
-class Net:
-    made = 0
-    def __init__(self):
-        self.w = [0.5, -0.25, 0.125]
-        self.seen = 0
-    def step(self, x, lr):
-        self.w = [w * 0.9 + lr * x + random.gauss(0, 0.01) for w in self.w]
-        self.seen += 1
-        return sum(self.w)
-    def norm(self):
-        return sum(w * w for w in self.w)
-
-class Meter:
-    def __init__(self):
-        self.total, self.count = 0.0, 0
-    def add(self, value):
-        self.total += value
-        self.count += 1
-    @property
-    def mean(self):
-        return self.total / max(1, self.count)
-
-class Loader:
-    def __init__(self, items):
-        self.items = items
-    def __iter__(self):
-        order = list(self.items)
-        random.shuffle(order)
-        return iter(order)
-    def __len__(self):
-        return len(self.items)
-
-class Slotted:
-    __slots__ = ("value",)
-    def __init__(self):
-        self.value = 0.0
-
-def grow(items, value):
-    items.append(value)
-
-def bump():
-    global calls
-    calls += 1
-    return calls
-
-def counter():
-    n = 0
-    def add():
-        nonlocal n
-        n += 1
-        return n
-    return add
-
-def remember(value, kept=[]):
-    kept.append(value)
-    return len(kept)
-
-def bar(items):
-    for item in items:
-        yield item
-
-def draw():
-    return next(hidden)
-
-def probe(net, *more):
-    return net.norm() + sum(float(one) for one in more)
-
-random.seed({seed})
-net = Net()
-noise = random.Random(7)
-meter, other = Meter(), Meter()
-meters = {{"a": Meter(), "b": [Meter()]}}
-slotted = Slotted()
-history, table, recent = [], {{}}, collections.deque(maxlen=3)
-alias = history
-seen, counts = set(), collections.Counter()
-count, best, last, calls = 0, -1e9, 0.0, 0
-stream = iter(range(100000))
-hidden = itertools.count(3)
-ticks = counter()
-{vectors}
-"""
-
-# Statements of an iteration's body. Each is deterministic given the state that a checkpoint should hold.
-BODIES = [
-    "last = net.step(noise.random(), 0.1)",
-    "count += 1",
-    "history.append(net.norm())",
-    "table[count % 3] = last",
-    "meter.add(last)",
-    "last = last + random.random()",
-    "best = max(best, net.norm())",
-    "if count % 4 == 3:\n    last = -last",
-    "net.w[0] += random.uniform(-0.1, 0.1)",
-    "grow(history, last)",
-    "last += bump()",
-    "last += ticks()",
-    "last += remember(last)",
-    "Net.made += 1",
-    "last += float(next(stream))",
-    "last += draw()",
-    "recent.append(last)",
-    "seen.add(count % 7)",
-    "counts[count % 3] += 1",
-    "meters['a'].add(last)",
-    "meters['b'][0].add(last)",
-    "slotted.value += 1.5",
-    "net.extra = last * 0.5",
-    "bump.calls = getattr(bump, 'calls', 0) + 1",
-    "try:\n    if count % 3 == 1:\n        raise ValueError(last)\n    last += 0.5\nexcept ValueError as error:\n"
-    "    last -= 0.25\n    count += 1",
-    "k = 0\nwhile k < 3:\n    k += 1\n    last += 0.125 * k",
-    "meter, other = other, meter",
-    "meter = Meter()",
-    "table = {**table, 'n': last}",
-    "alias.append(1.0)",
-    "best, last = last, best",
-    "last = sum(x for x in history[-2:]) + last",
-    "history[:] = history[-4:]",
-    "del table\ntable = {0: last}",
+# What the main loop, and nested ones, go over; and the items that an integer column then has, by their number.
+ITEMS: list[tuple[str, Callable[[int], list[int]] | None]] = [
+    ("range({n})", lambda n: list(range(n))),
+    ("range({n})", lambda n: list(range(n))),
+    ("list(range(10, 10 + {n}))", lambda n: list(range(10, 10 + n))),
+    ("(i * i for i in range({n}))", lambda n: [i * i for i in range(n)]),
+    ("'abcdefgh'[:{n}]", None),
+    ("Loader(range({n}))", lambda n: list(range(n))),
+    ("zip(range({n}), 'abcdefgh')", None),
+    ("enumerate(list('abcdefgh')[:{n}])", None),
+    ("range(20, 20 + 2 * {n}, 2)", lambda n: list(range(20, 20 + 2 * n, 2))),
+    ("range(0)", lambda n: []),
+    ("itertools.takewhile(lambda i: i < {n}, itertools.count())", lambda n: list(range(n))),
 ]
-NUMPY_BODIES = [
-    "vec += rng.normal(size=3)",
-    "vec[count % 3] = last",
-    "last += float(np.random.normal())",
-    "vec = vec * 0.5",
-    "np.add(vec, 1.0, out=vec)",
-    "last += float(vec.sum())",
-    "view[0] += 1.0",
-]
-VECTORS = "np.random.seed(3)\nrng = np.random.default_rng(5)\nvec = np.zeros(3)\nview = vec[:2]"
-PROBES = [
-    "relive.log('probe', probe(net, last, count))",
-    "relive.log('probe', probe(net, best, len(history), meter.total))",
-    "relive.log('probe', probe(net, sum(map(float, table.values())), noise.getstate()[1][0]))",
-    "relive.log('probe', probe(net, random.getstate()[1][1], count))",
-    "relive.log('probe', probe(net, calls, sum(recent), len(seen), sum(counts.values())))",
-    "relive.log('probe', probe(net, meters['a'].total, meters['b'][0].mean, slotted.value, other.total))",
-    "relive.log('probe', probe(net, ticks(), remember(0), Net.made, getattr(net, 'extra', 0.0)))",
-    "relive.log('probe', probe(net, len(alias), sum(history)))\nlast_probe = last",
-    "relive.log('probe', f'{last!r} {count} {sorted(seen)}')",
-]
-NUMPY_PROBES = [
-    "relive.log('probe', probe(net, vec.sum(), view[0], np.random.get_state()[1][0], "
-    "rng.bit_generator.state['uinteger']))"
-]
-ITEMS = [
-    "range({n})", "list(range(10, 10 + {n}))", "(i * i for i in range({n}))", "'abcdefgh'[:{n}]", "Loader(range({n}))",
-    "zip(range({n}), 'abcdefgh')", "enumerate(list('abcdefgh')[:{n}])", "range(20, 20 + 2 * {n}, 2)", "range(0)",
-]  # fmt: skip
-WRAPPED = [
-    "relive.loop('{name}', {items})", "enumerate(relive.loop('{name}', {items}))",
-    "bar(relive.loop('{name}', {items}))",
-    "zip(relive.loop('{name}', {items}), itertools.count())",
-]  # fmt: skip
-INNER = [*WRAPPED, "list(relive.loop('{name}', {items}))", "bar(enumerate(relive.loop('{name}', {items})))"]
+LOOP = "relive.loop('{name}', {items})"
+WRAPPED = [LOOP, f"enumerate({LOOP})", f"bar({LOOP})", f"zip({LOOP}, itertools.count())"]
+INNER = [*WRAPPED, f"list({LOOP})", f"bar(enumerate({LOOP}))"]
 LEAVING = [
     "", "", "", "if count > {k}:\n    break", "if count % 5 == 4:\n    continue",
     "try:\n    if count > {k}:\n        break\nfinally:\n    last += 0.5",
+    "if count > {k}:\n    raise Early(last)",
 ]  # fmt: skip
 RETURNING = "if count > {k}:\n    return last"
+ENDING = "if count > {k}:\n    raise Boom(last)"
 ELSE = "else:\n    last += 100.0\n"
-PLACES = ("prefix", "before", "inside", "after", "suffix", "function", "method", "between")
-SHAPES = ("top", "top", "main", "main", "locals", "trainer", "folds", "two", "helper")
+BLOCKS = ("before", "inside", "innermost", "after", "between", "suffix")
+PLACES = (*BLOCKS, *BLOCKS, "prefix", "function", "method", "callback", "decorated", "generator", "library", "listed")
+CALLED = ("function", "method", "callback", "decorated", "library", "listed")
+CALLS = {
+    "function": "report()", "method": "asking.ask()", "callback": "apply(report_back)", "decorated": "report_twice()",
+    "library": "last += lib.watch(0.5)", "listed": "kept = [note(one) for one in (1.0, 2.0)]",
+}  # fmt: skip
+SHAPES = ("top", "top", "main", "main", "locals", "trainer", "folds", "two", "helper", "while")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program without the statement, and with it."""
+    """A program without the statement, and with it: files by their names. `where` narrows the question."""
 
-    plain: str
-    asked: str
-    description: str
+    plain: Mapping[str, str]
+    asked: Mapping[str, str]
+    how: tuple[str, ...] = ()  # it is started: what comes before the script's name
+    epochs: tuple[int, ...] | None = None  # that are asked for
+
+    @property
+    def where(self) -> str | None:
+        return None if self.epochs is None else f"epoch in ({', '.join(map(str, self.epochs))})"
+
+    def wants(self, context: Context) -> bool:
+        return self.epochs is None or dict(context).get("epoch") in self.epochs
+
+    def __repr__(self) -> str:
+        told = "\n".join(f"# --- {name}\n{text}" for name, text in self.asked.items() if name.endswith(".py"))
+        return f"Program(how={self.how}, where={self.where})\n{told}"
 
 
 def _indent(text: str, depth: int) -> str:
@@ -195,33 +75,67 @@ def _indent(text: str, depth: int) -> str:
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     """One program: a main loop or two, perhaps nested loops, perhaps in functions or a method."""
-    place = draw(st.sampled_from(PLACES))
-    numpy = draw(st.sampled_from([False, False, True]))
+    kind = draw(st.sampled_from(["plain"] * 6 + ["numpy"] * 3 + ["torch"]))
+    hands_free = draw(st.sampled_from([False, False, True]))
     shape = draw(st.sampled_from(SHAPES))
-    probe = draw(st.sampled_from(PROBES + (NUMPY_PROBES if numpy else [])))
-    some = st.lists(st.sampled_from(BODIES + (NUMPY_BODIES if numpy else [])), min_size=1, max_size=4)
-    ways = [*LEAVING, RETURNING] if shape in ("locals", "trainer", "helper") else LEAVING
-    main_leaves, inner_leaves = draw(st.sampled_from(ways)), draw(st.sampled_from(ways))
+    place = draw(st.sampled_from(PLACES))
+    more = {"numpy": words.NUMPY_BODIES, "torch": words.TORCH_BODIES * 3}.get(kind, [])
+    some = st.lists(st.sampled_from([*words.BODIES, *more]), min_size=1, max_size=4)
+    is_function = shape in ("locals", "trainer", "helper")
+    ways = [*LEAVING, ENDING, *([RETURNING] if is_function else [])]
+    items, epochs = draw(st.sampled_from(ITEMS))
+    length = draw(st.sampled_from([4, 3, 5, 6, 1]))
+    seldom = st.sampled_from([False, False, False, True])
     parts: dict[str, Any] = {
-        "seed": draw(st.integers(0, 99)), "numpy": numpy, "shape": shape,
-        "before": draw(some), "inside": draw(some), "after": draw(some), "between": draw(some),
-        "nested": draw(st.sampled_from([0, 1, 1, 1, 2])),
-        "items": draw(st.sampled_from(ITEMS)).format(n=draw(st.integers(1, 6))),
-        "inner_items": draw(st.sampled_from(ITEMS)).format(n=draw(st.integers(1, 4))),
+        "seed": draw(st.integers(0, 99)), "kind": kind, "shape": shape, "hands_free": hands_free,
+        **{name: draw(some) for name in BLOCKS},
+        "nested": draw(st.sampled_from([0, 1, 1, 1, 2])), "deep": draw(seldom) or place == "innermost",
+        "items": items.format(n=length), "length": length,
+        "inner_items": draw(st.sampled_from(ITEMS))[0].format(n=draw(st.integers(1, 4))),
         "main": draw(st.sampled_from([WRAPPED[0], WRAPPED[0], *WRAPPED])),
         "inner": draw(st.sampled_from(INNER)),
-        "main_leaves": main_leaves.format(k=draw(st.integers(2, 20))),
-        "inner_leaves": inner_leaves.format(k=draw(st.integers(2, 20))),
-        "main_else": draw(st.sampled_from([False, False, False, True])),
-        "inner_else": draw(st.sampled_from([False, False, False, True])),
-        "plain_inner": draw(st.sampled_from([False, False, False, True])),
-        "skipblock": draw(st.sampled_from([False, False, False, True])),
-        "same_name": draw(st.sampled_from([False, False, False, True])),
+        "main_leaves": draw(st.sampled_from(ways)).format(k=draw(st.integers(1, 12))),
+        "inner_leaves": draw(st.sampled_from(ways)).format(k=draw(st.integers(1, 12))),
+        "main_else": draw(seldom), "inner_else": draw(seldom), "plain_inner": draw(seldom),
+        "skipblock": draw(seldom) and not hands_free, "same_name": draw(seldom),
         "logs": draw(st.sets(st.sampled_from(["before", "inside", "after", "suffix"]))),
-        "every": draw(st.sampled_from(["every=1", "every=1", "every=2", "every=3", "overhead=0.5"])),
+        "every": draw(st.sampled_from(["every=1"] * 5 + ["every=2", "every=3", "overhead=0.5"])),
+        "calls": draw(st.sets(st.sampled_from(BLOCKS), min_size=1, max_size=3)),
+        "optimizer": draw(st.sampled_from(words.OPTIMIZERS)), "scheduler": draw(st.sampled_from(words.SCHEDULERS)),
     }  # fmt: skip
-    plain, asked = (_source(parts, place if with_it else "", probe) for with_it in (False, True))
-    return Program(plain, asked, f"{place}: {probe}\n{asked}")
+    if draw(st.sampled_from([False] * 7 + [True])):
+        moved = draw(st.sampled_from(list(words.ITERATORS)))
+        parts[draw(st.sampled_from(BLOCKS))].append(moved)
+        parts["iterator"] = words.ITERATORS[moved]
+    if draw(st.booleans()):
+        parts["before"] = ["count += 1", *parts["before"]]
+    probes = {"numpy": words.NUMPY_PROBES * 3, "torch": words.TORCH_PROBES * 3}.get(kind, [])
+    probe = draw(st.sampled_from([*words.PROBES, *probes]))
+    narrowed = None
+    if epochs is not None and epochs(length) and shape != "while" and draw(seldom):
+        known = st.sampled_from(epochs(length))
+        narrowed = tuple(sorted(draw(st.sets(known, min_size=1, max_size=3))))
+    plain, asked = (_files(parts, place if with_it else "", probe) for with_it in (False, True))
+    how = ("-m", "relive", "run") if hands_free else ()
+    return Program(plain, asked, how, narrowed)
+
+
+def _files(parts: dict[str, Any], place: str, probe: str) -> dict[str, str]:
+    library = words.LIB.format(asked=words.LIB_PROBE if place == "library" else "pass")
+    text = _source(parts, place, probe)
+    return {"train.py": _untold(text) if parts["hands_free"] else text, "lib.py": library, "numbers.txt": words.NUMBERS}
+
+
+def _untold(text: str) -> str:
+    """The same for a script that knows nothing of relive but `log`: its loops are plain ones."""
+    text = re.sub(r"with relive\.checkpointing\(.*\):", "with contextlib.nullcontext():", text)
+    while found := re.search(r"relive\.loop\('\w+', ", text):
+        end, depth = found.end(), 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        text = text[: found.start()] + text[found.end() : end - 1] + text[end:]
+    return text
 
 
 def _source(parts: dict[str, Any], place: str, probe: str) -> str:
@@ -231,15 +145,12 @@ def _source(parts: dict[str, Any], place: str, probe: str) -> str:
             lines.append(f"relive.log('{where}', probe(net, last))")
         if place == where:
             lines.append(probe)
-        if where == "after":
-            lines.append("report()\nasking.ask()")
+        if where in parts["calls"]:
+            lines += [CALLS[one] for one in CALLED]
         return "\n".join(lines)
 
-    vectors = VECTORS if parts["numpy"] else ""
-    text = HEAD.format(seed=parts["seed"], numpy="import numpy as np\n" if parts["numpy"] else "", vectors=vectors)
-    text += f"\ndef report():\n    {_one_line(probe) if place == 'function' else 'pass'}\n"
-    asking = _one_line(probe) if place == "method" else "pass"
-    text += f"\nclass Asking:\n    def ask(self):\n        {asking}\nasking = Asking()\n"
+    text = _head(parts)
+    text += _functions(place, probe)
     if place == "prefix":
         text += probe + "\n"
     if parts["skipblock"]:
@@ -248,8 +159,26 @@ def _source(parts: dict[str, Any], place: str, probe: str) -> str:
     return text + (block("suffix") or "pass") + "\nrelive.log('final', probe(net, last, count))\n"
 
 
-def _one_line(probe: str) -> str:
-    return probe.splitlines()[0]
+def _head(parts: dict[str, Any]) -> str:
+    kind = parts["kind"]
+    imports = {"numpy": "import numpy as np\n", "torch": "import torch\n"}.get(kind, "")
+    more = {"numpy": words.VECTORS, "torch": words.TORCH_HEAD.format(**parts)}.get(kind, "")
+    return words.HEAD.format(seed=parts["seed"], imports=imports, more=more) + parts.get("iterator", "") + "\n"
+
+
+def _functions(place: str, probe: str) -> str:
+    """Where else the statement may stand."""
+
+    def body(of: str, depth: int = 1) -> str:
+        return _indent(probe.replace("\nlast_probe = last", "") if place == of else "pass", depth)
+
+    return (
+        f"\ndef report():\n{body('function')}"
+        f"\nclass Asking:\n    def ask(self):\n{body('method', 2)}asking = Asking()\n"
+        f"\ndef report_back():\n{body('callback')}\n@twice\ndef report_twice():\n{body('decorated')}"
+        f"\ndef note(one):\n{body('listed')}    return one\n"
+        f"\ndef bar(items):\n    for item in items:\n{body('generator', 2)}        yield item\n"
+    )
 
 
 def _skipblock(parts: dict[str, Any]) -> str:
@@ -261,10 +190,23 @@ def _main_loop(parts: dict[str, Any], block: Any) -> str:
     body = f"{block('before')}\n{_nested(parts, block)}{block('after')}\n"
     if parts["main_leaves"]:
         body += parts["main_leaves"] + "\n"
-    items = parts["main"].format(name="epoch", items=parts["items"])
-    loop = f"with relive.checkpointing(net=net, {parts['every']}):\n"
-    loop += f"    for epoch in {items}:\n" + _indent(body, 2)
-    return loop + (_indent(ELSE, 1) if parts["main_else"] else "")
+    named = "model=model, opt=opt, net=net" if parts["kind"] == "torch" else "net=net"
+    text = f"with relive.checkpointing({named}, {parts['every']}):\n"
+    if parts["shape"] == "while":
+        text += _while(parts, body)
+    else:
+        items = parts["main"].format(name="epoch", items=parts["items"])
+        text += f"    for epoch in {items}:\n" + _indent(body, 2)
+        text += _indent(ELSE, 1) if parts["main_else"] else ""
+    return _caught(text, parts["main_leaves"])
+
+
+def _while(parts: dict[str, Any], body: str) -> str:
+    """A loop that ends by a condition: hands-free a `while`, else one without an end that is left by `break`."""
+    if parts["hands_free"]:
+        return "    epoch = -1\n" + f"    while epoch < {parts['length']}:\n        epoch += 1\n" + _indent(body, 2)
+    until = f"        if epoch >= {parts['length']}:\n            break\n"
+    return "    for epoch in relive.loop('epoch', itertools.count()):\n" + until + _indent(body, 2)
 
 
 def _nested(parts: dict[str, Any], block: Any) -> str:
@@ -274,19 +216,29 @@ def _nested(parts: dict[str, Any], block: Any) -> str:
         items = parts["inner_items"] if parts["plain_inner"] and not at else None
         items = items or parts["inner"].format(name=name, items=parts["inner_items"])
         body = (block("inside") if not at else "net.w[1] += 0.01\nlast = net.norm()") + "\n"
+        if parts["deep"] and not at:
+            body += "for micro in relive.loop('micro', range(2)):\n" + _indent(block("innermost"), 1)
         if parts["inner_leaves"]:
             body += parts["inner_leaves"] + "\n"
-        text += f"for item in {items}:\n" + _indent(body, 1) + (ELSE if parts["inner_else"] else "")
+        loop = f"for item in {items}:\n" + _indent(body, 1) + (ELSE if parts["inner_else"] else "")
+        text += _caught(loop, parts["inner_leaves"])
     return text
+
+
+def _caught(loop: str, leaves: str) -> str:
+    """What is raised to leave a loop is caught right behind it."""
+    return f"try:\n{_indent(loop, 1)}except Early:\n    last += 3.0\n" if "Early" in leaves else loop
 
 
 # --- where the main loop stands ---------------------------------------------------------------------------------------
 
-_GLOBALS = "calls, count, best, last, meter, other, table, last_probe, k, error"
+_SCALARS = "count, best, last, big, words, third, snapshot, point, meter, other, table, best_net, history, alias"
+_OWN = {"numpy": ", vec, best_vec", "torch": ", opt, ema, best_state, lowest, loss"}
+_SHARED = {"numpy": ", view", "torch": ", model, sched"}
 
 
 def _globals(parts: dict[str, Any]) -> str:
-    return _GLOBALS + (", vec" if parts["numpy"] else "")
+    return f"{_SCALARS}, calls, last_probe, k, error, kept, epoch" + _OWN.get(parts["kind"], "")
 
 
 def _top(parts: dict[str, Any], loop: str, block: Any) -> str:
@@ -299,9 +251,10 @@ def _main(parts: dict[str, Any], loop: str, block: Any) -> str:
 
 def _locals(parts: dict[str, Any], loop: str, block: Any) -> str:
     """Everything that changes is a local variable of a function."""
-    taken = "meter, other, table, history, recent, seen, counts, stream" + (", vec, view" if parts["numpy"] else "")
+    taken = f"{_SCALARS}, recent, seen, counts" + _OWN.get(parts["kind"], "")
+    taken += _SHARED.get(parts["kind"], "")
     return (
-        f"\ndef main({taken}):\n    count, best, last, alias = 0, -1e9, 0.0, history\n{_indent(loop, 1)}"
+        f"\ndef main({taken}):\n{_indent(loop, 1)}"
         "    relive.log('local', probe(net, count, last, len(history)))\n"
         f"    return last\nlast = main({taken}) or 0.0\n"
     )
@@ -309,13 +262,10 @@ def _locals(parts: dict[str, Any], loop: str, block: Any) -> str:
 
 def _trainer(parts: dict[str, Any], loop: str, block: Any) -> str:
     """A method, with the state of its object."""
-    inner = (
-        loop.replace("count", "self.count").replace("self.counts", "counts").replace("meter.self.count", "meter.count")
-    )
-    inner = inner.replace("itertools.self.count()", "itertools.count()")
+    inner = re.sub(r"(?<![\w.])count\b", "self.count", loop)
     return (
         f"\nclass Trainer:\n    def __init__(self):\n        self.count = 0\n    def fit(self):\n"
-        f"        global {_globals(parts).replace('count, ', '')}, count\n{_indent(inner, 2)}"
+        f"        global {_globals(parts)}\n{_indent(inner, 2)}"
         "trainer = Trainer()\ntrainer.fit()\ncount = trainer.count\n"
     )
 
@@ -342,14 +292,15 @@ def _two(parts: dict[str, Any], loop: str, block: Any) -> str:
 def _helper(parts: dict[str, Any], loop: str, block: Any) -> str:
     """The nested loops stand in a function of their own."""
     inner, taken = _indent(_nested(parts, block) or "pass", 1), f"    global {_globals(parts)}\n"
-    outer = _main_loop({**parts, "nested": 0}, block).replace(
-        "\n        " + block("before").splitlines()[-1] + "\n",
-        "\n        " + block("before").splitlines()[-1] + "\n        turn()\n",
-        1,
-    )
+
+    def calling(where: str) -> str:
+        return block(where) + ("\nturn()" if where == "before" else "")
+
+    outer = _main_loop({**parts, "nested": 0}, calling)
     return f"\ndef turn():\n{taken}{inner}\ndef main():\n{taken}{_indent(outer, 1)}main()\n"
 
 
 _SHAPED = {
     "top": _top, "main": _main, "locals": _locals, "trainer": _trainer, "folds": _folds, "two": _two, "helper": _helper,
+    "while": _main,
 }  # fmt: skip

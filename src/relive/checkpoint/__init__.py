@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from relive.checkpoint.finding import Found, find_checkpoints, packs_of, restore_first_whole
     from relive.checkpoint.held import Held, Library
     from relive.checkpoint.liveouts import used_in
-    from relive.checkpoint.reach import Outer, frames_of, put_back, users_frame
+    from relive.checkpoint.reach import Outer, frames_of, loops_frame, put_back, users_frame
     from relive.checkpoint.restoring import Checkpoint
     from relive.checkpoint.sources import project_texts
     from relive.checkpoint.writer import Writer
@@ -25,6 +25,7 @@ __all__ = [
     "Writer",
     "find_checkpoints",
     "frames_of",
+    "loops_frame",
     "packs_of",
     "project_texts",
     "put_back",
@@ -40,7 +41,7 @@ __getattr__ = lazily(
         "finding": "Found find_checkpoints packs_of restore_first_whole",
         "held": "Held Library",
         "liveouts": "used_in",
-        "reach": "Outer frames_of put_back users_frame",
+        "reach": "Outer frames_of loops_frame put_back users_frame",
         "restoring": "Checkpoint",
         "sources": "project_texts",
         "writer": "Writer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from relive.checkpoint.capture import Capture, Moment
@@ -14,7 +14,17 @@ from relive.checkpoint.held import Held
 from relive.checkpoint.liveouts import falls_through
 from relive.checkpoint.modules import Modules
 from relive.checkpoint.randomness import global_states
-from relive.checkpoint.reach import Outer, lost_variables, near, unkept, users_frame, variables, variables_around
+from relive.checkpoint.reach import (
+    Outer,
+    loops_frame,
+    lost_around,
+    lost_variables,
+    near,
+    unkept,
+    users_frame,
+    variables,
+    variables_around,
+)
 from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, UNKEPT, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import is_plain
@@ -189,6 +199,8 @@ class Checkpointer:
         self.left_out.update(moment.left_out)
         self.kept[watch.name] = {name: str(part["kind"]) for name, part in moment.subjects.items()}
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
+        inner = user if not watch.is_main else None
+        around = lost_around(inner, self.main_loop, self._capture.known) if inner and self.main_loop else []
 
         def done(written: Written) -> None:
             behind_s = self._behind_s(written)
@@ -198,6 +210,7 @@ class Checkpointer:
                 "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
                 bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
                 left_out=moment.left_out, exhausted=watch.is_exhausted, plainly=watch.is_plainly_left,
+                left_around=around,
             )  # fmt: skip
 
         self._writer.begin(moment, done)
@@ -251,6 +264,7 @@ class LoopWatch:
         self.line = 0
         self.is_exhausted = False  # else it was left by a break, a return or an exception
         self.is_plainly_left = True  # what follows it came next
+        self.made_in: CodeType | None = None  # the code that asked for the loop
         self.parent_iteration = owner.main_iteration
         self._turn_begun = self._begun = self._considered = _now()
 
@@ -258,7 +272,7 @@ class LoopWatch:
         self._turn_begun = _now()
         if self.is_main:
             self._owner.begin_iteration(iteration)
-        if not self.line and (user := users_frame(frame)) is not None:
+        if not self.line and (user := self._frame(frame)) is not None:
             self.line = user.f_lineno
             if self.is_main:
                 self._owner.main_loop = id(user), id(user.f_code), user.f_lineno
@@ -266,16 +280,21 @@ class LoopWatch:
     def end_turn(self, iteration: int, frame: FrameType | None) -> None:
         # Turns that are over in no time are considered together, or asking would take longer than they do.
         if self.is_main and (self._owner.is_regular or _now() - self._considered > _BRIEF_S):
-            self._owner.consider(self, iteration, _now() - self._turn_begun, frame)
+            self._owner.consider(self, iteration, _now() - self._turn_begun, self._frame(frame))
             self._considered = _now()
 
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         """The loop is over, whether it ran out or was left."""
         self.is_exhausted = exhausted
-        user = users_frame(frame)
+        user = self._frame(frame)
+        if not self.line and user is not None:
+            self.line = user.f_lineno  # it had no turn
         self.is_plainly_left = exhausted or (user is not None and falls_through(user, self.line))
         self._owner.leave()
         if self.is_main:
-            self._owner.finish(self, iteration, frame)
+            self._owner.finish(self, iteration, user)
         else:
-            self._owner.consider(self, iteration, _now() - self._begun, frame)
+            self._owner.consider(self, iteration, _now() - self._begun, user)
+
+    def _frame(self, frame: FrameType | None) -> FrameType | None:
+        return loops_frame(frame, self.made_in) if self.made_in is not None else users_frame(frame)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
+from inspect import CO_GENERATOR
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from relive.checkpoint.frames import Lost, set_variables
@@ -36,6 +37,20 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and is_foreign(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
+
+
+def loops_frame(frame: FrameType | None, made_in: CodeType | None) -> FrameType | None:
+    """The user's frame whose loop goes through what was made in some code.
+
+    A generator of the user's own between the two, `for x in progress(relive.loop(…))`, only hands the items on.
+    """
+    user = users_frame(frame)
+    while user is not None and user.f_code is not made_in and user.f_code.co_flags & CO_GENERATOR:
+        around = users_frame(user.f_back)
+        if around is None:
+            return user
+        user = around
+    return user
 
 
 def frames_of(frame: FrameType | None) -> list[FrameType]:
@@ -152,6 +167,17 @@ def variables_around(inner: FrameType, outer: Outer | None, known: Known) -> lis
     ]
 
 
+def lost_around(inner: FrameType, outer: Outer, known: Known) -> list[str]:
+    """What keeps a run from beginning at the end of a nested loop, although that loop can be skipped.
+
+    The turns of the loop around it that were left out would have used something up that no checkpoint can hold.
+    """
+    frames = frames_between(inner, outer)
+    if not frames:
+        return ["the loop around it is too far away to be restored"]
+    return lost_variables(frames[-1], outer[2], known)
+
+
 def put_back(
     checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0,
     is_warm: bool = False,
@@ -161,8 +187,10 @@ def put_back(
     `frame` is where the skipped loop stands, and `outer` the loop around it. `is_warm`: the iteration around it did not
     run as it did then, so that its variables are put back, too. Gives the names of what is not there to be put back.
     """
-    checkpoint.restore(objects, random=False)
     user = users_frame(frame)
+    if user is not None and checkpoint.may_refer():
+        checkpoint.meet(near(user, line or user.f_lineno, objects, outer, with_empty=True))
+    checkpoint.restore(objects, random=False)
     missing = [name for name in checkpoint.given() if name not in objects]
     if user is not None:
         at = line or user.f_lineno

@@ -25,6 +25,7 @@ VARIABLES = "variables"
 AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
 UNKEPT = "unkept"  # the names of variables that were too large
 _HIDDEN = frozenset({"places", "file", "lost", "module attributes"})  # what nobody could give to `restore(into=…)`
+_OF_TENSORS = frozenset({"module", "optimizer", "array", "generator"})
 NEAR = "near"  # what was found near the loop without being named
 
 
@@ -124,9 +125,17 @@ class Checkpoint:
             if name.startswith(start)
         }
 
+    def may_refer(self) -> bool:
+        """Do objects that were named hold others than tensors? Those may be ones that were found near the loop."""
+        return any(self._subjects[name]["kind"] not in _OF_TENSORS for name in self.given())
+
+    def meet(self, found: Found) -> None:
+        """Know what is near the loop, before any of it is put back."""
+        self._live.update({f"{NEAR}:{name}": thing for name, thing in found.things.items()})
+
     def restore_near(self, found: Found) -> list[str]:
         """Put back what was found near the loop; gives the names of what was kept and is not there now."""
-        self._live.update({f"{NEAR}:{name}": thing for name, thing in found.things.items()})
+        self.meet(found)
         for name in self._all_near():
             if name in found.subjects:
                 stored = self._subjects[f"{NEAR}:{name}"]

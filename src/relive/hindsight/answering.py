@@ -295,7 +295,7 @@ def _missing(task: Task) -> str:
     if job is None or not job.visits:
         return why
     done = task.done_turns()
-    asked = [visit.iteration for visit in job.visits if not visit.warm][done:]
+    asked = [visit.iteration for visit in job.visits if visit.counts][done:]
     return f"{why} (missing: iterations {_ranges(asked)})" if asked else why
 
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
 
+from relive.hindsight.syntax import (
+    ANY,
+    CONSUMING,
+    MANAGERS,
+    at_once,
+    has_yield,
+    is_called_by_name,
+    may_leave,
+    name_in,
+    simple_name,
+)
 from relive.instrument import HOOK, Survey, instrument, reachable, survey
 
 Path = tuple[str, ...]  # of loop names, outermost first
-ANY = "*"  # a loop whose name isn't a plain text
-# Decorators after which a function is still called only where its name is.
-_HARMLESS = frozenset(
-    "no_grad inference_mode enable_grad staticmethod classmethod property cached_property lru_cache cache wraps "
-    "contextmanager memo compile script override abstractmethod njit jit dataclass autocast typechecked setter".split()
-)
-# Bases whose methods nobody calls behind the program's back, but for the implicit ones.
-_QUIET_BASES = frozenset(
-    "object ABC Protocol Enum IntEnum StrEnum NamedTuple TypedDict Generic Module Dataset IterableDataset Exception "
-    "Sampler ValueError RuntimeError".split()
-)
-_IMPLICIT = frozenset({"forward"})
 _LOOP_VERBS = frozenset({"loop", "main"})
 _NAMING_VERBS = frozenset({"loop", "main", "turns", "main_turns", "skipblock"})
 
@@ -36,6 +35,7 @@ class Call:
     line: int
     is_value: bool = False
     is_attribute: bool = False
+    is_iterated: bool = False  # what it gives is gone through right here: so the body of a generator runs here, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LoopSite:
     line: int
     end_line: int
     leaves: bool
-    yields: bool
+    is_apart: bool  # its body runs elsewhere, or when the loop is over: `yield`, or `for x in list(relive.loop(…))`
 
 
 @dataclass(slots=True)
@@ -60,6 +60,7 @@ class Unit:
     last_line: int
     owner: str = ""  # the class, for a method
     is_implicit: bool = False  # called by others than the program's own calls
+    is_generator: bool = False  # its body runs where it is gone through, not where it is called
     calls: list[Call] = field(default_factory=list)
     loops: list[LoopSite] = field(default_factory=list)
     spans: list[tuple[int, int, Path]] = field(default_factory=list)  # first and last line of what is in a loop
@@ -104,10 +105,8 @@ def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Modules:
-    """Which file each module of a project is. Compared by identity: there is one for each set of files."""
-
-    files: dict[str, str]
+class _Modules:  # compared by identity: there is one for each set of files
+    files: dict[str, str]  # by the name of the module
 
 
 @lru_cache(maxsize=64)
@@ -194,7 +193,8 @@ class _Reader(ast.NodeVisitor):
             self.visit(default)
         owner = self._owner[-1] if self._owner else ""
         unit = Unit(self._file, node.name, node.lineno, node.end_lineno or node.lineno, owner)
-        unit.is_implicit = not _is_called_by_name(node, owner, self.bases.get(owner, frozenset()))
+        unit.is_implicit = not is_called_by_name(node, owner, self.bases.get(owner, frozenset()))
+        unit.is_generator = has_yield(node.body) and not MANAGERS & {*map(simple_name, node.decorator_list)}
         outside = self._unit, self._path, self._owner
         self._unit, self._path, self._owner = unit, (), []
         self.units.append(unit)
@@ -215,7 +215,7 @@ class _Reader(ast.NodeVisitor):
         self._unit, self._path = outside
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.bases[node.name] = frozenset(_simple_name(base) for base in node.bases)
+        self.bases[node.name] = frozenset(simple_name(base) for base in node.bases)
         for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
             self.visit(part)
         self._owner.append(node.name)
@@ -226,13 +226,13 @@ class _Reader(ast.NodeVisitor):
     # --- loops --------------------------------------------------------------------------------------------------
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        self.visit(node.iter)
-        self.visit(node.target)
         names = list(self._loop_names(node.iter))
+        self._visit_iterated(node.iter, names)
+        self.visit(node.target)
         if not names:
             self._unit.plain_loops.append((node.lineno, node.end_lineno or node.lineno))
-        first = node.body[0].lineno
-        self._inside(names, node, first, node.body)
+        early = {name for part in at_once(node.iter) for name in self._loop_names(part)}
+        self._inside(names, node, node.body[0].lineno, node.body, early=early)
         for statement in node.orelse:
             self.visit(statement)
 
@@ -261,19 +261,19 @@ class _Reader(ast.NodeVisitor):
         names = [name for part in node.generators for name in self._loop_names(part.iter)]
         inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for part in node.generators:
-            self.visit(part.iter)
+            self._visit_iterated(part.iter, list(self._loop_names(part.iter)))
             inner += part.ifs
         self._inside(names, node, node.lineno, inner, leaves=isinstance(node, ast.GeneratorExp) and bool(names))
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
 
     def _inside(self, names: list[str], node: ast.AST, first: int, body: Sequence[ast.AST], *,
-                leaves: bool = False) -> None:  # fmt: skip
+                leaves: bool = False, early: Collection[str] = ()) -> None:  # fmt: skip
         outside, last = self._path, getattr(body[-1], "end_lineno", None) or first
         for name in names:
             line, end = getattr(node, "lineno", first), getattr(node, "end_lineno", None) or first
-            ways = leaves or _leaves(node)
-            self._unit.loops.append(LoopSite(name, self._path, line, end, ways, _yields(body)))
+            ways = leaves or may_leave(node)
+            self._unit.loops.append(LoopSite(name, self._path, line, end, ways, has_yield(body) or name in early))
             self._path = (*self._path, name)
         if names:
             self._unit.spans.append((first, last, self._path))
@@ -281,11 +281,18 @@ class _Reader(ast.NodeVisitor):
             self.visit(part)
         self._path = outside
 
+    def _visit_iterated(self, node: ast.expr, names: Sequence[str] = ()) -> None:
+        """What is iterated over. What it calls may be a generator, which then runs between the turns of the loop."""
+        first = len(self._unit.calls)
+        self.visit(node)
+        calls = [replace(call, is_iterated=True) for call in self._unit.calls[first:]]
+        self._unit.calls[first:] = [*calls, *(replace(c, path=(*c.path, *names)) for c in calls if names)]
+
     def _loop_names(self, node: ast.expr) -> Iterator[str]:
-        """The loops of ours that an iterated expression goes through: `tqdm(relive.loop("step", loader))`."""
+        """The loops of ours in an iterated expression: `tqdm(relive.loop("step", loader))`."""
         for inner in ast.walk(node):
             if isinstance(inner, ast.Call) and self._ours.verb(inner.func) in _LOOP_VERBS:
-                yield _text(inner)
+                yield name_in(inner)
             elif isinstance(inner, ast.Name) and inner.id in self._named:
                 yield self._named[inner.id]
 
@@ -294,13 +301,13 @@ class _Reader(ast.NodeVisitor):
             case ast.Call(func=ast.Attribute(value=ast.Name(id), attr="step_into")):
                 return self._named.get(id, ANY)
             case ast.Call(func=ast.Attribute(value=ast.Call() as made, attr="step_into")):
-                return _text(made)
+                return name_in(made)
         return None
 
     def visit_Assign(self, node: ast.Assign) -> None:
         made = node.value
         if isinstance(made, ast.Call) and self._ours.verb(made.func) in _NAMING_VERBS:
-            self._named |= {target.id: _text(made) for target in node.targets if isinstance(target, ast.Name)}
+            self._named |= {target.id: name_in(made) for target in node.targets if isinstance(target, ast.Name)}
         self.generic_visit(node)
 
     # --- calls --------------------------------------------------------------------------------------------------
@@ -316,8 +323,14 @@ class _Reader(ast.NodeVisitor):
             self.visit(function.value)
         else:
             self.visit(function)
+        consumes = isinstance(function, ast.Name) and function.id in CONSUMING
         for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
-            self.visit(part)
+            (self._visit_iterated if consumes else self.visit)(part)
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> None:
+        for name in self._loop_names(node.value):
+            self._unit.loops.append(LoopSite(name, self._path, node.lineno, node.lineno, leaves=False, is_apart=True))
+        self._visit_iterated(node.value)
 
     def _is_ours(self, function: ast.expr) -> bool:
         if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
@@ -345,42 +358,3 @@ class _Reader(ast.NodeVisitor):
 
     def _note(self, name: str, line: int, *, is_value: bool = False, is_attribute: bool = False) -> None:
         self._unit.calls.append(Call(name, self._path, line, is_value, is_attribute))
-
-
-def _text(call: ast.Call) -> str:
-    given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "name"), None)
-    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ANY
-
-
-def _simple_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Call | ast.Subscript):
-        return _simple_name(node.func if isinstance(node, ast.Call) else node.value)
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_called_by_name(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, bases: frozenset[str]) -> bool:
-    if any(_simple_name(decorator) not in _HARMLESS for decorator in node.decorator_list):
-        return False
-    if not owner or node.name == "__init__":
-        return True
-    is_dunder = node.name.startswith("__") and node.name.endswith("__")
-    return not is_dunder and node.name not in _IMPLICIT and bases <= _QUIET_BASES
-
-
-def _leaves(loop: ast.AST) -> bool:
-    """May the loop be left by another way than to what follows it: a return, or a break past its else?"""
-    own = list(_own_nodes(loop))
-    returns = any(isinstance(node, ast.Return) for node in own)
-    return returns or (bool(getattr(loop, "orelse", None)) and any(isinstance(node, ast.Break) for node in own))
-
-
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """What is inside, but not in functions defined there."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child
-            yield from _own_nodes(child)
-
-
-def _yields(body: Sequence[ast.AST]) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for part in body for node in [part, *_own_nodes(part)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relive.hindsight.code import ANY, Call, LoopSite, Path, Program, Unit, read_program
+from relive.hindsight.code import Call, LoopSite, Path, Program, Unit, read_program
+from relive.hindsight.syntax import ANY
 
 _DEEPEST = 8  # loops inside each other; more come from recursion only
 PREFIX, SUFFIX, OUTER, INNER, NOWHERE = "prefix", "suffix", "outer", "inner", "nowhere"
@@ -86,7 +87,7 @@ def find_reach(
 def _kept(program: Program) -> frozenset[str]:
     """Loops whose `for` is not where their body is, and those whose name is not known."""
     sites = [site for unit in program.units for site in unit.loops]
-    return frozenset(site.name for site in sites if site.yields) | (
+    return frozenset(site.name for site in sites if site.is_apart) | (
         {ANY} if any(s.name == ANY for s in sites) else set()
     )
 
@@ -149,8 +150,15 @@ class _Contexts:
 
     def _escaping(self) -> list[Unit]:
         """Functions that are given away as values, or called by libraries: where they run can't be told."""
-        values = {call.name for unit in self._program.units for call in unit.calls if call.is_value}
-        found = [u for u in self._program.units if u.name and (u.is_implicit or self._is_value(u, values))]
+        calls = [call for unit in self._program.units for call in unit.calls]
+        values = {call.name for call in calls if call.is_value}
+        made = {call.name for call in calls if not call.is_iterated}  # generators that are gone through elsewhere
+        found = [
+            unit
+            for unit in self._program.units
+            if unit.name
+            and (unit.is_implicit or self._is_value(unit, values) or (unit.is_generator and unit.name in made))
+        ]
         self._anywhere |= {id(unit) for unit in found}
         todo = list(found)
         while todo:  # and so are those that they call

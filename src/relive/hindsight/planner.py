@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relive.hindsight.code import ANY
 from relive.hindsight.depth import NOWHERE, PREFIX, Reach
 from relive.hindsight.profile import Kept, Loop, Profile, Turn
+from relive.hindsight.syntax import ANY
 
 FROM_START = "from the start"
+_WORTH_PASSING = 0.5  # of what iterations take to run: another worker that only passes them saves enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Visit:
     """An iteration of a main loop that is run. `restore` is put back before it begins.
 
     A `warm` one is there for the state it leaves: up to its nested loop, whose end is restored, nothing counts.
+    One that is only `passed` leads to a later one: it skips all nested loops that can be, and nothing of it counts.
     """
 
     loop: int
@@ -52,6 +54,11 @@ class Visit:
     restoring_s: float = 0.0  # of that
     restore: str | None = None
     warm: bool = False
+    passed: bool = False
+
+    @property
+    def counts(self) -> bool:
+        return not (self.warm or self.passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class Segment:
 
     @property
     def iterations(self) -> int:
-        return sum(not visit.warm for visit in self.visits)
+        return sum(visit.counts for visit in self.visits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,7 @@ class _Entry:
     cost_s: float
     restore: str | None = None
     warm: Visit | None = None
+    passes: bool = False  # from the beginning of the loop, skipping what can be skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +188,8 @@ class _Planner:
         for target in sorted(self._targets(loop)):
             start, entry = self._best_start(loop, at, target)
             self._walked |= start < target
-            stops += self._stop(loop, start, entry)
-            stops += [stop for number in range(start + 1, target + 1) for stop in self._stop(loop, number, None)]
+            way = [self._leading(loop, number) for number in range(start, target)] + [self._stop(loop, target)]
+            stops += [*(self._entered(loop, way[0], entry) if entry is not None else way[:1]), *way[1:]]
             at = target + 1
         return stops
 
@@ -213,13 +221,29 @@ class _Planner:
             return end.is_plain
         return end.is_exhausted or loop.name not in self._leaving
 
-    def _stop(self, loop: Loop, number: int, entry: _Entry | None) -> list[_Stop]:
+    def _stop(self, loop: Loop, number: int) -> _Stop:
         visit = Visit(loop.number, number, self._run_s(loop, number), self._skipping_s(loop, number))
-        stop = _Stop(visit, self._entry(loop, number), self._turn_skips(loop, number))
-        return self._entered(loop, stop, entry) if entry is not None else [stop]
+        return _Stop(visit, self._entry(loop, number), self._turn_skips(loop, number))
+
+    def _leading(self, loop: Loop, number: int) -> _Stop:
+        """An iteration on the way to a wanted one. If it needs not run what holds the statement, it is only passed."""
+        nested = [inner for inner in loop.turns[number].nested if self._can_skip(inner)]
+        if not any(self._reach.enters(inner.path) for inner in nested):
+            return self._stop(loop, number)
+        restoring = sum(self._costs.restore(inner.end) for inner in nested)
+        visit = Visit(loop.number, number, self._lead_s(loop, number), restoring, passed=True)
+        skips = {inner.number: Skip(inner.end.manifest) for inner in nested if inner.end is not None}
+        return _Stop(visit, self._entry(loop, number), skips)
+
+    def _lead_s(self, loop: Loop, number: int) -> float:
+        turn, pace = loop.turns[number], self._costs.pace
+        nested = (self._costs.restore(n.end) if self._can_skip(n) else pace * n.took_s for n in turn.nested)
+        return pace * turn.own_s + sum(nested)
 
     def _entered(self, loop: Loop, stop: _Stop, entry: _Entry) -> list[_Stop]:
-        """The same with the way in: a restore before it, or a warm visit of the iteration before."""
+        """The same with the way in: a restore before it, a warm visit of the one before, or all before passed."""
+        if entry.passes:
+            return [*(self._leading(loop, number) for number in range(stop.visit.iteration)), stop]
         if entry.restore is not None:
             cost, restoring = stop.visit.cost_s + entry.cost_s, stop.visit.restoring_s + entry.cost_s
             return [replace(stop, visit=replace(stop.visit, restore=entry.restore, cost_s=cost, restoring_s=restoring))]
@@ -244,14 +268,14 @@ class _Planner:
 
     def _best_start(self, loop: Loop, at: int, target: int) -> tuple[int, _Entry | None]:
         """From where to go to the beginning of `target`: from where we are, or from a checkpoint on the way."""
-        walk_s = sum(self._run_s(loop, number) for number in range(at, target))
+        walk_s = sum(self._lead_s(loop, number) for number in range(at, target))
         best: tuple[float, int, _Entry | None] = (walk_s, at, None)
         rest_s = 0.0
         for start in range(target, at, -1):
             entry = self._entry(loop, start)
             if entry is not None and entry.cost_s + rest_s < best[0]:
                 best = (entry.cost_s + rest_s, start, entry)
-            rest_s += self._run_s(loop, start - 1)
+            rest_s += self._lead_s(loop, start - 1)
             if rest_s >= best[0]:
                 break
         return best[1], best[2]
@@ -272,11 +296,15 @@ class _Planner:
             restoring = self._costs.restore(last.end)
             cost = restoring + self._costs.pace * (before.own_s + rest)
             options.append(_Entry(cost, warm=Visit(loop.number, number - 1, cost, restoring, warm=True)))
+        if not options:
+            lead_s = sum(self._lead_s(loop, turn) for turn in range(number))
+            if lead_s < _WORTH_PASSING * sum(self._run_s(loop, turn) for turn in range(number)):
+                options.append(_Entry(lead_s, passes=True))
         return min(options, key=lambda option: option.cost_s, default=None)
 
     def _last_kept(self, turn: Turn) -> Loop | None:
         """The last nested loop of an iteration from whose end the rest of it can be run."""
-        usable = [inner for inner in turn.nested if self._can_skip(inner)]
+        usable = [i for i in turn.nested if self._can_skip(i) and i.end is not None and i.end.is_entrance]
         return usable[-1] if usable else None
 
     def _warm_skips(self, loop: Loop, number: int) -> dict[int, Skip]:
@@ -309,10 +337,10 @@ class _Planner:
         return [(cut, at == last) for at, cut in enumerate(cuts)]
 
     def _grouped(self, stops: list[_Stop]) -> list[tuple[list[_Stop], float]]:
-        """A warm visit and what it leads to stay together."""
+        """A visit that does not count, and what it leads to, stay together."""
         groups: list[list[_Stop]] = []
         for stop in stops:
-            if groups and groups[-1][-1].visit.warm:
+            if groups and not groups[-1][-1].visit.counts:
                 groups[-1].append(stop)
             else:
                 groups.append([stop])

@@ -21,6 +21,7 @@ class Kept:
     is_complete: bool  # nothing had to be left out
     is_exhausted: bool = True  # its loop ran out, rather than being left
     is_plain: bool | None = None  # what follows the loop came next; unknown in older records
+    is_entrance: bool = True  # of a nested loop: what the loop around it uses up is kept, so that a run may begin here
 
 
 @dataclass(slots=True)
@@ -141,11 +142,17 @@ Key = tuple[int, str, int]  # loop, place, iteration (-1 for the end of a loop)
 def _kept(journal: Parsed, rows: Sequence[CheckpointRow]) -> dict[Key, Kept]:
     there = {(row.seq, row.manifest) for row in rows}
     found: dict[Key, Kept] = {}
-    for line in journal.lines:
-        if line.get("k") == "checkpoint" and (line["seq"], line["manifest"]) in there:
+    taken = [line for line in journal.lines if line.get("k") == "checkpoint"]
+    # Older records don't tell of the loop around a nested one, but of other checkpoints of it.
+    partial = {line["loop"] for line in taken if line["place"] != LOOP and line["left_out"]}
+    whole = {line["loop"] for line in taken if line["place"] != LOOP} - partial
+    for line in taken:
+        if (line["seq"], line["manifest"]) in there:
             turn = line["i"] if line["place"] == ITERATION else -1
+            around = journal.loops[line["loop"]].parent if line["loop"] in journal.loops else ROOT
+            is_entrance = not line["left_around"] if "left_around" in line else around in whole
             state = Kept(line["manifest"], line["bytes"], not line["left_out"], line.get("exhausted", True),
-                         line.get("plainly"))  # fmt: skip
+                         line.get("plainly"), is_entrance)  # fmt: skip
             found[line["loop"], line["place"], turn] = state
     return found
 

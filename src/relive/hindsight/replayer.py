@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from relive.checkpoint import Checkpoint, Outer, packs_of, put_back, users_frame
+from relive.checkpoint import Checkpoint, Outer, loops_frame, packs_of, put_back
 from relive.errors import Damaged, ReliveError
 from relive.hindsight.job import Job, Report
 from relive.hindsight.planner import Visit
@@ -193,10 +194,10 @@ class Replayer(Recorder):
     def named(self) -> dict[str, Any]:
         return self._objects[-1] if self._objects else {}
 
-    def mute(self) -> None:
-        """From here on nothing counts, until a restored state makes it true again."""
+    def mute(self, *, is_restored: bool) -> None:
+        """From here on nothing counts, until the iteration is over; the state may have to be made true first."""
         self.journal = NullJournal()  # type: ignore[assignment]
-        self.is_restored = False
+        self.is_restored = is_restored
 
     def unmute(self) -> None:
         self.journal = self._real
@@ -253,7 +254,7 @@ class ReplayedLoop(RecordedLoop[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         replayer = self._recorder
-        frame = sys._getframe(1)
+        frame = loops_frame(sys._getframe(1), self._made_in)
         outside = here.get()
         parent = outside if outside is not None and outside.driver is replayer else replayer.root
         number = replayer.peek(self._name, parent)
@@ -274,19 +275,23 @@ class ReplayedLoop(RecordedLoop[Any]):
         begun_all = False
         try:
             for at, visit in enumerate(visits):
+                if not _follows(visit, visits[at - 1] if at else None):
+                    # What makes the items may log, too: into the iteration before, which is none of ours.
+                    replayer.mute(is_restored=replayer.is_restored)
                 items.go_to(visit.iteration)
                 if visit.restore is not None:
-                    replayer.restore(visit.restore, sys._getframe(1), replayer.named())
+                    replayer.restore(visit.restore, loops_frame(sys._getframe(1), self._made_in), replayer.named())
                 elif at == 0:
                     replayer.set_up()
                 item = items.take()
-                user = users_frame(sys._getframe(1))
+                replayer.unmute()
+                user = loops_frame(sys._getframe(1), self._made_in)
                 replayer.outer = (id(user), id(user.f_code), user.f_lineno) if user is not None else None
                 here.set(Place(replayer, number, visit.iteration, parent))
-                if visit.warm:
-                    replayer.mute()
-                else:
+                if visit.counts:
                     replayer.mark(number, visit.iteration)
+                else:
+                    replayer.mute(is_restored=visit.passed)
                 begun_all = at == len(visits) - 1
                 begun = time.perf_counter()
                 yield item
@@ -295,20 +300,28 @@ class ReplayedLoop(RecordedLoop[Any]):
                         f"{self._name} {visit.iteration} did not come to the loop that it came to when it was recorded;"
                         " replay it with --from-start"
                     )
-                if visit.warm:
-                    replayer.unmute()  # an iteration of which half was not run right has no values of its own
-                else:
+                if visit.counts:
+                    items.look_ahead()
                     replayer.turn_ended(number, visit.iteration, time.perf_counter() - begun)
+                else:
+                    replayer.unmute()  # an iteration of which half was not run right has no values of its own
             if replayer.is_last(number):
                 replayer.stop()
             end = replayer.end_of(number)
             if end is not None:
-                replayer.restore(end, sys._getframe(1), replayer.named())
+                replayer.restore(end, loops_frame(sys._getframe(1), self._made_in), replayer.named())
             begun_all = False
         finally:
             here.set(outside)
             if begun_all:
                 replayer.left(number)
+
+
+def _follows(visit: Visit, before: Visit | None) -> bool:
+    """Is the iteration right before this one visited, and counts?"""
+    if before is None:
+        return visit.iteration == 0
+    return before.counts and before.iteration == visit.iteration - 1
 
 
 class _Items:
@@ -319,6 +332,7 @@ class _Items:
         self._sequence = items if type(items) in (range, list, tuple) else None
         self._iterator = iter(items)
         self._next = 0
+        self._ahead: list[Any] | None = None  # the next item, if it was asked for already; empty: there is none
 
     def go_to(self, number: int) -> None:
         if self._sequence is not None:
@@ -327,9 +341,21 @@ class _Items:
         while self._next < number:
             self.take()
 
+    def look_ahead(self) -> None:
+        """Ask for the next item while the iteration before it is still the current one, as a loop does.
+
+        What makes the items may log, and that belongs to this iteration, wanted as the next one may be or not.
+        """
+        if self._sequence is None and self._ahead is None:
+            self._ahead = list(itertools.islice(self._iterator, 1))
+
     def take(self) -> Any:
+        ahead, self._ahead = self._ahead, None
         try:
-            item = self._sequence[self._next] if self._sequence is not None else next(self._iterator)  # type: ignore[index]
+            if ahead is not None:
+                item = ahead[0]
+            else:
+                item = self._sequence[self._next] if self._sequence is not None else next(self._iterator)  # type: ignore[index]
         except (StopIteration, IndexError):
             raise Diverged(
                 f"the loop had more than {self._next} iterations when it was recorded; check that its data is the same"

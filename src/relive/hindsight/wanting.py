@@ -109,16 +109,22 @@ def _contexts(entry: RunEntry, recorded: Parsed, profile: Profile) -> Iterator[t
     for main in profile.mains:
         numbers = {main.number, *(loop.number for loop in profile.loops.values() if loop.parent == main.number)}
         for number in numbers:
-            loop, row = profile.loops[number], recorded.loops[number]
+            loop = profile.loops[number]
             for turn in range(loop.iterations):
-                key = number << 32 | turn
-                own = recorded.known_items.integers.get(key, row.value(turn))
-                items = dict(row.items)
-                if key in recorded.known_items.others:
-                    items[row.name] = recorded.known_items.others[key]
                 outer = turn if number == main.number else loop.parent_iteration
                 if number == main.number and number in inner and any(n.iterations for n in main.turns[turn].nested):
                     continue  # its nested loops have rows, onto which it is joined
-                yield main.number, Context(run, row.path, (*row.dims, own), to_text(items) if items else None), outer
-    if not profile.mains:
+                yield main.number, _context(run, recorded, number, turn), outer
+    if not profile.mains:  # nothing is left to begin from: whichever iterations are meant, all is run
         yield 0, Context(run, (), ()), 0
+        for number, loop in profile.loops.items():
+            yield from ((0, _context(run, recorded, number, turn), 0) for turn in range(loop.iterations))
+
+
+def _context(run: str, recorded: Parsed, number: int, turn: int) -> Context:
+    row, key = recorded.loops[number], number << 32 | turn
+    own = recorded.known_items.integers.get(key, row.value(turn))
+    items = dict(row.items)
+    if key in recorded.known_items.others:
+        items[row.name] = recorded.known_items.others[key]
+    return Context(run, row.path, (*row.dims, own), to_text(items) if items else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from relive.record.session import Driver, Place, here
@@ -17,6 +17,7 @@ T = TypeVar("T")
 # Iterations that take long are marked one by one, quicker ones every so often. After milliseconds of other work a mark
 # finds nothing of itself in the caches and costs 40 to 70 µs, so that marking more often would be felt.
 LONG_NS, MARK_NS = 30_000_000, 100_000_000
+_OWN = __file__.removesuffix("record/loops.py")
 _now = time.monotonic_ns
 _INT32 = range(-(1 << 31), 1 << 31)
 _SHOWN_ITEMS = frozenset({int, str, float})  # items of these types are what the loop's column shows
@@ -43,12 +44,13 @@ class LoopKeeper(Driver, Protocol):
 class RecordedLoop(Generic[T]):
     """Iterates over the items once per `for`; `break`, `return` and exceptions leave the loop as they would any."""
 
-    __slots__ = ("_items", "_name", "_recorder")
+    __slots__ = ("_items", "_made_in", "_name", "_recorder")
 
     def __init__(self, recorder: LoopKeeper, name: str, items: Iterable[T]) -> None:
         self._recorder = recorder
         self._name = name
         self._items = items
+        self._made_in = _users_code(sys._getframe(1))
 
     def __len__(self) -> int:
         return len(self._items)  # type: ignore[arg-type]
@@ -60,6 +62,8 @@ class RecordedLoop(Generic[T]):
         shown: frozenset[type] = frozenset() if has_short_range(items) else _SHOWN_ITEMS
         loop = recorder.enter_loop(self._name, parent, items)
         watch = recorder.watch_loop(self._name, loop) if getattr(type(items), "is_kept", True) else None
+        if watch is not None:
+            watch.made_in = self._made_in
         place, iteration = None, -1
         marked = begun = _now()
         held: list[T] = []
@@ -148,6 +152,13 @@ class _AsyncTurns(Generic[T]):
             self._is_left = True
             _step_out(self._place, self._outside)
             self._recorder.leave_loop(self._loop, self._iteration + 1)
+
+
+def _users_code(frame: FrameType | None) -> CodeType | None:
+    """The code that asked for a loop: that of the first frame that is not our own."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame.f_code if frame is not None else None
 
 
 def _nearest(recorder: LoopKeeper, place: Place | None) -> Place:
