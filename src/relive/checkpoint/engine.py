@@ -193,14 +193,14 @@ class Checkpointer:
         begun = self._taken_at = _now()
         user = users_frame(frame)
         moment = self._moment(user, watch, is_end=is_end)
+        inner = user if not watch.is_main else None
+        around = lost_around(inner, self.main_loop, self._capture.known) if inner and self.main_loop else []
         stall_s = _now() - begun
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
         self.left_out.update(moment.left_out)
         self.kept[watch.name] = {name: str(part["kind"]) for name, part in moment.subjects.items()}
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
-        inner = user if not watch.is_main else None
-        around = lost_around(inner, self.main_loop, self._capture.known) if inner and self.main_loop else []
 
         def done(written: Written) -> None:
             behind_s = self._behind_s(written)
