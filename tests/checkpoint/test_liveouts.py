@@ -34,6 +34,19 @@ def found(source: str) -> set[str]:
         ("def f():\n    n = 0\n    for x in data:  # LOOP\n        n += 1\n    return n", {"n"}),
         ("for x in data:  # LOOP\n    if (n := len(x)) > 3:\n        pass\nprint(n)", {"n"}),
         ("for x in data:  # LOOP\n    y = 1\nelse:\n    print(y)", {"y"}),
+        # What a turn makes before it uses it is no state, however deep in the turn that is.
+        ("for x in data:  # LOOP\n    while go:\n        m = make(x)\n        m.sample()", set()),
+        ("for x in data:  # LOOP\n    total = 0\n    for y in x:\n        total += y\n    print(total)", set()),
+        ("for x in data:  # LOOP\n    if x:\n        m = 1\n    else:\n        m = 2\n    print(m)", set()),
+        ("for x in data:  # LOOP\n    if x:\n        continue\n    else:\n        m = 2\n    print(m)", set()),
+        ("for x in data:  # LOOP\n    try:\n        m = next(i)\n    except E:\n        m = 0\n    print(m)", set()),
+        ("for x in data:  # LOOP\n    y = [m for m in x]\n    m = 1", set()),
+        ("for x in data:  # LOOP\n    try:\n        m = next(i)\n    except E:\n        pass\n    print(m)", {"m"}),
+        ("for x in data:  # LOOP\n    for y in x:\n        m = y\n    print(m)", {"m"}),
+        ("for x in data:  # LOOP\n    while m:\n        m = use(x)", {"m"}),
+        ("for x in data:  # LOOP\n    if x:\n        m = 1\n    print(m)", {"m"}),
+        ("while m.go():  # LOOP\n    m = make()", {"m"}),
+        ("for x in data:  # LOOP\n    f = lambda: m\n    m = x", {"m"}),
     ],
 )
 def test_live_outs(source: str, expected: set[str]) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from relive.doors import lazily
 
 if TYPE_CHECKING:
+    from relive.checkpoint.batches import watched
     from relive.checkpoint.engine import Checkpointer, LoopWatch
     from relive.checkpoint.finding import Found, find_checkpoints, packs_of, restore_first_whole
     from relive.checkpoint.held import Held, Library
@@ -32,11 +33,13 @@ __all__ = [
     "restore_first_whole",
     "used_in",
     "users_frame",
+    "watched",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
+        "batches": "watched",
         "engine": "Checkpointer LoopWatch",
         "finding": "Found find_checkpoints packs_of restore_first_whole",
         "held": "Held Library",

@@ -12,7 +12,7 @@ import numpy as np
 from relive.checkpoint.copying import Copier
 from relive.checkpoint.laying import Arena, Layout, size_bytes
 from relive.checkpoint.leaves import Leaf, LeafType, Sources
-from relive.checkpoint.subjects import OptimizerSubject, Subject
+from relive.checkpoint.subjects import ModuleSubject, OptimizerSubject, Subject, part_name
 from relive.checkpoint.tree import Json, Planter, Unpicklable
 
 _HELD = frozenset({"_module", "_optimizer", "_array", "_generator", "_thing", "_owner"})  # what subjects are of
@@ -44,6 +44,7 @@ class Capture:
         self._is_stale = False
         self._numbers: dict[str, dict[str, int]] = {}
         self._seen: dict[int, int] = {}
+        self._parts: dict[int, str] = {}
         self._layout: Layout | None = None
 
     def replace(self, group: str, subjects: dict[str, Subject]) -> None:
@@ -57,6 +58,11 @@ class Capture:
             return
         self.subjects = {name: one for name, one in self.subjects.items() if name not in known} | found
         self._numbers = {}
+
+    def parts(self) -> dict[int, str]:
+        """What the modules are made of, by identity: whoever else holds a layer has that very layer."""
+        self._look()
+        return self._parts
 
     def size_bytes(self) -> int:
         """How much memory the tensors took when they were last looked at."""
@@ -124,6 +130,12 @@ class Capture:
                 self._numbers[name] |= {key: self._number(tensor) for key, tensor in loose.items()}
         self._sources = [leaf.source for leaf in self._leaves]
         self._laid_out = Sources(self._sources)
+        self._parts = {
+            id(part): part_name(name, way)
+            for name, subject in self.subjects.items()
+            if isinstance(subject, ModuleSubject)
+            for way, part in subject.parts.items()
+        }
 
     def _number(self, tensor: Any) -> int:
         if id(tensor) not in self._seen:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from relive.checkpoint.capture import Capture, Moment
 from relive.checkpoint.controller import DEFAULT_OVERHEAD, Block, Ledger, SlowDown
+from relive.checkpoint.gradients import gradients_of, gradients_outlive
 from relive.checkpoint.held import Held
 from relive.checkpoint.liveouts import falls_through
 from relive.checkpoint.modules import Modules
@@ -25,7 +26,7 @@ from relive.checkpoint.reach import (
     variables,
     variables_around,
 )
-from relive.checkpoint.restoring import AROUND, NEAR, RANDOM, UNKEPT, VARIABLES
+from relive.checkpoint.restoring import AROUND, GRADIENTS, NEAR, RANDOM, UNKEPT, VARIABLES
 from relive.checkpoint.subjects import Subject, subject_of
 from relive.checkpoint.tree import is_plain
 from relive.checkpoint.writer import Writer, Written
@@ -227,17 +228,22 @@ class Checkpointer:
 
     def _moment(self, user: FrameType | None, watch: LoopWatch, *, is_end: bool) -> Moment:
         extra: dict[str, Any] = {RANDOM: global_states()}
+        things = dict(self._objects)
         if user is not None:
             outer = self.main_loop if not watch.is_main else None
             found = near(user, watch.line, self._objects, outer, modules=self._modules)
+            things |= {f"{NEAR}:{name}": one for name, one in found.things.items()}
             self._capture.replace(NEAR, found.subjects)
             self._capture.known = self._known | {id(one): f"{NEAR}:{name}" for name, one in found.things.items()}
+            self._capture.known = self._capture.parts() | self._capture.known
             kept = variables(user, watch.line, self._capture.known)
             extra |= {f"{VARIABLES}:{name}": value for name, value in kept.items()}
             extra[UNKEPT] = unkept(user, watch.line, kept)
             if not watch.is_main:
                 for level, values in enumerate(variables_around(user, self.main_loop, self._capture.known)):
                     extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
+        if is_end or gradients_outlive():
+            extra[GRADIENTS] = gradients_of(things)
         moment = self._capture.take(extra, is_certain=is_end)
         if user is not None:
             moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))

@@ -31,10 +31,18 @@ class Library:
     name: str
     modules: tuple[str, ...]  # classes of these modules are the library's, and of those inside them
     skipped: frozenset[str] = frozenset()
+    shown: tuple[str, ...] = ()  # classes of these modules, and those derived from them, only show how far it is
 
     def owns(self, value: Any) -> bool:
-        module = type(value).__module__
-        return any(module == own or module.startswith(f"{own}.") for own in self.modules)
+        return _is_of(type(value), self.modules)
+
+    def only_shows(self, value: Any) -> bool:
+        return any(_is_of(kind, self.shown) for kind in type(value).__mro__)
+
+
+def _is_of(kind: type, modules: Iterable[str]) -> bool:
+    module = kind.__module__
+    return any(module == own or module.startswith(f"{own}.") for own in modules)
 
 
 @dataclass(slots=True)
@@ -97,7 +105,11 @@ class Held:
             for name, value in attributes_of(part).items():
                 for inner, thing in _inside(f"{way}.{name}", value):
                     is_own = self._library.owns(thing)
-                    if id(thing) in seen or (is_own and name in self._library.skipped):
+                    if (
+                        id(thing) in seen
+                        or (is_own and name in self._library.skipped)
+                        or self._library.only_shows(thing)
+                    ):
                         continue
                     seen.add(id(thing))
                     if is_own and not _has_its_own_way(thing) and depth < MAX_DEPTH:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
 
+from relive.checkpoint.carried import carried
 from relive.checkpoint.sources import (
     changed_by_functions,
     changed_in_place,
     given_away,
     given_by_functions,
     names,
-    owner,
     tree_of,
 )  # fmt: skip
 
@@ -132,9 +132,9 @@ def of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
     if found is None:
         return ()
     scope, loop = found
-    stored, carried = _stored(loop), set(_carried(loop))
+    stored, kept = _stored(loop), _carried(loop)
     outside = set(_reads_outside(scope, loop))
-    left = [name for name in [*stored, *changed_in_place(loop)] if name in outside or name in carried]
+    left = [name for name in [*stored, *changed_in_place(loop)] if name in outside or name in kept]
     return tuple(dict.fromkeys([*left, *changed_by_functions(tree, loop)]))
 
 
@@ -172,29 +172,12 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
             yield inner.name, inner.lineno
 
 
-def _carried(loop: Loop) -> Iterator[str]:
-    """Names that a turn may read from the turn before it: augmented, changed in place, or read before they are set."""
-    yield from changed_in_place(loop)
-    first_store: dict[str, tuple[int, int]] = {}
-    for node in ast.walk(loop):
-        if isinstance(node, ast.AugAssign):
-            yield from owner(node.target)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            place = (node.lineno, node.col_offset)
-            first_store[node.id] = min(first_store.get(node.id, place), place)
-    conditional = set(_stored_conditionally(loop))
-    reads = [
-        n for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in first_store
-    ]
-    # On the same line too: in x = f(x) the store stands before the read.
-    yield from (n.id for n in reads if n.id in conditional or n.lineno <= first_store[n.id][0])
-
-
-def _stored_conditionally(loop: Loop) -> Iterator[str]:
-    """A name set only in some turns keeps the value of an earlier one in the others."""
-    for node in ast.walk(loop):
-        if isinstance(node, ast.If | ast.Try | ast.While | ast.For | ast.AsyncFor | ast.Match) and node is not loop:
-            yield from names(node, ast.Store)
+def _carried(loop: Loop) -> frozenset[str]:
+    """Names that a turn may read from the turn before it."""
+    if isinstance(loop, ast.For | ast.AsyncFor):
+        return carried(loop.body, names(loop.target, ast.Store))
+    # A `while` asks its test before each turn; an `if` has one turn, and those of the loop around it.
+    return carried([ast.copy_location(ast.Expr(loop.test), loop), *loop.body])
 
 
 def _reads_outside(scope: Scope, loop: Loop) -> Iterator[str]:

@@ -10,6 +10,8 @@ from functools import lru_cache, partial
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from relive.checkpoint.batches import BatchesSubject, batches_classes, is_watched, name_of_batches
+from relive.checkpoint.environments import AttributesSubject, environment_classes, environments, is_environment
 from relive.checkpoint.functions import (
     FileSubject,
     LostSubject,
@@ -28,7 +30,7 @@ from relive.checkpoint.objects import (
     ModuleAttributes,
     ObjectSubject,
     attributes_of,
-    is_iterator,
+    is_lost_iterator,
     is_users_object,
     loses_objects,
     own_attributes,
@@ -101,7 +103,7 @@ class _Walk:
         for name, value in list(vars(module).items()):
             if name in made_inside or name.startswith("__"):
                 continue
-            if is_iterator(value) and name in read:
+            if is_lost_iterator(value) and name in read:
                 self._add(prefix + name, LostSubject(f"{name} is an iterator, whose place can't be kept"), value)
             self.look(prefix + name, value, 0)
         if self._with_empty or module_places(module):
@@ -222,7 +224,7 @@ def _is_file(kind: type) -> bool:
 def _may_be_subject(kind: type, _loaded: int) -> bool:
     """Nearly nothing that variables hold is; asked once for each class, and again when more modules are loaded."""
     torch, estimators = sys.modules.get("torch"), sys.modules.get("sklearn.base")
-    kinds = [*generator_classes(), *(leader for _, leader in _leaders())]
+    kinds = [*generator_classes(), *(leader for _, leader in _leaders()), *environment_classes(), *batches_classes()]
     kinds += [estimators.BaseEstimator] if estimators is not None else []
     if torch is not None:
         kinds += [torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
@@ -242,9 +244,15 @@ def _subjects(name: str, value: Any) -> Iterator[tuple[str, Subject, Any]]:
         why = f"{name} is trained by {trained_by}, whose state is kept only inside its own loop"
         yield name, LostSubject(why), value
         return
+    if is_watched(value):
+        yield name_of_batches(name, value), BatchesSubject(name, value), value
+        return
+    if is_environment(value):
+        yield from environments(name, value)
+        return
     estimators = sys.modules.get("sklearn.base")
     if estimators is not None and isinstance(value, estimators.BaseEstimator):
-        yield name, _Attributes(name, value), value
+        yield name, AttributesSubject(name, value), value
         return
     torch = sys.modules.get("torch")
     if torch is None:
@@ -283,19 +291,6 @@ def _sampler(name: str, sampler: Any) -> Iterator[tuple[str, Subject, Any]]:
     epoch = getattr(sampler, "epoch", None)
     if isinstance(epoch, int):
         yield name, _Attribute(name, sampler, "epoch"), sampler
-
-
-class _Attributes(ValueSubject):
-    """All attributes of an object whose class is a library's."""
-
-    kind = "attributes"
-
-    def rest(self, plant: Any) -> Any:
-        return plant(dict(vars(self._thing)), self._name)
-
-    def put_back(self, leaves: dict[str, int], rest: Any, source: Any) -> None:
-        vars(self._thing).clear()
-        vars(self._thing).update(source.value(rest))
 
 
 class _Attribute(ValueSubject):

@@ -10,6 +10,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from relive.checkpoint.batches import is_watched
 from relive.checkpoint.randomness import is_generator
 from relive.checkpoint.sources import changing_attributes, is_projects, rebound_attributes
 from relive.checkpoint.subjects import Rest, Source
@@ -45,6 +46,11 @@ def is_data(value: Any) -> bool:
 def is_iterator(value: Any) -> bool:
     """Something that is used up by `next`: where it stands can't be kept."""
     return hasattr(type(value), "__next__") and not isinstance(value, io.IOBase)
+
+
+def is_lost_iterator(value: Any) -> bool:
+    """The same, but for those that relive counts."""
+    return is_iterator(value) and not is_watched(value)
 
 
 def is_small(value: Any, depth: int = 0) -> bool:
@@ -129,7 +135,7 @@ class ObjectSubject:
                     trees.append([name, plant(value, f"{self._name}.{name}")])
                 except Unpicklable as error:
                     self.left_out.append(str(error))
-            elif is_iterator(value):
+            elif is_lost_iterator(value):
                 self.left_out.append(f"{self._name}.{name} is an iterator, whose place can't be kept")
         return {"$dict": trees}
 

@@ -7,6 +7,7 @@ from inspect import CO_GENERATOR
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from relive.checkpoint.batches import is_watched
 from relive.checkpoint.frames import Lost, set_variables
 from relive.checkpoint.functions import is_given
 from relive.checkpoint.liveouts import (
@@ -20,7 +21,7 @@ from relive.checkpoint.liveouts import (
 )  # fmt: skip
 from relive.checkpoint.modules import Modules
 from relive.checkpoint.near import Found, subjects_near
-from relive.checkpoint.objects import holds_too_many, is_data, is_iterator, is_small, is_users_object
+from relive.checkpoint.objects import holds_too_many, is_data, is_lost_iterator, is_small, is_users_object
 from relive.checkpoint.restoring import Checkpoint
 from relive.checkpoint.sources import is_foreign
 from relive.checkpoint.tree import is_leaf
@@ -69,7 +70,8 @@ def near(
 ) -> Found:  # fmt: skip
     """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
     frames = frames_of(frame)
-    inside: dict[int, frozenset[str]] = {id(frame): rebound_in(frame, line)}
+    made = (name for name in rebound_in(frame, line) if not is_watched(_value(frame, name)))
+    inside: dict[int, frozenset[str]] = {id(frame): frozenset(made)}
     for one in frames:
         if outer is not None and id(one) == outer[0]:
             later = set_later(one, outer[2], line if one is frame else one.f_lineno)
@@ -79,7 +81,7 @@ def near(
 
 def lost_variables(frame: FrameType, line: int, known: Known) -> list[str]:
     """What the loop at a line uses up or makes, and no checkpoint can hold."""
-    iterators = [name for name in used_in(frame, line) if is_iterator(_value(frame, name))]
+    iterators = [name for name in used_in(frame, line) if is_lost_iterator(_value(frame, name))]
     made = [name for name in live_outs(frame, line) if name in rebound_in(frame, line)]
     lost = [name for name in made if id(_value(frame, name)) not in known and _cannot_be_kept(_value(frame, name))]
     return [
@@ -201,6 +203,7 @@ def put_back(
         set_variables(user, checkpoint.variables(), rebound=rebound_in(user, at), settling=checkpoint)
         lost = {name: Lost(name) for name in checkpoint.unkept()}
         set_variables(user, lost, rebound=lost)
+    checkpoint.restore_gradients()
     checkpoint.restore_random()
     return missing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from relive.checkpoint.frames import refilled
+from relive.checkpoint.gradients import put_gradients_back
 from relive.checkpoint.leaves import Stored, fill, made, window
 from relive.checkpoint.objects import ObjectSubject
 from relive.checkpoint.randomness import restore_global_states
-from relive.checkpoint.subjects import subject_of
+from relive.checkpoint.subjects import ModuleSubject, part_name, subject_of
 from relive.checkpoint.tree import Json, Shared, harvest
 from relive.errors import Damaged, NotFound
 from relive.store import Chunks, Packs, Piece, note_restore, read_all
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 RANDOM = "random states"  # the subject that holds the global generators
 VARIABLES = "variables"
 AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
+GRADIENTS = "gradients"  # where they outlive the turn in which they were made
 UNKEPT = "unkept"  # the names of variables that were too large
 _HIDDEN = frozenset({"places", "file", "lost", "module attributes"})  # what nobody could give to `restore(into=…)`
 _OF_TENSORS = frozenset({"module", "optimizer", "array", "generator"})
@@ -45,6 +48,18 @@ def _decoded(content: bytes, name: str) -> _Manifest:
         return _decode(content)
     except msgspec.DecodeError as error:
         raise Damaged(f"manifest {name[:12]} can't be read ({error}); restore another checkpoint") from error
+
+
+def _with_parts(things: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, and the layers, parameters and buffers of those which are modules."""
+    found = dict(things)
+    torch = sys.modules.get("torch")
+    for name, thing in things.items():
+        if torch is not None and isinstance(thing, torch.nn.Module):
+            subject = ModuleSubject(thing)
+            subject.tensors()
+            found |= {part_name(name, way): part for way, part in subject.parts.items()}
+    return found
 
 
 class Checkpoint:
@@ -85,7 +100,8 @@ class Checkpoint:
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Put the state back into live objects, in place, and the global random generators if asked for."""
-        self._live.update({name: thing for given, thing in into.items() for name in (given, f"{NEAR}:{given}")})
+        by_name = {name: thing for given, thing in into.items() for name in (given, f"{NEAR}:{given}")}
+        self._live.update(_with_parts(by_name))
         begun = time.perf_counter()
         with self._packs.reading():
             for name, thing in into.items():
@@ -131,7 +147,7 @@ class Checkpoint:
 
     def meet(self, found: Found) -> None:
         """Know what is near the loop, before any of it is put back."""
-        self._live.update({f"{NEAR}:{name}": thing for name, thing in found.things.items()})
+        self._live.update(_with_parts({f"{NEAR}:{name}": thing for name, thing in found.things.items()}))
 
     def restore_near(self, found: Found) -> list[str]:
         """Put back what was found near the loop; gives the names of what was kept and is not there now."""
@@ -142,6 +158,11 @@ class Checkpoint:
                 found.subjects[name].put_back(stored["leaves"], stored["rest"], self)
         self._finish()
         return [name for name in self._all_near() if name not in found.subjects]
+
+    def restore_gradients(self) -> None:
+        """Put them back into the objects that the rest was restored into, if they were kept."""
+        if GRADIENTS in self._subjects:
+            put_gradients_back(self.extra(GRADIENTS), self._live)
 
     def unkept(self) -> list[str]:
         """Variables that the loop bound and that are not held here."""

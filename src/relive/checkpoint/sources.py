@@ -54,9 +54,14 @@ def _files(_count: int) -> tuple[str, ...]:
     return tuple(sorted({file for module in _project_modules(_count) if (file := file_of(module))}))
 
 
+def project_files() -> tuple[str, ...]:
+    """The files of the project's own modules that are loaded."""
+    return _files(len(sys.modules))
+
+
 def project_texts() -> Iterator[str]:
     """The sources of the project's own modules that are loaded."""
-    for file in _files(len(sys.modules)):
+    for file in project_files():
         yield "".join(linecache.getlines(file))
 
 
@@ -75,7 +80,7 @@ def tree_of(filename: str) -> ast.Module | None:
 
 def changing_attributes() -> frozenset[str] | None:
     """The attributes that code of the project sets or changes outside of `__init__`; None: any may change."""
-    files = _files(len(sys.modules))
+    files = project_files()
     return _changing_in(files) if files else None
 
 
@@ -92,7 +97,7 @@ def _changing_in(files: tuple[str, ...]) -> frozenset[str] | None:
 
 def rebound_attributes() -> frozenset[str] | None:
     """The attributes that code of the project outside of `__init__` binds anew."""
-    files = _files(len(sys.modules))
+    files = project_files()
     return _rebound_in(files) if files else None
 
 

@@ -85,6 +85,11 @@ class _Slots:
         return all(map(is_, map(dict.get, dicts, keys), things)) and list(map(len, holders)) == sizes
 
 
+def part_name(module: str, way: str) -> str:
+    """What a layer, a parameter or a buffer of a module is called where it is only referred to."""
+    return f"{module}/{way}"
+
+
 class ModuleSubject:
     """Parameters, all buffers (also those that a state_dict leaves out), modes and simple attributes of modules."""
 
@@ -96,6 +101,7 @@ class ModuleSubject:
         self._modules: list[tuple[str, Any]] = []
         self._dicts: list[dict[str, Any]] = []  # the attributes of each of them
         self._parameters: tuple[list[str], list[Any]] = [], []
+        self.parts: dict[str, Any] = {}  # everything in it that others may hold, too
 
     def tensors(self) -> dict[str, Any]:
         self._found = _Slots()
@@ -114,6 +120,7 @@ class ModuleSubject:
                         self._parameters[1].append(thing)
                     if holder is not module._modules and thing is not None and is_leaf(thing):
                         tensors[name] = thing
+        self.parts = {**dict(self._modules[1:]), **tensors}
         return tensors
 
     def is_same(self) -> bool:

@@ -20,6 +20,8 @@ _RULES = {
     "object": "an object of a class of the project: what its methods change",
     "module attributes": "what the project's own modules gather besides parameters",
     "attributes": "an estimator near the loop: all that it has learnt",
+    "batches": "an iterator over a data loader: its place",
+    "environment": "an environment that an agent acts in: its state and its generators",
     "attribute": "an attribute that samplers count with",
     "array": "an array",
     "file": "a file that is read bit by bit: its place",

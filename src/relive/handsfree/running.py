@@ -20,6 +20,7 @@ from relive.handsfree.checking import check_at_exit
 from relive.handsfree.explaining import explainer
 from relive.handsfree.frameworks import FRAMEWORKS
 from relive.handsfree.importing import Finder, code_of, is_own, listen_safely
+from relive.handsfree.loaders import LOADERS
 from relive.handsfree.loggers import LISTENERS
 from relive.handsfree.start import Start
 from relive.handsfree.telling import teller
@@ -86,7 +87,7 @@ def _listen(path: str, start: Start) -> Survey | None:
     teller.named = told_by_name(files.values())
     teller.is_own = partial(is_own, root=root)
     session.instrumented = {"rules": RULES, "sources": list(sources)}
-    listeners = LISTENERS | FRAMEWORKS
+    listeners = LISTENERS | FRAMEWORKS | LOADERS
     sys.meta_path.insert(0, Finder(root, known, listeners))
     for name, listen in listeners.items():
         if name in sys.modules:

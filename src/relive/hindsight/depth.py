@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from relive.hindsight.code import Call, LoopSite, Path, Program, Unit, read_prog
 from relive.hindsight.syntax import ANY
 
 _DEEPEST = 8  # loops inside each other; more come from recursion only
+_GRADIENT = re.compile(r"\bgrad\b|grad_norm|gradient", re.IGNORECASE)
 PREFIX, SUFFIX, OUTER, INNER, NOWHERE = "prefix", "suffix", "outer", "inner", "nowhere"
 
 
@@ -81,7 +83,16 @@ def find_reach(
             before |= not is_inside
         if len(places) > 1:
             reasons.append(f"{unit.name}() in {statement.file} is called from {len(places)} places")
-    return Reach(frozenset(found), before, after, tuple(reasons), _kept(program), anywhere, frozenset(elsewhere))
+    kept = _kept(program)
+    if any(_GRADIENT.search(_line(files, one)) for one in added):
+        kept |= {site.name for unit in program.units for site in unit.loops}
+        reasons.append("gradients are asked for, which a skipped loop would not leave behind, so that none is skipped")
+    return Reach(frozenset(found), before, after, tuple(reasons), kept, anywhere, frozenset(elsewhere))
+
+
+def _line(files: Mapping[str, str], statement: Added) -> str:
+    lines = files.get(statement.file, "").splitlines()
+    return lines[statement.line - 1] if 0 < statement.line <= len(lines) else ""
 
 
 def _kept(program: Program) -> frozenset[str]:

@@ -17,7 +17,7 @@ from relive.hindsight.starting import heavy_imports
 from relive.instrument import RULES
 from relive.store import Home
 
-_RULES = 3  # counts up whenever the same sources would fit otherwise
+_RULES = 4  # counts up whenever the same sources would fit otherwise
 _KEPT = 2_000  # files of this kind in a home; the oldest go
 
 

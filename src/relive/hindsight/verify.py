@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # What tells of the machine or the clock can't be the same again, and says nothing about the state.
 _VOLATILE = re.compile(
     r"(^|[_/.\- ])(time|times|seconds?|secs?|ms|us|ns|elapsed|duration|took|eta|wall|clock|timestamp|throughput|fps|"
-    r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
+    r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed|sps|ips|runtime)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
     re.IGNORECASE,
 )
 
