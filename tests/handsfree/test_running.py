@@ -34,6 +34,33 @@ def runs(script: Script) -> list:
     return [entry.record for entry in found]
 
 
+@pytest.mark.long
+def test_the_order_of_sets_is_the_same_in_a_replay(script: Script):
+    source = """
+        words = list(set("the cat sat on the mat and looked at all that it had seen so far".split()))
+        weight = 1.0
+        for epoch in range(3):
+            for step in range(3):
+                weight -= 0.1 * weight
+            # probe
+    """
+    script.write(source)
+    script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
+    script.write(source.replace("# probe", "print('probe:', words.index('cat') * 100 + words.index('mat'))"))
+    script.relive("run", "train.py", env={"RELIVE_HOME": str(script.project.parent / "reference")})
+    relive.replay("probe", home=script.home)
+    told = relive.dataframe("probe", home=script.home)["probe"].tolist()
+
+    assert len(set(told)) == 1
+    assert told == relive.dataframe("probe", home=script.project.parent / "reference")["probe"].tolist()
+
+
+def test_a_seed_for_hashes_that_is_set_stays(script: Script):
+    script.write("import os\nprint(os.environ['PYTHONHASHSEED'])")
+
+    assert script.relive("run", "train.py", env={"PYTHONHASHSEED": "7"}).stdout == "7\n"
+
+
 def test_loops_values_and_settings_are_recorded(script: Script):
     script.write(TRAINING)
     done = script.relive("run", "train.py", "--lr", "0.2")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from relive.cli.hashing_order import settle_order
 from relive.cli.leaving import Leave
 from relive.errors import ReliveError
 
@@ -28,6 +29,8 @@ class _Commands(click.Group):
     """Loads only the command that is called, and shows errors as one line with the remedy."""
 
     def main(self, *args: Any, **how: Any) -> Any:
+        if not args and not how and sys.argv[1:2] == ["run"]:
+            settle_order()
         try:
             return super().main(*args, **how)
         except Leave as leave:
