@@ -111,6 +111,74 @@ def test_a_framework_has_loops_values_and_answers(library: str, source: str, cou
         assert probed["probe"].tolist() == recorded["loss"].tolist()
 
 
+DEFAULTS = {
+    "transformers": TRANSFORMERS.replace(
+        'report_to=[], save_strategy="no",', 'save_strategy="epoch", save_total_limit=1,'
+    )
+    .replace("use_cpu=True, disable_tqdm=True,", 'use_cpu=True, eval_strategy="epoch",')
+    .replace("train_dataset=rows)", "train_dataset=rows, eval_dataset=rows[:6])"),
+    "lightning": LIGHTNING.replace(
+        """logger=False, enable_checkpointing=False,
+                         enable_progress_bar=False, enable_model_summary=False)""",
+        "log_every_n_steps=1)",
+    ),
+    "accelerate": """
+    import torch
+    from accelerate import Accelerator
+
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    data = torch.utils.data.TensorDataset(torch.randn(12, 3), torch.randn(12, 1))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    net, optimizer, loader, schedule = accelerator.prepare(net, optimizer, loader, schedule)
+    for epoch in range(2):
+        for step, (x, y) in enumerate(loader):
+            with accelerator.accumulate(net):
+                loss = torch.nn.functional.mse_loss(net(x), y)
+                accelerator.backward(loss)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+            # probe
+            print(f"loss: {loss.item()}")
+    accelerator.save(net.state_dict(), "net.pt")
+""",
+}
+
+
+@pytest.mark.parametrize("library", list(DEFAULTS))
+def test_with_its_defaults_it_is_entered_late_and_its_files_stay_as_they_are(library: str, script: Script):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    env, reference = {"OMP_NUM_THREADS": "1", "RELIVE_EVERY": "1"}, script.project.parent / "reference"
+    asked = DEFAULTS[library].replace("# probe", 'print("probe:", float(loss))')
+    script.write(DEFAULTS[library])
+    done = script.relive("run", "train.py", timeout=600, env=env)
+    written = _content(script.project)
+    script.write(asked)
+    with planned(Home(script.home), Question(("probe",), "epoch = 1", workers=1)) as plan:
+        (case,) = plan.cases
+    (answer,) = relive.replay("probe", where="epoch = 1", workers=1, home=script.home).runs
+    after = _content(script.project)
+    script.relive("run", "train.py", timeout=600, env={**env, "RELIVE_HOME": str(reference)})
+    expected = [one for one in values(reference, "probe") if one[1][0] == 1]
+
+    assert "state-left-out" not in done.stderr
+    assert (case.plan.resume, case.plan.iterations) == ("resume", 1)
+    assert (answer.verdict, answer.missing) == ("exact", [])
+    assert values(script.home, "probe") == expected != []
+    assert {**after, "train.py": b""} == {**written, "train.py": b""}
+    assert len(written) > 1
+
+
+def _content(project: Path) -> dict[str, bytes]:
+    files = [file for file in project.rglob("*") if file.is_file() and ".relive" not in file.parts]
+    return {str(file.relative_to(project)): file.read_bytes() for file in files}
+
+
 def _needs(style: Style) -> None:
     library = style.name.removeprefix("led_").removesuffix(".py")
     if importlib.util.find_spec(library) is None:

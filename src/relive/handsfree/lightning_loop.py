@@ -20,6 +20,7 @@ LIBRARY = Library(
         "_results _loggers loggers logger profiler _signal_connector dataset datasets "
         "_combined_loader_states_to_load".split()
     ),
+    ("lightning.pytorch.callbacks.progress", "pytorch_lightning.callbacks.progress"),
 )
 _FILES = ("best_model_path", "last_model_path", "load_from_checkpoint", "ckpt_path")  # who says so, reads what it wrote
 
