@@ -1,16 +1,19 @@
-"""How many main loops of public training scripts have their state completely kept: by relive, and by six static rules.
+"""How many loops of public training scripts have their state completely kept: by relive, and by six static rules.
 
     RELIVE_COMPLETENESS_REPOS=FOLDER python -m bench completeness
 
 The folder holds clones, bare or not, of the repositories named in bench/public_scripts.py: `git clone --bare <url>
 FOLDER/owner+name`, or `FOLDER/owner+name/repo`. Nothing of them is kept. Each script is made small and seeded, and run
-hands-free with a checkpoint for each turn; pictures are noise. Then its last turn is replayed from the checkpoint
-before it with one statement more at the turn's end: a number that holds every bit of all modules, optimizers and global
-generators. A run of the script that had the statement tells what should come out. `complete`: the replay began at a
-checkpoint, and its number is that one. `from_start`: relive knew that something is missing, and said so. `flagged`: it
-came out differently, and relive said so. `wrong`: it did not. For the six rules of the Flor paper, a loop is complete
-if they give an estimate and everything that changed between two checkpoints is in it, models and optimizers added by
-the paper's two facts; random generators are not asked of them.
+hands-free with a checkpoint for each turn; pictures are noise. Then its last turn is replayed with one statement more
+at the turn's end: a number that holds every bit of all modules, optimizers and global generators. A run of the script
+that had the statement tells what should come out.
+
+The main loop is asked with further statements in all loops inside, so that the whole turn runs from the checkpoint
+before it. The inner loops are asked without, so that none of them runs: what they changed is restored. `complete`: the
+replay used checkpoints, and its number is that one. `from_start`: relive knew that something is missing, and said so.
+`flagged`: it came out differently, and relive said so. `wrong`: it did not. For the six rules of the Flor paper, a loop
+is complete if they give an estimate and everything that changed between two checkpoints is in it, models and optimizers
+added by the paper's two facts; random generators are not asked of them.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,17 +36,20 @@ from bench.measuring import clean_environment, report
 from bench.public_scripts import SCRIPTS, Public
 from bench.six_rules import estimate
 from relive.checkpoint.liveouts import of_loop
-from relive.checkpoint.restoring import RANDOM, UNKEPT, VARIABLES
+from relive.checkpoint.restoring import AROUND, RANDOM, UNKEPT, VARIABLES
 from relive.hindsight import Question, answer, planned
 from relive.hindsight.asking import read_course
-from relive.instrument import instrument, survey
+from relive.instrument import Kind, choose, reachable, survey
 from relive.store import Chunks, Home, Index
 
 PROBE = "probe_state"
+INSIDE = "probe_inside"
 STATEMENT = f'print("{PROBE}:", __import__("state_digest").now())'
+INNER_STATEMENT = f'print("{INSIDE}:", 1)'
 SEED = '__import__("torch").manual_seed(1); __import__("random").seed(1); __import__("numpy").random.seed(1)'
 STAND_INS = Path(__file__).parent / "stand_ins"
-GOALS = {"complete_share": ">= 0.9 of the main loops", "wrong": "0"}
+GOALS = {"complete_share": ">= 0.9 of the main loops", "wrong": "0", "inner_wrong": "0"}
+WITHOUT_LOOP = ("does_not_run", "no_main_loop")
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,18 @@ class Outcome:
     has_estimate: bool = False
     why: str = ""
     missed: list[str] = field(default_factory=list)  # by the six rules
+    inner: dict[str, Inner] = field(default_factory=dict)  # the loops inside that were skipped
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What became of a loop inside the main loop."""
+
+    verdict: str
+    by_six_rules: bool
+    has_estimate: bool
+    why: str = ""
+    missed: list[str] = field(default_factory=list)
 
 
 def main() -> None:
@@ -68,15 +87,28 @@ def main() -> None:
         return
     chosen = [one for one in SCRIPTS if options.only in f"{one.repository}/{one.folder}/{one.script}"]
     outcomes = [_tried(one, repository) for one in chosen if (repository := _clone(options.repos, one)) is not None]
+    report("completeness", GOALS, **_summary(outcomes))
+
+
+def _summary(outcomes: list[Outcome]) -> dict[str, Any]:
     ran = [one for one in outcomes if one.verdict != "does_not_run"]
-    loops = [one for one in ran if one.verdict != "no_main_loop"]
+    loops = [one for one in ran if one.verdict not in WITHOUT_LOOP]
+    inner = [loop for one in loops for loop in one.inner.values()]
     counts = Counter(one.verdict for one in outcomes)
-    report(
-        "completeness", GOALS, scripts=len(outcomes), ran=len(ran), **{key: counts[key] for key in sorted(counts)},
-        complete_share=counts["complete"] / max(1, len(ran)),
-        six_rules_estimate=sum(one.has_estimate for one in loops),
-        six_rules_complete_share=sum(one.by_six_rules for one in loops) / max(1, len(ran)),
-    )  # fmt: skip
+    inner_counts = Counter(one.verdict for one in inner)
+    return {
+        "scripts": len(outcomes),
+        "ran": len(ran),
+        **{key: counts[key] for key in sorted({*counts, "wrong"})},
+        "complete_share": counts["complete"] / max(1, len(ran)),
+        "six_rules_estimate": sum(one.has_estimate for one in loops),
+        "six_rules_complete": sum(one.by_six_rules for one in loops),
+        "inner_loops": len(inner),
+        **{f"inner_{key}": inner_counts[key] for key in sorted({*inner_counts, "wrong"})},
+        "inner_complete_share": inner_counts["complete"] / max(1, len(inner)),
+        "inner_six_rules_estimate": sum(one.has_estimate for one in inner),
+        "inner_six_rules_complete": sum(one.by_six_rules for one in inner),
+    }
 
 
 def _clone(folder: Path, one: Public) -> Path | None:
@@ -91,10 +123,13 @@ def _tried(one: Public, repository: Path) -> Outcome:
     name = f"{one.repository}/{one.folder}/{one.script}"
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        known = list(sys.path)
         try:
             found = _measured(name, one, repository, place)
         except _Failed as error:
             found = Outcome(name, "does_not_run", why=str(error))
+        finally:
+            sys.path[:] = known
     print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
     return found
 
@@ -109,6 +144,7 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     home, reference = Home(place / "home"), Home(place / "reference")
     search = [str(place / "lib" / "site-packages"), *(str((started / path).resolve()) for path in one.search)]
     os.environ["PYTHONPATH"] = os.pathsep.join(search)  # for the script, and for the workers that replay it
+    sys.path += search  # as if this process had been started with it, too
     _run(one, started, home)
     (entry,) = Index(home).runs()
     _, _, profile = read_course(home, entry)
@@ -116,13 +152,42 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     if not mains:
         return Outcome(name, "no_main_loop", why="nothing that takes turns was seen to train")
     main = mains[-1]
-    found = _with_statement(started, one.script, main.name)
-    if found is None:
+    placed = _with_statements(project, started / one.script, main.name)
+    if main.name not in placed:
         return Outcome(name, "no_main_loop", why=f"the loop {main.name} is not where it was looked for")
-    known, missed = _six_rules(*found, home, main)
+    ends = [turn.end.manifest for turn in main.turns if turn.end is not None]
+    known, missed = _six_rules(placed[main.name], home, ends)
     _run(one, started, reference)
-    verdict, why = _replayed(home, reference, main)
-    return Outcome(name, verdict, known is not None and not missed, known is not None, why, missed)
+    untouched = Home(Path(shutil.copytree(home.path, place / "untouched")))
+    verdict, why, _ = _replayed(home, reference, main, (PROBE, INSIDE) if _numbers(reference, INSIDE) else (PROBE,))
+    return Outcome(
+        name, verdict, known is not None and not missed, known is not None, why, missed,
+        _inner(untouched, reference, main, placed),
+    )  # fmt: skip
+
+
+def _inner(home: Home, reference: Home, main: Any, placed: dict[str, Placed]) -> dict[str, Inner]:
+    """The loops inside the turn that is asked for, all skipped at once."""
+    verdict, why, skipped = _replayed(home, reference, main, (PROBE,))
+    if verdict == "complete" and not skipped:
+        return {}  # there is nothing to skip
+    nested = {loop.name for turn in main.turns for loop in turn.nested} & set(placed)
+    rules = {name: _six_rules(placed[name], home, _ends_around(main, name)) for name in sorted(nested)}
+    return {
+        name: Inner(verdict, known is not None and not missed, known is not None, why, missed)
+        for name, (known, missed) in rules.items()
+    }
+
+
+def _ends_around(main: Any, name: str) -> list[str]:
+    """The checkpoint at the last end of a loop inside, and the one before it."""
+    kept: list[tuple[str, Any]] = []
+    for turn in main.turns:
+        kept += [(loop.name, loop.end) for loop in turn.nested]
+        kept.append((main.name, turn.end))
+    kept = [one for one in kept if one[1] is not None]
+    at = max((at for at, (loop, _) in enumerate(kept) if loop == name), default=0)
+    return [end.manifest for _, end in kept[max(0, at - 1) : at + 1]]
 
 
 def _laid_out(one: Public, repository: Path, place: Path) -> Path:
@@ -142,6 +207,7 @@ def _laid_out(one: Public, repository: Path, place: Path) -> Path:
         (started / path).parent.mkdir(parents=True, exist_ok=True)
         (started / path).write_bytes(content())
     shutil.copytree(STAND_INS, place / "lib" / "site-packages")
+    _git(project, "init", "-q")  # as it is where people have it: the whole repository is the project
     return project
 
 
@@ -164,71 +230,99 @@ def _seeded(text: str) -> str:
 
 def _run(one: Public, started: Path, home: Home) -> None:
     env = {**clean_environment(), "RELIVE_HOME": str(home.path), "RELIVE_EVERY": "1", "RELIVE_SELF_CHECK": "never",
-           "OMP_NUM_THREADS": "1"}  # fmt: skip
+           "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
     try:
         done = subprocess.run(
             [sys.executable, "-m", "relive", "run", one.script, *one.args], cwd=started, env=env, capture_output=True,
-            text=True, check=False, timeout=180,
+            text=True, check=False, timeout=300,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise _Failed("it takes longer than three minutes") from error
+        raise _Failed("it takes longer than five minutes") from error
     if done.returncode:
         raise _Failed(done.stderr.strip().rpartition("\n")[2][:200])
 
 
-def _with_statement(started: Path, script: str, loop: str) -> tuple[ast.Module, ast.For | ast.While] | None:
-    """Put the statement at the end of a turn of the main loop; gives its file and the loop as they were."""
-    files = {file: file.read_text() for file in started.rglob("*.py")}
+Placed = tuple[ast.Module, ast.For | ast.While]  # a file, and a loop of it, as they were
+
+
+def _with_statements(project: Path, script: Path, main: str) -> dict[str, Placed]:
+    """Put the statements at the end of a turn of the main loop, and into all other loops; gives the loops by name."""
+    files = reachable(script.relative_to(project).as_posix(), lambda path: _text(project / path))
     known = survey(files.values())
-    for file in sorted(files, key=lambda path: path.name != script):
-        tree = ast.parse(files[file])
-        choice = next((one for one in instrument(ast.parse(files[file]), known) if one.name == loop), None)
-        if choice is None:
-            continue
-        whole = next(node for node in ast.walk(tree) if isinstance(node, type(choice.node)) and
-                     (node.lineno, node.col_offset) == (choice.node.lineno, choice.node.col_offset))  # fmt: skip
-        last = whole.body[-1]
-        lines = files[file].splitlines(keepends=True)
-        ends = isinstance(last, ast.Break | ast.Continue | ast.Return | ast.Raise)
-        at = (last.lineno - 1) if ends else (last.end_lineno or last.lineno)
-        indent = lines[whole.body[0].lineno - 1][: whole.body[0].col_offset]
-        file.write_text("".join([*lines[:at], f"{indent}{STATEMENT}\n", *lines[at:]]))
-        return tree, whole
-    return None
+    found: dict[str, Placed] = {}
+    for path, text in files.items():
+        tree = ast.parse(text)
+        lines: dict[int, list[str]] = {}  # before which line
+        for choice in choose(tree, known):
+            if choice.name in found or choice.kind is Kind.TRIALS:
+                continue
+            found[choice.name] = tree, choice.node
+            at, statement = _end_of(choice.node) if choice.name == main else _start_of(choice.node)
+            if at is not None:
+                lines.setdefault(at, []).append(" " * choice.node.body[0].col_offset + statement)
+        (project / path).write_text(_with_lines(text, lines))
+    return found
+
+
+def _text(file: Path) -> str | None:
+    return file.read_text() if file.is_file() else None
+
+
+def _end_of(loop: ast.For | ast.While) -> tuple[int, str]:
+    last = loop.body[-1]
+    ends = isinstance(last, ast.Break | ast.Continue | ast.Return | ast.Raise)
+    return (last.lineno if ends else (last.end_lineno or last.lineno) + 1), STATEMENT
+
+
+def _start_of(loop: ast.For | ast.While) -> tuple[int | None, str]:
+    first = loop.body[0]
+    is_apart = first.lineno > loop.lineno and not isinstance(first, ast.FunctionDef | ast.ClassDef)
+    return (first.lineno if is_apart else None), INNER_STATEMENT
+
+
+def _with_lines(text: str, before: dict[int, list[str]]) -> str:
+    lines = text.splitlines()
+    for at in sorted(before, reverse=True):
+        lines[at - 1 : at - 1] = before[at]
+    return "\n".join(lines) + "\n"
 
 
 # --- relive -----------------------------------------------------------------------------------------------------------
 
 
-def _replayed(home: Home, reference: Home, main: Any) -> tuple[str, str]:
-    """Ask for the last turn that came to the statement, and compare its number with that of the run which had it."""
-    wanted = _numbers(reference)
+def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) -> tuple[str, str, int]:
+    """Ask for the last turn that came to the statement, and compare its number with that of the run which had it.
+
+    Gives the verdict, why, and how many loops were skipped.
+    """
+    wanted = _numbers(reference, PROBE)
     if not wanted:
-        return "flagged", "no turn comes to its end"
+        return "flagged", "no turn comes to its end", 0
     at = len(main.path) - 1
-    question = Question((PROBE,), f"{main.name} = {wanted[-1][0][at]}", workers=1)
+    question = Question(names, f"{main.name} = {wanted[-1][0][at]}", workers=1)
     with planned(home, question) as plan:
         if not plan.cases:
-            return "flagged", str(plan.refusals)
+            return "flagged", str(plan.refusals), 0
         (case,) = plan.cases
         found = answer(home, plan, watch=lambda _tasks: None)
     (told,) = found.runs
-    came = [one for one in _numbers(home) if one[0] == wanted[-1][0]]
+    came = [one for one in _numbers(home, PROBE) if one[0] == wanted[-1][0]]
+    skipped = sum(len(segment.skips) for segment in case.plan.segments)
     if told.missing:
-        return "flagged", told.missing[0]
+        return "flagged", told.missing[0], skipped
     if told.verdict == "unverified":
         first = told.mismatches[0] if told.mismatches else told.unrestored[0]
-        return "flagged", str(first)
+        return "flagged", str(first), skipped
     if came[-1:] != wanted[-1:]:
-        return "wrong", f"{came[-1:]} instead of {wanted[-1:]}"
+        return "wrong", f"{came[-1:]} instead of {wanted[-1:]}", skipped
     jumped = any(visit.restore or visit.warm for segment in case.plan.segments for visit in segment.visits)
-    return ("complete", case.plan.resume) if jumped else ("from_start", "; ".join(case.plan.reasons))
+    return ("complete", case.plan.resume, skipped) if jumped else ("from_start", "; ".join(case.plan.reasons), skipped)
 
 
-def _numbers(home: Home) -> list[tuple[tuple[int, ...], str]]:
+def _numbers(home: Home, name: str) -> list[tuple[tuple[int, ...], str]]:
     """What the statement told, and in which turns."""
     index = Index(home)
-    points = index.points(index.runs(), [PROBE])
+    points = index.points(index.runs(), [name])
     index.close()
     rows = zip(points.path.tolist(), points.dims.tolist(), points.value.tolist(), strict=True)
     return [(tuple(dims[: len(points.paths[path])]), value.hex()) for path, dims, value in rows]
@@ -237,39 +331,38 @@ def _numbers(home: Home) -> list[tuple[tuple[int, ...], str]]:
 # --- the six rules ----------------------------------------------------------------------------------------------------
 
 
-def _six_rules(
-    tree: ast.Module, loop: ast.For | ast.While, home: Home, main: Any
-) -> tuple[frozenset[str] | None, list[str]]:
-    """What they estimate, and what of that which changed between two checkpoints is not in it."""
+def _six_rules(placed: Placed, home: Home, ends: Sequence[str]) -> tuple[frozenset[str] | None, list[str]]:
+    """What they estimate, and what of that which changed between the first and the last checkpoint is not in it."""
+    tree, loop = placed
     known = estimate(loop.body)
     if known is None:
         return None, []
-    ends = [turn.end.manifest for turn in main.turns if turn.end is not None]
     if len(ends) < 2:
         return known, ["no two checkpoints to compare"]
     before, after = (_contents(home, manifest) for manifest in (ends[0], ends[-1]))
     # A variable that each turn sets anew, and nobody else reads, is no state.
     left = {f"{VARIABLES}:{name}" for name in of_loop(tree, loop.lineno)}
+    there = set(before.values())  # by content: the same object may be near another function by another name
     changed = {
         name
-        for name in after
+        for name, content in after.items()
         if name not in (RANDOM, UNKEPT)
-        and before.get(name) != after[name]
+        and not name.startswith(f"{AROUND}:")
+        and content not in there
         and (name in left or not name.startswith(f"{VARIABLES}:"))
     }
     kinds = json.loads(Chunks(home.chunks).get(ends[-1]))["subjects"]
-    bare = {name: _bare(name) for name in changed}
-    optimizes = any(kinds[name]["kind"] in ("optimizer", "state_dict") and bare[name] in known for name in kinds
-                    if name in bare)  # fmt: skip
+    in_it = {name for name in changed if _bare(name) & known}
+    optimizes = any(kinds[name]["kind"] in ("optimizer", "state_dict") for name in in_it)
     covered = ("module", "optimizer") if optimizes else ()
-    missed = [name for name in sorted(changed) if bare[name] not in known and kinds[name]["kind"] not in covered]
-    return known, missed
+    return known, [name for name in sorted(changed - in_it) if kinds[name]["kind"] not in covered]
 
 
-def _bare(subject: str) -> str:
-    """`model` of `near:model`, `near:__main__.model` and `variables:model`."""
+def _bare(subject: str) -> set[str]:
+    """`model` of `near:model`, `near:main.model` and `variables:model`, and whatever it is a part of."""
     name = subject.partition(":")[2] or subject
-    return name.removeprefix("__main__.").partition(".")[0].partition("[")[0]
+    parts = name.removeprefix("__main__.").split(".")[:2]
+    return {part.partition("[")[0].partition(" ")[0] for part in parts}
 
 
 def _contents(home: Home, manifest: str) -> dict[str, str]:

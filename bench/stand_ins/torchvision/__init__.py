@@ -1,5 +1,5 @@
 """Stands in for torchvision where public scripts are tried out: the same names, and pictures made of noise."""
 
-from torchvision import datasets, transforms, utils
+from torchvision import datasets, models, transforms, utils
 
-__all__ = ["datasets", "transforms", "utils"]
+__all__ = ["datasets", "models", "transforms", "utils"]

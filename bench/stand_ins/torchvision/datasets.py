@@ -10,8 +10,12 @@ class _Noise(torch.utils.data.Dataset):
         drawn = torch.Generator().manual_seed(int(train))
         count = 96 if train else 32
         self.data = torch.randint(0, 256, (count, *self.shape), generator=drawn, dtype=torch.uint8).squeeze(1)
-        self.targets = torch.randint(0, self.classes, (count,), generator=drawn)
+        self.targets = torch.arange(count) % self.classes  # some of each
         self.transform = transform
+
+    # What older scripts call the same.
+    train_data = test_data = property(lambda self: self.data)
+    train_labels = test_labels = property(lambda self: self.targets)
 
     def __len__(self):
         return len(self.data)
@@ -38,6 +42,6 @@ class CIFAR100(_Noise):
 
 
 class FakeData(_Noise):
-    def __init__(self, image_size=(3, 64, 64), transform=None, **_options):
-        self.shape = tuple(image_size)
+    def __init__(self, size=96, image_size=(3, 64, 64), num_classes=10, transform=None, **_options):
+        self.shape, self.classes = tuple(image_size), num_classes
         super().__init__(transform=transform)
