@@ -881,3 +881,42 @@ def test_what_a_script_does_at_its_end_is_part_of_it(asked: Asked, before: str, 
 
     assert found.is_good, found
     assert asked.column("x") == asked.reference(train(prefix=before or "pass", suffix=after))
+
+
+SHARED = """
+import relive
+net = [0.5]
+{start}
+def main():
+    global first, second
+    with relive.checkpointing(net=net, every=2):
+        for epoch in relive.loop("epoch", range(4)):
+            for step in relive.loop("step", range(2)):
+                net[0] += 1.0
+            {change}
+            relive.log("sums", sum(first) * 100 + sum(second))
+            {asked}
+main()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("start", "change"),
+    [
+        ("first = []; second = first", "first = first + [net[0]]"),
+        ("first = []; second = first", "second = second + [net[0]]"),
+        ("first, second = [], []", "first.append(net[0]); second = first"),
+        ("first, second = [], [1.0]", "first, second = second + [net[0]], first"),
+    ],
+    ids=["one is bound anew", "the other is", "they become one", "they swap"],
+)
+def test_names_share_an_object_where_they_did_then(asked: Asked, start: str, change: str) -> None:
+    asked.record(SHARED.format(start=start, change=change, asked=""))
+    source = SHARED.format(start=start, change=change, asked='relive.log("x", len(first) * 10 + len(second))')
+
+    found = asked.replay(source, where="epoch = 3")
+
+    assert [run.mismatches for run in found.runs] == [[]]
+    assert found.reproduced >= 1
+    assert asked.column("x")[-1] == asked.reference(source)[-1]

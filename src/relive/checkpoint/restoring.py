@@ -77,6 +77,7 @@ class Checkpoint:
         self._made: dict[int, Any] = {}
         self._live: dict[str, Any] = {}  # the objects that it was restored into
         self._shared = Shared(lambda: (subject["rest"] for subject in self._subjects.values()))
+        self._filled: dict[int, Any] = {}  # objects that have got their content
         self._settled: dict[int, tuple[Any, Any]] = {}  # what was restored, and the object that has its content now
 
     @property
@@ -188,8 +189,17 @@ class Checkpoint:
         return harvest(tree, self.made, self._blob, self._live, self._shared)
 
     def settle(self, before: Any, value: Any) -> Any:
-        """Put a value where another is: into that very object, if it can be."""
-        kept = refilled(before, value)
+        """Put a value where another is: into that very object, if it can be.
+
+        Names may share an object now that they did not share then: only one of them gets its content. And names that
+        shared one then do so again.
+        """
+        if id(value) in self._settled:
+            return self._settled[id(value)][1]
+        is_taken = id(before) in self._filled
+        kept = value if is_taken else refilled(before, value)
+        if kept is before:
+            self._filled[id(before)] = before
         self._settled[id(value)] = value, kept
         return kept
 
