@@ -75,15 +75,16 @@ class Capture:
         self._look()
         self._arena.reserve_soon(size_bytes(self._leaves))
 
-    def take(self, extra: dict[str, Any], *, is_certain: bool = False) -> Moment:
+    def take(self, extra: dict[str, Any], *, is_certain: bool = False, has_looked: bool = False) -> Moment:
         """Copy the state now. `extra` are small values besides the subjects: random states, variables.
 
         Whether tensors changed their shapes in place, which they hardly ever do, is found out when the training needs
-        not wait for it; unless it must be certain that this moment counts.
+        not wait for it; unless it must be certain that this moment counts. `has_looked`: it was just asked for `parts`.
         """
         if is_certain and not self._laid_out.have_their_shapes():
             self._is_stale = True
-        self._look()
+        if self._is_stale or not has_looked:
+            self._look()
         if self._layout is None:
             self._layout = Layout(self._leaves, self._arena)
         self._layout.copy(self._copier)

@@ -244,7 +244,7 @@ class Checkpointer:
                     extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
         if is_end or gradients_outlive():
             extra[GRADIENTS] = gradients_of(things)
-        moment = self._capture.take(extra, is_certain=is_end)
+        moment = self._capture.take(extra, is_certain=is_end, has_looked=user is not None)
         if user is not None:
             moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))
         return moment
