@@ -38,7 +38,7 @@ from bench.six_rules import estimate
 from relive.checkpoint.liveouts import of_loop
 from relive.checkpoint.restoring import AROUND, RANDOM, UNKEPT, VARIABLES
 from relive.hindsight import Question, answer, planned
-from relive.hindsight.asking import read_course
+from relive.hindsight.course import read_course
 from relive.instrument import Kind, choose, reachable, survey
 from relive.store import Chunks, Home, Index
 
@@ -147,7 +147,7 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     sys.path += search  # as if this process had been started with it, too
     _run(one, started, home)
     (entry,) = Index(home).runs()
-    _, _, profile = read_course(home, entry)
+    profile = read_course(home, entry).profile
     mains = [loop for loop in profile.mains if loop.iterations > 1]
     if not mains:
         return Outcome(name, "no_main_loop", why="nothing that takes turns was seen to train")

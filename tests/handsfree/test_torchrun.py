@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import relive
@@ -51,3 +54,29 @@ def test_ranks_that_torchrun_starts_are_one_run_hands_free(script: Script):
     assert (entry.record.world_size, entry.record.ranks, entry.record.outcome) == (2, (0, 1), "finished")
     assert canonical["epoch"].tolist() == [0, 1, 2]
     assert len(everyone) == 6
+
+
+def test_a_statement_that_comes_later_is_answered_for_each_rank(script: Script):
+    def launch(home: str) -> None:
+        script(
+            TORCHRUN, "--standalone", "--nproc-per-node=2", "-m", "relive", "run", "train.py", name="torchrun.py",
+            env={"OMP_NUM_THREADS": "1", "RELIVE_HOME": home}, timeout=300,
+        )  # fmt: skip
+
+    def rows(home: Path) -> list[tuple[Any, ...]]:
+        table = relive.dataframe("x", home=home, ranks="all").dropna(subset="x")
+        return list(table[["rank", "epoch", "x"]].itertuples(index=False, name=None))
+
+    script.write(TRAIN)
+    launch(str(script.home))
+    asked = TRAIN.replace("import torch\n", "import relive, torch\n", 1).replace(
+        'print(f"loss', 'relive.log("x", loss.item() + net.module.weight.sum().item())\n        print(f"loss'
+    )
+    script.write(asked)
+    (run,) = relive.replay("x", home=script.home, workers=2).runs
+    reference = script.project.parent / "reference"
+    launch(str(reference))
+
+    assert (run.mismatches, run.missing, run.verdict) == ([], [], "exact")
+    assert len(rows(script.home)) == 6
+    assert rows(script.home) == rows(reference)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from relive.hindsight.costing import FILE, Known, learn
-from relive.hindsight.executor import Task
+from relive.hindsight.executor import Share, Task
 from relive.hindsight.job import Job, Report
 from relive.hindsight.planner import Costs
 from relive.store import Home
@@ -16,10 +17,18 @@ from relive.store import Home
 REPORT = Report(
     ok=True, restores=1, restored_bytes=1000, restored_s=0.05, first_restore_s=0.05, set_up_s=0.2, ran_s=4.25
 )
+JOB = Job(
+    run="a", home="", folder="", script="", module=None, cwd="", argv=[], search=[], protected=[], writable=[],
+    args={}, loops=[], visits=[], skips={}, ends={}, stop=True, last_loop=0, mains=[],
+)  # fmt: skip
 TASK = Task(
     prepare=lambda: pytest.fail("nothing is started here"), python="", cost_s=5.0, label="a", modules=("torch",),
-    before_s=2.0, script_s=2.0, attempts=1, report=REPORT, took_s=4.35,
+    before_s=2.0, script_s=2.0, attempts=1, shares=[Share(JOB, {}, report=REPORT)], took_s=4.35,
 )  # fmt: skip
+
+
+def reporting(report: Report, job: Job = JOB) -> list[Share]:
+    return [Share(job, {}, report=report)]
 
 
 @pytest.fixture
@@ -97,18 +106,20 @@ def test_a_process_of_its_own_is_learnt_by_itself(home: Home) -> None:
 
 
 def test_what_a_script_does_at_exit_is_learnt_where_it_is_seen(home: Home) -> None:
-    job = Job(
-        run="a", home="", folder="", script="", module=None, cwd="", argv=[], search=[], protected=[], writable=[],
-        args={}, loops=[], visits=[], skips={}, ends={}, stop=False, last_loop=0, mains=[],
-    )  # fmt: skip
+    job = msgspec.structs.replace(JOB, stop=False)
     report = Report(ok=True, set_up_s=0.1, ran_s=0.25)
-    learn(home, [replace(TASK, job=job, report=report, script_s=0.05)], after_s=0.1, is_shared=False)
+    learn(home, [replace(TASK, shares=reporting(report, job), script_s=0.05)], after_s=0.1, is_shared=False)
 
     assert costs(home).ending_s == pytest.approx(0.1)
 
 
 def test_what_failed_teaches_nothing(home: Home) -> None:
-    learn(home, [replace(TASK, report=Report(ok=False)), replace(TASK, attempts=2)], after_s=0.1, is_shared=False)
+    learn(
+        home,
+        [replace(TASK, shares=reporting(Report(ok=False))), replace(TASK, attempts=2)],
+        after_s=0.1,
+        is_shared=False,
+    )
 
     assert costs(home).worker_s == Costs().worker_s
     assert costs(home).pace == 1.0

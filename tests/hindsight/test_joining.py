@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from relive.hindsight.joining import join, next_number
+from relive.hindsight.joining import Replayed, join, next_number
 from relive.record import Place, Recorder
-from relive.store import Chunks, Home, Journal, JournalName, Parsed, journals_in, parse
+from relive.store import Chunks, Home, Journal, JournalName, Parsed, journals_in, parse, replay_header
 
 
 class Run:
@@ -30,12 +30,17 @@ class Run:
         folder.mkdir()
         return self._journal(folder, write, forked_from=self.recorded)
 
-    def join(self, *segments: Parsed, names: tuple[str, ...] = ("x",)) -> tuple[int, int]:
+    def join(
+        self, *segments: Parsed, names: tuple[str, ...] = ("x",), others: tuple[Parsed, ...] = ()
+    ) -> tuple[int, int]:
+        """Join segments of rank 0, and one of each other rank, which recorded the same."""
         begun = {number: row.iterations for number, row in self.recorded.loops.items()}
-        return join(self.home, self.run, self.recorded, segments, names=names, about={"names": names}, begun=begun)
+        ranks = [Replayed(0, self.recorded, segments, begun)]
+        ranks += [Replayed(rank, self.recorded, [own], begun) for rank, own in enumerate(others, start=1)]
+        return join(self.home, self.run, ranks, names=names, about={"names": names})
 
-    def values(self, number: int = 1) -> list[tuple[tuple[str, ...], tuple[int, ...], Any]]:
-        name = JournalName.of_replay(number)
+    def values(self, number: int = 1, rank: int = 0) -> list[tuple[tuple[str, ...], tuple[int, ...], Any]]:
+        name = JournalName.of_replay(number, rank)
         journal = parse(self.home.run_folder(self.run) / name.stem, name, self.recorded)
         text = journal.text if journal.text is not None else [None] * len(journal)
         return [
@@ -171,3 +176,29 @@ def test_a_number_that_another_took_meanwhile_is_passed_over(run: Run) -> None:
     number, added = run.join(run.segment(logs((0, 1.0))))
 
     assert (number, added) == (2, 1)
+
+
+def test_each_rank_has_its_values_under_one_number(run: Run) -> None:
+    first, second = run.segment(logs((0, 1.0))), run.segment(logs((0, 2.0), (1, 3.0)))
+
+    assert run.join(first, others=(second,)) == (1, 3)
+    assert [value for *_, value in run.values(rank=0)] == [1.0]
+    assert [value for *_, value in run.values(rank=1)] == [2.0, 3.0]
+
+
+def test_a_replay_that_only_another_rank_logged_in_is_told_by_rank_0_too(run: Run) -> None:
+    silent, second = run.segment(logs()), run.segment(logs((0, 2.0)))
+
+    assert run.join(silent, others=(second, silent)) == (1, 1)
+    assert run.values(rank=0) == []
+    assert [value for *_, value in run.values(rank=1)] == [2.0]
+    assert replay_header(run.home, run.run, 1)["names"] == ["x"]
+    assert [name.rank for name, _ in journals_in(run.home.run_folder(run.run)) if name.replay] == [0, 1]
+
+
+def test_a_number_of_which_any_rank_is_taken_is_passed_over(run: Run) -> None:
+    folder = run.home.run_folder(run.run)
+    (folder / f"{JournalName.of_replay(1, rank=1).stem}.lines").write_bytes(b"")
+
+    assert run.join(run.segment(logs((0, 1.0))), others=(run.segment(logs((0, 2.0))),)) == (2, 2)
+    assert [value for *_, value in run.values(2, rank=1)] == [2.0]

@@ -224,6 +224,8 @@ def _report(found: Answer, names: Sequence[str]) -> None:
 def _report_run(run: RunAnswer) -> None:
     for note in run.notes:
         click.echo(f"{short(run.run)}: {note}", err=True)
+    for traceback in run.tracebacks:
+        click.echo(traceback, err=True, nl=False)
     for missing in run.missing:
         click.echo(f"{short(run.run)}: {missing}", err=True)
     if run.unrestored and not run.mismatches:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relive.hindsight.asking import Case, Plan, read_course, threads_of
+from relive.hindsight.asking import Case, Plan, threads_of
 from relive.hindsight.costing import learn
-from relive.hindsight.executor import Task, Watch, execute
+from relive.hindsight.course import Rank, read_course
+from relive.hindsight.executor import Share, Task, Watch, execute
 from relive.hindsight.job import Job
-from relive.hindsight.joining import join
+from relive.hindsight.joining import Replayed, join
 from relive.hindsight.planner import Segment, plan
 from relive.hindsight.rebuilding import rebuilt_python
 from relive.hindsight.verify import Comparison, Mismatch, compare
-from relive.hindsight.workplace import Workplace, environment, lay_out, materialise
-from relive.model import FINISHED, RunRecord
+from relive.hindsight.workplace import Workplace, environment, lay_out, materialise, meeting_place
+from relive.model import RunRecord
 from relive.record import changes_since, is_same_machine
-from relive.store import Home, JournalName, Parsed, journals_in, parse, read_lines
+from relive.store import ROOT, Home, JournalName, Parsed, journals_in, parse, read_lines
 
 OTHER_HARDWARE = 1e-5  # how far values may be off when another machine computes them
 
@@ -37,6 +38,7 @@ class RunAnswer:
     mismatches: list[Mismatch] = field(default_factory=list)
     volatile: int = 0
     missing: list[str] = field(default_factory=list)  # what could not be replayed, and why
+    tracebacks: list[str] = field(default_factory=list)  # of errors that the script raised
     causes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unrestored: list[str] = field(default_factory=list)  # state that could not be put back
@@ -113,7 +115,7 @@ class _Doing:
         self._offline = offline
         self._rebuild = rebuild
         self._tasks: dict[int, list[Task]] = {}
-        self._segments: dict[int, list[Parsed]] = {}
+        self._segments: dict[int, dict[int, list[Parsed]]] = {}  # of each case, by rank
         self.is_stopped = False  # by the user: then nothing more is begun
 
     def execute(self, cases: Sequence[Case], watch: Watch) -> None:
@@ -134,35 +136,42 @@ class _Doing:
             if self.is_stopped:
                 break
             lost += dict.fromkeys(new)
-            _, _, profile = read_course(self._home, case.entry, without=lost)
+            course = read_course(self._home, case.entry, without=lost)
             again = plan(
-                profile, case.reach, wanted=case.wanted, parts=len(case.plan.segments), costs=case.costs,
+                course.profile, case.reach, wanted=case.wanted, parts=len(case.plan.segments), costs=case.costs,
                 leaving=case.leaving, from_start=self._planned.question.from_start,
             )  # fmt: skip
-            case = replace(case, profile=profile, plan=again)
+            case = replace(case, course=course, plan=again)
             self.execute([case], watch)
         return case, lost
 
     def stricter(self, case: Case) -> Case:
         """The same from the start: slower, and without trusting any checkpoint."""
         safer = plan(
-            case.profile, case.reach, wanted=case.wanted, parts=1, costs=case.costs, leaving=case.leaving,
+            case.course.profile, case.reach, wanted=case.wanted, parts=1, costs=case.costs, leaving=case.leaving,
             from_start=True,
         )  # fmt: skip
         return replace(case, plan=safer)
 
     def _task(self, case: Case, segment: Segment, number: int) -> Task:
-        def prepare() -> tuple[Job, dict[str, str]]:
-            record = case.entry.record
-            base = self._planned.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
-            place = lay_out(record, self._tree(case), base)
-            threads = self._planned.question.threads or threads_of(case.recorded)
-            return _job(self._home, case, segment, place), environment(
-                record, base, offline=self._offline, threads=threads
-            )
+        course, record = case.course, case.entry.record
+        threads = self._planned.question.threads or threads_of(course.recorded)
 
-        return Task(prepare, self._python(case), segment.cost_s, case.entry.record.run, case.modules,
-                    case.profile.before_s, segment.script_s, case.costs)  # fmt: skip
+        def prepare() -> list[Share]:
+            base = self._planned.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
+            place = lay_out(record, [rank.recorded for rank in course.ranks], self._tree(case), base)
+            meeting = meeting_place(course.ranks[0].variables)
+            return [
+                Share(
+                    _job(self._home, case, segment, place, rank),
+                    environment(record, rank.variables, base, offline=self._offline, threads=threads) | meeting,
+                    was_cut=not rank.is_finished,
+                )
+                for rank in course.ranks
+            ]
+
+        return Task(prepare, self._python(case), segment.cost_s, record.run, case.modules, course.profile.before_s,
+                    segment.script_s, case.costs, course.width)  # fmt: skip
 
     def _python(self, case: Case) -> str:
         if not self._rebuild:
@@ -180,35 +189,56 @@ class _Doing:
     # --- afterwards ---------------------------------------------------------------------------------------------
 
     def check(self, case: Case) -> RunAnswer:
-        """Compare what was logged both then and now."""
-        record = case.entry.record
-        result = RunAnswer(record.run)
-        self._segments[id(case)] = segments = []
+        """Compare what was logged both then and now, rank by rank."""
+        result = RunAnswer(case.entry.record.run)
+        segments: dict[int, list[Parsed]] = {rank.number: [] for rank in case.course.ranks}
+        self._segments[id(case)] = segments
         for task in self._tasks[id(case)]:
-            if task.report is not None:
-                result.notes += task.report.notes
-                result.unrestored += task.report.unrestored
             if not task.is_ok and task.attempts:
                 result.missing.append(_missing(task))
-            parsed = _read(task, case.recorded)
-            if parsed is not None:
-                segments.append(parsed if task.is_ok else _finished_part(parsed))
-                self._compare(case, parsed, result)
-            result.notes += _elsewhere(task, self._planned.question.names)
+                _add_new(result.tracebacks, [task.traceback] if task.traceback else [])
+            for rank, parsed in self._logged(case, task, result):
+                segments[rank.number].append(parsed)
         if result.mismatches:
-            result.causes = _likely_causes(record)
+            result.causes = _likely_causes(case.entry.record)
         result.causes += [f"{name} was not there yet when its state was to be restored" for name in result.unrestored]
         return result
 
-    def _compare(self, case: Case, parsed: Parsed, result: RunAnswer) -> None:
-        tolerance = 0.0 if is_same_machine(case.entry.record) else OTHER_HARDWARE
-        found: Comparison = compare(
-            case.recorded, parsed, leave_out=self._planned.question.names, tolerance=tolerance,
-            is_whole=case.entry.record.outcome == FINISHED,
-        )  # fmt: skip
-        result.reproduced += found.reproduced
-        result.mismatches += found.mismatches
-        result.volatile += found.volatile
+    def _logged(self, case: Case, task: Task, result: RunAnswer) -> list[tuple[Rank, Parsed]]:
+        """What each rank logged in a segment; if it failed, in the iterations that all of them came to the end of."""
+        pairs = zip(case.course.ranks, task.shares, strict=False)  # there are no shares if it was never begun
+        read = [(rank, self._look(case, rank, share, result)) for rank, share in pairs]
+        found = [(rank, parsed) for rank, parsed in read if parsed is not None]
+        if task.is_ok or not found:
+            return found
+        names = {rank.number: {**rank.mains(case.course.profile), ROOT: ROOT} for rank, _ in found}
+        ends = {rank.number: _turns_done(parsed) for rank, parsed in found}
+        common = set.intersection(
+            *({(names[number].get(loop), turn) for loop, turn in done} for number, done in ends.items())
+        )
+        return [
+            (rank, _part(parsed, {(loop, turn) for loop, turn in ends[rank.number]
+                                  if (names[rank.number].get(loop), turn) in common}))
+            for rank, parsed in found
+        ]  # fmt: skip
+
+    def _look(self, case: Case, rank: Rank, share: Share, result: RunAnswer) -> Parsed | None:
+        """What a rank logged in a segment; what it says of itself, and how it compares, comes into the result."""
+        if share.report is not None:
+            _add_new(result.notes, share.report.notes)
+            _add_new(result.unrestored, share.report.unrestored)
+        _add_new(result.notes, _elsewhere(share, self._planned.question.names))
+        parsed = _read(share, rank.recorded)
+        if parsed is not None:
+            tolerance = 0.0 if is_same_machine(case.entry.record) else OTHER_HARDWARE
+            found: Comparison = compare(
+                rank.recorded, parsed, leave_out=self._planned.question.names, tolerance=tolerance,
+                is_whole=rank.is_finished,
+            )  # fmt: skip
+            result.reproduced += found.reproduced
+            result.mismatches += [wrong if not rank.number else _of_rank(wrong, rank) for wrong in found.mismatches]
+            result.volatile += found.volatile
+        return parsed
 
     def keep(self, case: Case, result: RunAnswer) -> None:
         about: dict[str, Any] = {
@@ -216,30 +246,43 @@ class _Doing:
             "reproduced": result.reproduced, "mismatches": len(result.mismatches), "depth": case.plan.depth,
             "resume": case.plan.resume, "version": case.entry.record.version,
         }  # fmt: skip
-        begun = {number: loop.iterations for number, loop in case.profile.loops.items()}
+        segments = self._segments[id(case)]
+        ranks = [
+            Replayed(rank.number, rank.recorded, segments[rank.number], _begun(rank)) for rank in case.course.ranks
+        ]
         result.replay, result.added = join(
-            self._home, case.entry.record.run, case.recorded, self._segments[id(case)],
-            names=self._planned.question.names, about=about, begun=begun,
-        )  # fmt: skip
+            self._home, case.entry.record.run, ranks, names=self._planned.question.names, about=about
+        )
 
 
-def _job(home: Home, case: Case, segment: Segment, place: Workplace) -> Job:
+def _begun(rank: Rank) -> dict[int, int]:
+    return {number: loop.iterations for number, loop in rank.profile.loops.items()}
+
+
+def _of_rank(wrong: Mismatch, rank: Rank) -> Mismatch:
+    return replace(wrong, where=f"{wrong.where} of rank {rank.number}")
+
+
+def _add_new(told: list[str], more: Iterable[str]) -> None:
+    told += [text for text in more if text not in told]
+
+
+def _job(home: Home, case: Case, segment: Segment, place: Workplace, rank: Rank) -> Job:
     record = case.entry.record
     module = record.code.get("module")
     root = Path(record.code["root"])
-    args = {name: arg["value"] for name, arg in record.config["args"].items()}
-    loops = [(row.loop, row.name, row.parent, row.parent_iteration) for row in case.recorded.loops.values()]
+    loops = [(row.loop, row.name, row.parent, row.parent_iteration) for row in rank.recorded.loops.values()]
     first = str(place.cwd) if module else str(place.script.parent)
     return Job.of(
-        segment, run=record.run, home=str(home.path), folder=str(place.folder), script=str(place.script),
-        module=module, cwd=str(place.cwd), argv=list(record.config["argv"][1:]),
+        rank.own(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
+        script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
         writable=[str(place.base), str(home.packs / "lock"), str(home.chunks)],
-        args=args, loops=loops, last_loop=case.profile.last_loop,
-        mains=[loop.number for loop in case.profile.mains], nth=int(case.recorded.header.get("nth") or 0),
-        ending=record.error,
+        args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.mains(case.course.profile)),
+        nth=int(rank.recorded.header.get("nth") or 0), ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in case.patch.added],
+        rank=rank.number, ranks=case.course.width,
     )  # fmt: skip
 
 
@@ -255,16 +298,18 @@ def _project_paths(root: Path, tree: Path) -> list[str]:
     return [str(tree / folder.relative_to(root)) for folder in inside if not {*libraries} & {*folder.parts}]
 
 
-def _read(task: Task, recorded: Parsed) -> Parsed | None:
-    if task.folder is None:
-        return None
-    own = dict(journals_in(task.folder)).get(JournalName(0))
+def _read(share: Share, recorded: Parsed) -> Parsed | None:
+    own = dict(journals_in(share.folder)).get(JournalName(0))
     return parse(own, JournalName(0), recorded) if own is not None else None
 
 
-def _finished_part(parsed: Parsed) -> Parsed:
-    """What a worker that was stopped, or failed, logged in iterations that it came to the end of."""
-    done = {(line["loop"], line["i"]) for line in parsed.lines if line.get("k") == "turn"}
+def _turns_done(parsed: Parsed) -> set[tuple[int, int]]:
+    """The iterations that a worker came to the end of."""
+    return {(line["loop"], line["i"]) for line in parsed.lines if line.get("k") == "turn"}
+
+
+def _part(parsed: Parsed, done: set[tuple[int, int]]) -> Parsed:
+    """What was logged in some iterations."""
     inside = [
         _is_inside(parsed, loop, turn, done)
         for loop, turn in zip(parsed.loop.tolist(), parsed.iteration.tolist(), strict=True)
@@ -281,9 +326,9 @@ def _is_inside(parsed: Parsed, loop: int, turn: int, done: set[tuple[int, int]])
     return True
 
 
-def _elsewhere(task: Task, names: Sequence[str]) -> list[str]:
+def _elsewhere(share: Share, names: Sequence[str]) -> list[str]:
     """Whether processes that the script started logged what is asked for: that can't be told from their journals."""
-    others = [path for name, path in journals_in(task.folder) if name != JournalName(0)] if task.folder else []
+    others = [path for name, path in journals_in(share.folder) if name != JournalName(0)]
     logged = {line["name"] for path in others for line in read_lines(path).lines if line.get("k") == "name"}
     return [f"{name} is also logged by processes that the script starts; those values are left out"
             for name in names if name in logged]  # fmt: skip
@@ -291,11 +336,9 @@ def _elsewhere(task: Task, names: Sequence[str]) -> list[str]:
 
 def _missing(task: Task) -> str:
     why = task.failures[-1] if task.failures else "it was stopped"
-    job = task.job
-    if job is None or not job.visits:
+    if not task.shares:
         return why
-    done = task.done_turns()
-    asked = [visit.iteration for visit in job.visits if visit.counts][done:]
+    asked = [visit.iteration for visit in task.shares[0].job.visits if visit.counts][task.done_turns() :]
     return f"{why} (missing: iterations {_ranges(asked)})" if asked else why
 
 

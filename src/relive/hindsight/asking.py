@@ -6,17 +6,18 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hindsight.costing import Known
+from relive.hindsight.course import Course, read_course
 from relive.hindsight.depth import Reach
 from relive.hindsight.fitting import Fit, Fitting
 from relive.hindsight.pinning import Pins, from_text, put_at
 from relive.hindsight.planner import Costs, RunPlan, Wanted, plan
-from relive.hindsight.profile import Profile, read_profile
+from relive.hindsight.profile import Profile
 from relive.hindsight.source import Files, Patch, make_patch, read_tree
 from relive.hindsight.starting import Starter
 from relive.hindsight.trust import read_check
@@ -32,8 +33,6 @@ from relive.store import (
     RunEntry,
     VersionFiles,
     find_run,
-    kept_checkpoints,
-    parse_run,
 )
 
 Edit = Callable[[Files], Files]
@@ -63,8 +62,7 @@ class Case:
     """One run that is to be replayed."""
 
     entry: RunEntry
-    recorded: Parsed
-    profile: Profile
+    course: Course
     patch: Patch
     reach: Reach
     plan: RunPlan
@@ -90,8 +88,11 @@ class Plan:
     def cost_s(self) -> float:
         """Until the last worker is done."""
         loads = [0.0] * self.workers
-        for cost in sorted((s.cost_s for case in self.cases for s in case.plan.segments), reverse=True):
-            loads[loads.index(min(loads))] += cost
+        segments = [(s.cost_s, case.course.width) for case in self.cases for s in case.plan.segments]
+        for cost, width in sorted(segments, reverse=True):
+            loads.sort()
+            taken = min(width, self.workers)  # ranks begin when there is room for all of them
+            loads[:taken] = [loads[taken - 1] + cost] * taken
         return self.loading_s + max(loads, default=0.0) + self._after_s
 
     @property
@@ -126,19 +127,6 @@ def planned(home: Home, question: Question) -> Iterator[Plan]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def read_course(home: Home, entry: RunEntry, *, without: Collection[str] = ()) -> tuple[Parsed, list[Parsed], Profile]:
-    """The recorded journal of a run, all journals of its canonical rank, and the course that they tell.
-
-    Checkpoints whose manifest is in `without` are taken as if they had never been.
-    """
-    run = entry.record.run
-    journals = [journal for journal in parse_run(home, run) if not journal.journal.rank]
-    main = next(journal for journal in journals if not journal.journal.process)
-    rows = [row for row in kept_checkpoints(home.run_folder(run), [main]) if row.manifest not in without]
-    start_up_s = float(main.header.get("since_start_s") or 1.0)
-    return main, journals, read_profile(run, main, rows, start_up_s=start_up_s)
-
-
 class _Planning:
     """Gathers what a plan needs."""
 
@@ -160,33 +148,41 @@ class _Planning:
         question, known = self._question, Known.read(self._home)
         threads = question.threads or max((threads_of(draft.recorded) or 1 for draft in drafts), default=1)
         workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
-        parts = max(1, -(-workers // max(1, len(drafts))))
+        parts = [max(1, -(-(workers // draft.course.width) // len(drafts))) for draft in drafts]
         found = Plan(question, self._folder, workers, starter, refusals=refusals)
-        is_shared = workers > 1 and parts * len(drafts) > 1
-        for draft in drafts:
+        is_shared = workers > 1 and sum(parts) > 1
+        for draft, most in zip(drafts, parts, strict=True):
             fit, run = draft.fit, draft.entry.record.run
-            check = read_check(self._home.run_folder(run))
-            is_distrusted = check is not None and check.is_failed
             costs = known.costs(run, is_shared=is_shared, is_loaded=bool(fit.modules))
             self._expect_loading(draft, found, costs)
-            planned = plan(
-                draft.profile, fit.reach, wanted=draft.wanted, parts=parts, leaving=fit.leaving, costs=costs,
-                from_start=question.from_start or is_distrusted,
-            )  # fmt: skip
-            if is_distrusted:
-                planned = replace(planned, reasons=(*planned.reasons, DISTRUSTED))
+            planned = self._planned(draft, costs, most)
             if planned.segments:
-                case = Case(draft.entry, draft.recorded, draft.profile, fit.patch, fit.reach, planned, draft.wanted,
-                            fit.leaving, costs, fit.modules)  # fmt: skip
+                case = Case(draft.entry, draft.course, fit.patch, fit.reach, planned, draft.wanted, fit.leaving, costs,
+                            fit.modules)  # fmt: skip
                 found.cases.append(case)
             else:
                 found.refusals.append((run, "; ".join(planned.reasons) or "nothing is left to replay"))
         return found
 
+    def _planned(self, draft: Draft, costs: Costs, parts: int) -> RunPlan:
+        """The plan of one run, with what is to be said of it."""
+        fit, check = draft.fit, read_check(self._home.run_folder(draft.entry.record.run))
+        is_distrusted = check is not None and check.is_failed
+        found = plan(
+            draft.profile, fit.reach, wanted=draft.wanted, parts=parts, leaving=fit.leaving, costs=costs,
+            from_start=self._question.from_start or is_distrusted,
+        )  # fmt: skip
+        reasons = list(found.reasons)
+        if is_distrusted:
+            reasons.append(DISTRUSTED)
+        if found.segments:
+            reasons += draft.course.notes
+        return replace(found, reasons=tuple(reasons))
+
     def _expect_loading(self, draft: Draft, found: Plan, costs: Costs) -> None:
         """The libraries of a run are loaded once for all workers, unless a process has them already."""
         threads = self._question.threads or threads_of(draft.recorded)
-        now = variables(draft.entry.record, threads=threads)
+        now = variables(draft.course.ranks[0].variables, threads=threads)
         if draft.fit.modules and found.starter.loaded_s(sys.executable, now, draft.fit.modules) is None:
             usual = costs.loading_s or (1 - costs.own_share) * draft.profile.before_s
             found.loading_s = max(found.loading_s, usual)
@@ -228,15 +224,13 @@ class _Planning:
 
     def _draft(self, entry: RunEntry) -> Draft:
         record = entry.record
-        if record.world_size > 1:
-            raise NotFound(f"it was recorded by {record.world_size} ranks, which are not replayed yet")
         if not record.version:
             raise NotFound("it has no code version; `versions` was switched off, or git was missing")
         rules = (record.code.get("instrumented") or {}).get("rules", RULES)
         if rules != RULES:
             raise NotFound(f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES}")
-        main, journals, profile = read_course(self._home, entry)
-        return Draft(entry, main, journals, profile, self._fit(entry, profile), {})
+        course = read_course(self._home, entry)
+        return Draft(entry, course, self._fit(entry, course.profile), {})
 
     def _fit(self, entry: RunEntry, profile: Profile) -> Fit:
         tree, script = str(entry.record.code.get("tree")), entry_file(entry.record)

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.hindsight.answering import RunAnswer, answer
-from relive.hindsight.asking import Case, Plan, Question, read_course
+from relive.hindsight.asking import Case, Plan, Question
 from relive.hindsight.costing import Known
+from relive.hindsight.course import read_course
 from relive.hindsight.depth import Reach
 from relive.hindsight.fitting import Fitting
 from relive.hindsight.planner import plan
@@ -35,7 +36,8 @@ def check_run(home: Home, run: str, *, allowed_s: float) -> Check:
 
 
 def _checked(home: Home, entry: RunEntry, folder: Path, allowed_s: float) -> Check:
-    recorded, _, profile = read_course(home, entry)
+    course = read_course(home, entry)
+    profile = course.profile
     chosen = _chosen(profile)
     if chosen is None:
         return Check("no complete checkpoint")
@@ -46,7 +48,7 @@ def _checked(home: Home, entry: RunEntry, folder: Path, allowed_s: float) -> Che
     planned = plan(profile, reach, wanted=wanted, parts=1, costs=costs, leaving=leaving)
     if planned.cost_s > allowed_s:
         return Check("too long to try", loop.name, turn)
-    case = Case(entry, recorded, profile, Patch(), reach, planned, wanted, leaving, costs)
+    case = Case(entry, course, Patch(), reach, planned, wanted, leaving, costs)
     found = answer(home, Plan(Question(()), folder, 1, cases=[case]), watch=lambda _tasks: None, is_telling=False)
     return _told(found.runs[0], loop.name, turn)
 

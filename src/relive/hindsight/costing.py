@@ -78,7 +78,7 @@ def learn(home: Home, tasks: Sequence[Task], *, after_s: float, is_shared: bool)
     for task in tasks:
         if task.is_ok and task.attempts == 1 and task.report is not None:
             _learn_of(known, task, task.report)
-            to_its_end = task.job is not None and not task.job.stop
+            to_its_end = not task.shares[0].job.stop
             script_s = task.report.ran_s - task.report.set_up_s - task.report.restored_s
             script_s -= task.costs.ending_s if to_its_end else 0.0
             if to_its_end and task.script_s < _TELLING_S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class Job(msgspec.Struct, frozen=True):
     tree: str = ""  # the project, as it was
     instrumented: dict[str, Any] | None = None  # how it was rewritten, for a script that knows nothing of relive
     only: list[tuple[str, int, str]] = []  # added statements, and the name that counts of what they tell
+    rank: int = 0
+    ranks: int = 1  # that are replayed together
 
     @classmethod
     def of(cls, segment: Segment, **told: Any) -> Job:
@@ -71,8 +74,11 @@ class Report(msgspec.Struct):
     first_restore_s: float = 0.0  # of them, the first: it finds nothing loaded and nothing open
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
     ran_s: float = 0.0  # from there to the end
+    written_ns: int = 0
+    ended_early: bool = False  # by the error that ended the run when it was recorded
 
     def write(self, folder: Path) -> None:
+        self.written_ns = time.time_ns()
         part = folder / (REPORT + ".part")
         part.write_bytes(msgspec.json.encode(self))
         part.rename(folder / REPORT)

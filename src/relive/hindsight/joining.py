@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +29,38 @@ def next_number(folder: Path) -> int:
     return 1 + max((name.replay for name, _ in journals_in(folder)), default=0)
 
 
-def join(home: Home, run: str, recorded: Parsed, segments: Sequence[Parsed], *, names: Collection[str],
-         about: Mapping[str, Any], begun: Mapping[int, int]) -> tuple[int, int]:  # fmt: skip
-    """Keep the values of these names; gives the number of the replay, and how many values there are."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Replayed:
+    """What a rank logged when it was replayed, beside what it recorded."""
+
+    rank: int
+    recorded: Parsed
+    segments: Sequence[Parsed]
+    begun: Mapping[int, int]  # how many iterations of each loop there were
+
+
+def join(
+    home: Home, run: str, ranks: Sequence[Replayed], *, names: Collection[str], about: Mapping[str, Any]
+) -> tuple[int, int]:
+    """Keep the values of these names; gives the number of the replay, and how many values there are.
+
+    The first rank comes last, and with it the replay is there: it has a journal even if it logged nothing.
+    """
     folder = home.run_folder(run)
-    rows = _Rows(recorded, begun)
-    for segment in segments:
-        rows.add(segment, names)
-    if not rows.count:
+    every = [_Rows(one.recorded, one.begun) for one in ranks]
+    for rows, one in zip(every, ranks, strict=True):
+        for segment in one.segments:
+            rows.add(segment, names)
+    count = sum(rows.count for rows in every)
+    if not count:
         return 0, 0
+    kept = [(rows, one.rank) for at, (rows, one) in enumerate(zip(every, ranks, strict=True)) if rows.count or not at]
     number = next_number(folder)
-    while not rows.write(folder, number, about):
+    while not all(rows.reserve(folder, number, rank, about) for rows, rank in kept):
         number += 1  # another replay has it, or one that died while it wrote
-    return number, rows.count
+    for rows, rank in reversed(kept):
+        rows.write(folder, number, rank)
+    return number, count
 
 
 class _Rows:
@@ -55,6 +75,7 @@ class _Rows:
         self._lines: list[tuple[int, dict[str, Any]]] = []
         self._added: dict[str, list[Ints]] = {}  # contexts, by name
         self._new: dict[tuple[int, int, str, int], int] = {}  # new loops by where, and as which, they are entered
+        self._clock_ns = self._leading = 0
         self.count = 0
 
     def add(self, segment: Parsed, names: Collection[str]) -> None:
@@ -144,13 +165,13 @@ class _Rows:
                 self._lines.append((len(self._slots), {"k": "item", "loop": new, "i": key & 0xFFFFFFFF, "item": item}))
                 self._slots.append((new, key & 0xFFFFFFFF, 0, kinds.LINE, 0))
 
-    def write(self, folder: Path, number: int, about: Mapping[str, Any]) -> bool:
-        """Lines first, slots last: a journal is there when its slots are. False when another took the number."""
-        clock_ns, stem = time.monotonic_ns(), JournalName.of_replay(number).stem
+    def reserve(self, folder: Path, number: int, rank: int, about: Mapping[str, Any]) -> bool:
+        """Write the lines: a journal is there when its slots are. False when another replay has the number."""
+        self._clock_ns, stem = time.monotonic_ns(), JournalName.of_replay(number, rank).stem
         header = {
             "k": "replay",
             "wall_ns": time.time_ns(),
-            "clock_ns": clock_ns,
+            "clock_ns": self._clock_ns,
             "parent": 0,
             "number": number,
             **about,
@@ -158,23 +179,24 @@ class _Rows:
         named = [{"k": "name", "id": id, "name": name} for name, id in self._names.items()]
         first = 2  # the file's head, and a tick
         lead = [(first + at, line) for at, line in enumerate([header, *named])]
-        shift = first + len(lead)
-        lines = [*lead, *((at + shift, line) for at, line in self._lines)]
-        raw = b"".join(
-            _encode({"v": FORMAT, "seq": seq, "t": clock_ns, "loop": 1, "i": 0, **line}) + b"\n" for seq, line in lines
-        )
-        slots = slots_bytes(
-            [(1, 0, clock_ns, kinds.TICK, 0), *((1, 0, 0, kinds.LINE, 0) for _ in lead), *self._slots], clock_ns
-        )
+        self._leading = len(lead)
+        lines = [*lead, *((at + first + len(lead), line) for at, line in self._lines)]
+        rest = {"t": self._clock_ns, "loop": 1, "i": 0}
+        raw = b"".join(_encode({"v": FORMAT, "seq": seq, **rest, **line}) + b"\n" for seq, line in lines)
         try:
             with (folder / f"{stem}.lines").open("xb") as file:
                 _put(file, raw)
         except FileExistsError:
             return False
-        with (folder / f"{stem}.part").open("wb") as file:
-            _put(file, slots)
-        os.rename(folder / f"{stem}.part", folder / f"{stem}.slots")
         return True
+
+    def write(self, folder: Path, number: int, rank: int) -> None:
+        """The slots, whole or not at all."""
+        stem = JournalName.of_replay(number, rank).stem
+        lead = [(1, 0, self._clock_ns, kinds.TICK, 0), *((1, 0, 0, kinds.LINE, 0) for _ in range(self._leading))]
+        with (folder / f"{stem}.part").open("wb") as file:
+            _put(file, slots_bytes([*lead, *self._slots], self._clock_ns))
+        os.rename(folder / f"{stem}.part", folder / f"{stem}.slots")
 
 
 def _put(file: Any, raw: bytes) -> None:

@@ -162,7 +162,7 @@ class _Planner:
     def plan(self, parts: int, depth: str) -> RunPlan:
         set_up = self._costs.set_up(self._profile.before_s)
         if not self._profile.mains:
-            self._reasons.append("no checkpoint is left of the run, so it runs from the start")
+            self._reasons.append(self._profile.why_whole)
             whole = self._segment([], is_last=True, set_up=set_up)
             return RunPlan(self._profile.run, depth, (replace(whole, stop=False),), FROM_START, tuple(self._reasons))
         if depth == PREFIX:
@@ -292,7 +292,7 @@ class _Planner:
             options.append(_Entry(self._costs.restore(before.end), restore=before.end.manifest))
         last = self._last_kept(before)
         if last is not None:
-            rest = sum(inner.took_s for inner in before.nested if inner.number > last.number)
+            rest = sum(inner.took_s for inner in before.nested if inner.number > last.number or not inner.is_shared)
             restoring = self._costs.restore(last.end)
             cost = restoring + self._costs.pace * (before.own_s + rest)
             options.append(_Entry(cost, warm=Visit(loop.number, number - 1, cost, restoring, warm=True)))
@@ -308,12 +308,12 @@ class _Planner:
         return usable[-1] if usable else None
 
     def _warm_skips(self, loop: Loop, number: int) -> dict[int, Skip]:
-        """Up to the loop that restores, nothing counts; loops before it are skipped with what comes later."""
+        """Up to the loop that restores, nothing counts; common loops before it are skipped with what comes later."""
         turn = loop.turns[number]
         last = self._last_kept(turn)
         if last is None or last.end is None:
             return {}
-        before = {i.number: Skip(last.end.manifest) for i in turn.nested if i.number < last.number}
+        before = {i.number: Skip(last.end.manifest) for i in turn.nested if i.number < last.number and i.is_shared}
         return before | {last.number: Skip(last.end.manifest, unmutes=True)}
 
     # --- segments -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from relive.hindsight.code import Path
 from relive.store import ROOT, CheckpointRow, Parsed
 
 ITERATION, LOOP, END = "iteration", "loop", "end"
+NOTHING_KEPT = "no checkpoint is left of the run, so it runs from the start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Loop:
     is_over: bool
     end: Kept | None = None
     turns: list[Turn] = field(default_factory=list)  # of a main loop
+    is_shared: bool = True  # all ranks went through it; else it is never skipped: others may wait for what is in it
 
     @property
     def name(self) -> str:
@@ -72,10 +74,17 @@ class Profile:
     last_loop: int
     is_led: bool = False  # a library runs a main loop: the source does not show it
     reads_own: bool = False  # what comes after reads files that the training wrote
+    why_whole: str = NOTHING_KEPT  # what keeps its loops, if there is no main one, from being gone through one by one
 
     @property
     def main_paths(self) -> frozenset[Path]:
         return frozenset(loop.path for loop in self.mains)
+
+    @property
+    def checkpoints(self) -> int:
+        """How many can be planned with."""
+        ends = [loop.end for loop in self.loops.values()] + [turn.end for main in self.mains for turn in main.turns]
+        return sum(end is not None for end in ends)
 
     @property
     def before_s(self) -> float:

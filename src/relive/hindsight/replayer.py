@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from relive.checkpoint import Checkpoint, Outer, loops_frame, packs_of, put_back
-from relive.errors import Damaged, ReliveError
+from relive.errors import Damaged
 from relive.hindsight.job import Job, Report
+from relive.hindsight.leaving import end_process
 from relive.hindsight.planner import Visit
+from relive.hindsight.turns import Diverged, Items, follows, has_buckets, is_dropping
 from relive.record import Member, NullJournal, Place, RecordedLoop, Recorder, here
 from relive.store import ROOT, Chunks, Home, Journal, JournalName, decode
 
 LoopKey = tuple[int, int, str]
-
-
-class Diverged(ReliveError):
-    """The script took another way than it did when it was recorded."""
+_WAIT_S = 0.05
+COMMUTING = 2  # so many ranks add up to the same in whatever order
 
 
 class Replayer(Recorder):
@@ -46,8 +46,10 @@ class Replayer(Recorder):
         self._left_last = False  # the last wanted loop was left by a break: the next verb ends the segment
         self.outer: Outer | None = None
         self.is_restored = True  # the state is the recorded one, although nothing may be logged yet
+        self.is_breaking_in = False
+        self._broken_in: set[str] = set()
         self.report = Report(ok=False)
-        self._pid = os.getpid()
+        self._pid, self._parent = os.getpid(), os.getppid()
         self._begun = time.perf_counter()
         journal.line("replay", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, run=job.run)
         os.register_at_fork(after_in_child=Member(self, folder, 0).become_child)
@@ -140,9 +142,11 @@ class Replayer(Recorder):
         """Is this the loop after whose visits nothing more is wanted?"""
         return self._job.stop and bool(self._job.visits) and self._job.visits[-1].loop == loop
 
-    def left(self, loop: int) -> None:
+    def left(self, loop: int, frame: FrameType | None) -> None:
         """A visited loop was left by break, return or exception when all its visits were begun."""
         self._left_last |= self.is_last(loop)
+        if self._left_last and self._job.ranks > 1 and is_dropping(frame):
+            self.stop()  # the next verb may be one of this rank alone, when the others wait for it elsewhere
 
     def stop_before(self, loop: int | None) -> None:
         """Nothing is visited, and the first main loop begins: what is wanted lies before it."""
@@ -151,15 +155,37 @@ class Replayer(Recorder):
 
     # --- skipping -----------------------------------------------------------------------------------------------
 
-    def skipped(self, loop: int | None, frame: FrameType | None) -> bool:
-        """Is the loop one to be skipped? Then what it left is here when this returns."""
-        skip = self._job.skips.get(loop or 0)
-        if skip is None:
-            return False
+    def is_skipped(self, loop: int | None) -> bool:
+        return (loop or 0) in self._job.skips
+
+    def skip(self, loop: int, frame: FrameType | None, line: int) -> None:
+        """Bring what a loop left, instead of running it."""
+        skip = self._job.skips[loop]
         outer = self.outer if loop not in self._job.mains else None
-        self.restore(skip.manifest, frame, self.named(), outer=outer, warm=not self.is_restored)
+        self.restore(skip.manifest, frame, self.named(), outer=outer, warm=not self.is_restored, line=line)
         self.is_restored |= skip.unmutes
-        return True
+
+    def is_raw(self, name: str, loop: int) -> bool:
+        """Is a turn to be run before a state is restored here, though it does not count? Once for each loop's name."""
+        is_passed = loop in self._job.mains and loop in self._job.skips
+        if self._job.ranks <= COMMUTING or is_passed or name in self._broken_in:
+            return False
+        self._broken_in.add(name)
+        return has_buckets()
+
+    @contextlib.contextmanager
+    def breaking_in(self, parent: Place) -> Iterator[None]:
+        """While a turn is run for what libraries make of it: no value counts, and no loop is a recorded one."""
+        was, outside = (self.journal, self.is_restored), here.get()
+        self.mute(is_restored=False)
+        self.is_breaking_in = True
+        here.set(Place(self, -1, 0, parent))
+        try:
+            yield
+        finally:
+            here.set(outside)
+            self.is_breaking_in = False
+            self.journal, self.is_restored = was
 
     def end_of(self, loop: int) -> str | None:
         """The end that is restored when a loop is left early, or a block is skipped."""
@@ -231,19 +257,21 @@ class Replayer(Recorder):
     def stop(self) -> None:
         """All is visited. What the script would do now is not wanted: not its output, nor its handlers at exit."""
         self.finish()
+        self.wait_for_others()
         end_process(0)
+
+    def wait_for_others(self) -> None:
+        """A rank that is done stays until all are: they may still need what it sent. Who started us ends us then."""
+        while self._job.ranks > 1 and os.getppid() == self._parent:
+            time.sleep(_WAIT_S)
+
+    def fail(self, error: str) -> None:
+        self.finish(ok=False, error=error)
+        end_process(1)
 
     def _stop_if_left(self) -> None:
         if self._left_last:
             self.stop()
-
-
-def end_process(code: int) -> NoReturn:
-    """At once: neither what the script does at exit, nor the taking apart of libraries, which takes long."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError, OSError):  # the script may have closed it
-            stream.flush()
-    os._exit(code)
 
 
 class ReplayedLoop(RecordedLoop[Any]):
@@ -257,9 +285,12 @@ class ReplayedLoop(RecordedLoop[Any]):
         frame = loops_frame(sys._getframe(1), self._made_in)
         outside = here.get()
         parent = outside if outside is not None and outside.driver is replayer else replayer.root
+        if replayer.is_breaking_in:
+            yield from itertools.islice(self._items, 1)
+            return
         number = replayer.peek(self._name, parent)
-        if replayer.skipped(number, frame):
-            replayer.enter_loop(self._name, parent, self._items)
+        if number is not None and replayer.is_skipped(number):
+            yield from self._skipped(number, frame, parent)
             return
         replayer.stop_before(number)
         visits = replayer.visits_of(number) if number is not None else None
@@ -268,14 +299,28 @@ class ReplayedLoop(RecordedLoop[Any]):
             return
         yield from self._visited(visits, parent, outside)
 
+    def _skipped(self, number: int, frame: FrameType | None, parent: Place) -> Iterator[Any]:
+        replayer, line = self._recorder, 0
+        try:
+            if replayer.is_raw(self._name, number):
+                line = frame.f_lineno if frame is not None else 0
+                with replayer.breaking_in(parent):
+                    yield from itertools.islice(self._items, 1)
+        finally:  # that turn may have left the loop, too
+            replayer.skip(number, frame, line)
+            replayer.enter_loop(self._name, parent, self._items)
+
     def _visited(self, visits: list[Visit], parent: Place, outside: Place | None) -> Iterator[Any]:
         replayer = self._recorder
         number = replayer.enter_loop(self._name, parent, self._items)
-        items = _Items(self._items)
+        items = Items(self._items)
         begun_all = False
         try:
+            if visits[0].restore is not None and replayer.is_raw(self._name, number):
+                with replayer.breaking_in(parent):
+                    yield from self._broken_in(items.take())
             for at, visit in enumerate(visits):
-                if not _follows(visit, visits[at - 1] if at else None):
+                if not follows(visit, visits[at - 1] if at else None):
                     # What makes the items may log, too: into the iteration before, which is none of ours.
                     replayer.mute(is_restored=replayer.is_restored)
                 items.go_to(visit.iteration)
@@ -314,54 +359,17 @@ class ReplayedLoop(RecordedLoop[Any]):
         finally:
             here.set(outside)
             if begun_all:
-                replayer.left(number)
+                replayer.left(number, loops_frame(sys._getframe(1), self._made_in))
 
-
-def _follows(visit: Visit, before: Visit | None) -> bool:
-    """Is the iteration right before this one visited, and counts?"""
-    if before is None:
-        return visit.iteration == 0
-    return before.counts and before.iteration == visit.iteration - 1
-
-
-class _Items:
-    """The items of a loop, of which only some are wanted."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
-        # A range or a list needs not be gone through; anything else may draw random numbers, or open files.
-        self._sequence = items if type(items) in (range, list, tuple) else None
-        self._iterator = iter(items)
-        self._next = 0
-        self._ahead: list[Any] | None = None  # the next item, if it was asked for already; empty: there is none
-
-    def go_to(self, number: int) -> None:
-        if self._sequence is not None:
-            self._next = number
-            return
-        while self._next < number:
-            self.take()
-
-    def look_ahead(self) -> None:
-        """Ask for the next item while the iteration before it is still the current one, as a loop does.
-
-        What makes the items may log, and that belongs to this iteration, wanted as the next one may be or not.
-        """
-        if self._sequence is None and self._ahead is None:
-            self._ahead = list(itertools.islice(self._iterator, 1))
-
-    def take(self) -> Any:
-        ahead, self._ahead = self._ahead, None
+    def _broken_in(self, item: Any) -> Iterator[Any]:
+        """A turn of a main loop that does not count. Whoever leaves the loop in it can't be brought back."""
+        is_back = False
         try:
-            if ahead is not None:
-                item = ahead[0]
-            else:
-                item = self._sequence[self._next] if self._sequence is not None else next(self._iterator)  # type: ignore[index]
-        except (StopIteration, IndexError):
-            raise Diverged(
-                f"the loop had more than {self._next} iterations when it was recorded; check that its data is the same"
-            ) from None
-        self._next += 1
-        return item
+            yield item
+            is_back = True
+        finally:
+            if not is_back and is_dropping(loops_frame(sys._getframe(1), self._made_in)):
+                self._recorder.fail(f"{self._name} was left in a turn that does not count; replay it with --from-start")
 
 
 class ReplayedBlock:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from relive.hindsight.course import Course
 from relive.hindsight.depth import PREFIX, SUFFIX
 from relive.hindsight.fitting import Fit
 from relive.hindsight.planner import Wanted
@@ -27,11 +28,17 @@ class Draft:
     """What is known of one run before it is planned."""
 
     entry: RunEntry
-    recorded: Parsed
-    journals: Sequence[Parsed]  # of its canonical rank: recorded, of child processes, and of replays
-    profile: Profile
+    course: Course
     fit: Fit
     wanted: Wanted
+
+    @property
+    def recorded(self) -> Parsed:
+        return self.course.recorded
+
+    @property
+    def profile(self) -> Profile:
+        return self.course.profile
 
 
 def wanted_of(home: Home, asked: Asked, drafts: Sequence[Draft]) -> list[Wanted | None]:
@@ -60,14 +67,22 @@ def _lacking(asked: Asked, draft: Draft, chosen: Wanted | None) -> Wanted | None
 
 
 def _done(names: Sequence[str], draft: Draft) -> tuple[dict[int, set[int]], bool]:
-    """The iterations of main loops in which each of the names has a value, recorded or replayed."""
+    """The iterations of main loops in which each of the names has a value, recorded or replayed.
+
+    What other ranks recorded is no answer, since the canonical one may lack it; but ranks are replayed together.
+    """
+    course = draft.course
     per_name: dict[str, set[tuple[int, int]]] = {name: set() for name in names}
-    for journal in draft.journals:
+    for journal in course.journals:
+        rank = journal.journal.rank
+        if rank and not journal.journal.replay:
+            continue
+        mains = course.ranks[rank].mains(course.profile)
         for code, name in enumerate(journal.names):
             if name in per_name:
                 rows = journal.name == code
                 pairs = set(zip(journal.loop[rows].tolist(), journal.iteration[rows].tolist(), strict=True))
-                per_name[name] |= {_main_turn(journal, draft.profile, *pair) for pair in pairs}
+                per_name[name] |= {_main_turn(journal, mains, *pair) for pair in pairs}
     done: dict[int, set[int]] = {}
     for loop, turn in set.intersection(*per_name.values()) if per_name else ():
         done.setdefault(loop, set()).add(turn)
@@ -91,12 +106,11 @@ def _where(home: Home, where: str | None, drafts: Sequence[Draft]) -> dict[int, 
     return {at: dict(turns) for at, turns in chosen.items()}
 
 
-def _main_turn(journal: Parsed, profile: Profile, loop: int, turn: int) -> tuple[int, int]:
-    """The iteration of a main loop that a context lies in; (0, 0) for what lies in none."""
-    mains = {main.number for main in profile.mains}
+def _main_turn(journal: Parsed, mains: Mapping[int, int], loop: int, turn: int) -> tuple[int, int]:
+    """The iteration of a main loop that a context lies in, as the plan numbers it; (0, 0) for what lies in none."""
     while loop in journal.loops:
         if loop in mains:
-            return loop, turn
+            return mains[loop], turn
         row = journal.loops[loop]
         loop, turn = row.parent, row.parent_iteration
     return 0, 0

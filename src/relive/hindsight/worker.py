@@ -19,7 +19,8 @@ from relive.handsfree import run as start_hands_free
 from relive.hindsight.fencing import fence
 from relive.hindsight.guarding import Guard
 from relive.hindsight.job import Job
-from relive.hindsight.replayer import Replayer, end_process
+from relive.hindsight.leaving import end_process
+from relive.hindsight.replayer import Replayer
 from relive.model import FINISHED
 from relive.record import Off, ended_by, session
 
@@ -74,6 +75,8 @@ class _Run:
         code = _ended(self.recorder, self._job, error)
         if not code:
             self.recorder.finish(is_over=error is None)
+        if error is None:
+            self.recorder.wait_for_others()
         end_process(code)
 
 
@@ -83,7 +86,11 @@ def _ended(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     then = job.ending or {}
     if error is None or outcome == FINISHED or (described or {}).get("type") == then.get("type"):
         # What the script does at exit is still part of its run.
-        session.at_exit.append(partial(replayer.finish, is_over=error is None or outcome == FINISHED))
+        is_over = error is None or outcome == FINISHED
+        replayer.report.ended_early = not is_over
+        session.at_exit.append(partial(replayer.finish, is_over=is_over))
+        if is_over:
+            session.at_exit.append(replayer.wait_for_others)
         return 0
     trace = "".join(traceback.format_exception(error))
     replayer.finish(ok=False, error=_told(error), traceback=trace)

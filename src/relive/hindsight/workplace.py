@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import socket
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relive.errors import NotFound
 from relive.model import RunRecord
-from relive.store import versions
+from relive.record import LAUNCHED_BY
+from relive.store import Parsed, versions
 
 COPIED_BYTES = 16 << 20  # smaller inputs are copied: libraries in C may write through a link unheard
 LINKED_FILES = 10_000  # of a folder; beyond that the folder itself is linked
 # Loggers that would talk to a server write to the replay's folder instead.
 OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "COMET_MODE": "OFFLINE"}
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 _KEPT_AS_IS = frozenset({"VIRTUAL_ENV", "CONDA_DEFAULT_ENV"})
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONHASHSEED", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG")
 
@@ -32,10 +34,9 @@ class Workplace:
     cwd: Path
     script: Path
 
-    @property
-    def folder(self) -> Path:
-        """Where the worker leaves its journals and its report."""
-        return self.base / "journals"
+    def folder(self, rank: int) -> Path:
+        """Where the worker of a rank leaves its journals and its report. All else is the same for all ranks."""
+        return self.base / "journals" / str(rank)
 
 
 def materialise(record: RunRecord, files: Mapping[str, str], into: Path) -> None:
@@ -50,8 +51,8 @@ def materialise(record: RunRecord, files: Mapping[str, str], into: Path) -> None
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def lay_out(record: RunRecord, tree: Path, base: Path) -> Workplace:
-    """Copy a materialised tree for one worker, and bring in what the run read, or may have read."""
+def lay_out(record: RunRecord, ranks: Sequence[Parsed], tree: Path, base: Path) -> Workplace:
+    """Copy a materialised tree for the workers of a segment, and bring in what the run read, or may have read."""
     base.mkdir(parents=True)
     own = base / "tree"
     shutil.copytree(tree, own, symlinks=True)
@@ -61,11 +62,12 @@ def lay_out(record: RunRecord, tree: Path, base: Path) -> Workplace:
     if not _is_below(cwd, root):
         folders[cwd] = base / "cwd"
         (base / "cwd").mkdir()
-    for path in _inputs(record):
+    for path in dict.fromkeys(path for rank in ranks for path in _inputs(record, rank)):
         _bring(path, folders)
     for outside, inside in folders.items():
         _link_older(outside, inside, base, record.started_us / 1e6)
-    (base / "journals").mkdir()
+    for rank in ranks:
+        (base / "journals" / str(rank.journal.rank)).mkdir(parents=True)
     place = own / os.path.relpath(cwd, root) if _is_below(cwd, root) else base / "cwd"
     place.mkdir(parents=True, exist_ok=True)
     script = own / os.path.relpath(record.code["script"], root)
@@ -80,17 +82,31 @@ def entry_file(record: RunRecord) -> str:
     return Path(os.path.relpath(script, root)).as_posix()
 
 
-def variables(record: RunRecord, *, threads: int | None) -> dict[str, str]:
+def variables(recorded: Mapping[str, str], *, threads: int | None) -> dict[str, str]:
     """Those of now, with those that mattered then as they were."""
-    recorded: dict[str, str] = dict(record.environment.get("variables") or {})
     then = {name: value for name, value in recorded.items() if name not in _KEPT_AS_IS}
-    now = {name: value for name, value in os.environ.items() if name not in _THREADS and name != "RELIVE_PARENT"}
+    now = {name: value for name, value in os.environ.items() if not _is_told_anew(name)}
     if threads and "OMP_NUM_THREADS" not in then:
         then["OMP_NUM_THREADS"] = str(threads)
     return {**now, **then, "PYTHONUNBUFFERED": "1"}
 
 
-def environment(record: RunRecord, base: Path, *, offline: bool, threads: int | None) -> dict[str, str]:
+def _is_told_anew(name: str) -> bool:
+    return name in (*_THREADS, *_MEETING, *LAUNCHED_BY, "RELIVE_PARENT") or name.startswith("TORCHELASTIC_")
+
+
+def meeting_place(recorded: Mapping[str, str]) -> dict[str, str]:
+    """Where ranks that are replayed together find each other, if they do: on this machine, at a port of their own."""
+    if not {*_MEETING, *LAUNCHED_BY} & {*recorded}:
+        return {}
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return dict(zip(_MEETING, ("127.0.0.1", str(free.getsockname()[1])), strict=True))
+
+
+def environment(
+    record: RunRecord, recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None
+) -> dict[str, str]:
     """The variables of a worker; what programs write goes to its own folder."""
     own = {}
     # Below the folder for temporary files the project itself may lie, which can't be written.
@@ -99,12 +115,13 @@ def environment(record: RunRecord, base: Path, *, offline: bool, threads: int | 
         own["TMPDIR"] = str(base / "tmp")
     quiet = {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
     # Processes that the script starts must not record runs of their own.
-    return {**variables(record, threads=threads), **own, **quiet, "RELIVE_OFF": "1"}
+    return {**variables(recorded, threads=threads), **own, **quiet, "RELIVE_OFF": "1"}
 
 
-def _inputs(record: RunRecord) -> Iterable[str]:
-    declared: list[dict[str, Any]] = list(record.data["declared"].values())
-    for item in [*declared, *record.data["read"], *(record.code.get("large") or ())]:
+def _inputs(record: RunRecord, recorded: Parsed) -> Iterable[str]:
+    """What a rank declared or was seen reading, and what is too large for versions."""
+    read = [line for line in recorded.lines if line.get("k") in ("data", "read")]
+    for item in [*read, *(record.code.get("large") or ())]:
         path = item.get("path") if isinstance(item, dict) else None
         if path and item.get("role") != "made":
             yield path if os.path.isabs(path) else os.path.join(record.code["root"], path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relive.record.explicit import explicit_run
     from relive.record.fingerprint import Fingerprint, FingerprintCache, fingerprint_file, fingerprint_folder
     from relive.record.interrupts import is_users
-    from relive.record.launch import is_pool_worker
+    from relive.record.launch import LAUNCHED_BY, is_pool_worker, makes_rank
     from relive.record.loops import RecordedLoop
     from relive.record.noting import home_here, note, run_here
     from relive.record.off import NullJournal, Off
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from relive.record.warnings import say, warn_once
 
 __all__ = [
+    "LAUNCHED_BY",
     "Background",
     "Driver",
     "Fingerprint",
@@ -59,6 +60,7 @@ __all__ = [
     "is_users",
     "load_from",
     "look_around",
+    "makes_rank",
     "note",
     "open_driver",
     "open_explicitly",
@@ -82,7 +84,7 @@ __getattr__ = lazily(
         "children": "Member",
         "differences": "changes_since installed_packages is_same_machine",
         "explicit": "explicit_run",
-        "launch": "is_pool_worker",
+        "launch": "LAUNCHED_BY is_pool_worker makes_rank",
         "loops": "RecordedLoop",
         "off": "NullJournal Off",
         "environment": "is_secret",

@@ -13,15 +13,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
+from relive.record.launch import LAUNCHED_BY
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 REDACTED = "<redacted>"
 
 _RECORDED = (
     "CUDA_VISIBLE_DEVICES OMP_NUM_THREADS MKL_NUM_THREADS PYTHONHASHSEED CUBLAS_WORKSPACE_CONFIG NVIDIA_TF32_OVERRIDE "
-    "NCCL_* TORCH_* PYTORCH_* HF_HUB_OFFLINE TOKENIZERS_PARALLELISM RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT "
+    "NCCL_* TORCH_* PYTORCH_* HF_HUB_OFFLINE TOKENIZERS_PARALLELISM MASTER_ADDR MASTER_PORT "
     "SLURM_JOB_ID SLURM_*NODE* CONDA_DEFAULT_ENV VIRTUAL_ENV"
 ).split()
+_RECORDED += LAUNCHED_BY  # what a replay must tell each rank again
 
 _SECRET_WORDS = frozenset(
     "secret secrets pwd passphrase passcode apikey accesskey secretkey privatekey credential credentials creds cred "

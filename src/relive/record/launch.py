@@ -12,6 +12,14 @@ from typing import Literal, NamedTuple
 
 from relive.store import process_start
 
+# What launchers tell each rank about itself.
+LAUNCHED_BY = (
+    "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
+    "TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS RELIVE_RANK RELIVE_WORLD_SIZE "
+    "RELIVE_LOCAL_RANK SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_STEP_ID SLURM_STEP_NUM_TASKS PMI_RANK PMI_SIZE "
+    "MPI_LOCALRANKID MPI_LOCALNRANKS OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK "
+    "OMPI_COMM_WORLD_LOCAL_SIZE"
+).split()
 _LOCAL_ADDRESSES = ("", "localhost", "127.0.0.1", "::1")
 _MARKERS = (".relive", "relive.toml", "pyproject.toml", "setup.py", "setup.cfg")
 
@@ -30,6 +38,12 @@ def detect(environ: Mapping[str, str] = os.environ) -> Launch:
     launchers = (_own, _torchrun, _slurm, _open_mpi, _mpich, _process_group)
     found = next((launch for launcher in launchers if (launch := launcher(environ)) is not None), Launch())
     return found._replace(key=environ.get("RELIVE_LAUNCH") or found.key)
+
+
+def makes_rank(environ: Mapping[str, str], rank: int, world_size: int) -> bool:
+    """Would a process that is started with these variables be this rank?"""
+    told = detect(environ)
+    return (told.rank, told.world_size) == (rank, world_size)
 
 
 def _own(environ: Mapping[str, str]) -> Launch | None:

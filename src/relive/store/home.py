@@ -39,8 +39,8 @@ class JournalName(NamedTuple):
         return cls(int(rank), int(number or 0) + (REPLAYS if process.startswith("r") else 0))
 
     @classmethod
-    def of_replay(cls, number: int) -> JournalName:
-        return cls(0, REPLAYS + number)
+    def of_replay(cls, number: int, rank: int = 0) -> JournalName:
+        return cls(rank, REPLAYS + number)
 
 
 class Home:

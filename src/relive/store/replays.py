@@ -16,7 +16,7 @@ _INNER = 1 << 31  # how many iterations of a nested loop have room in one of the
 
 
 def replay_header(home: Home, run: str, number: int) -> Line:
-    """What a replay says of itself: names, patch, and what became of its checks."""
+    """What a replay says of itself: names, patch, and what became of its checks. Its rank 0 has it for all ranks."""
     return first_line(home.run_folder(run) / JournalName.of_replay(number).stem) or {}
 
 
@@ -54,7 +54,7 @@ def _latest(columns: Columns) -> Any:
     """Which rows count: all that were recorded, and of each context and name those of its last replay."""
     import numpy as np
 
-    keys = [columns[key] for key in ("run", "name", "path", *_dims(columns))]
+    keys = [columns[key] for key in ("run", "rank", "name", "path", *_dims(columns))]
     if "items" in columns:
         keys.append(np.unique([text or "" for text in columns["items"]], return_inverse=True)[1])
     replay = columns["replay"]
@@ -80,9 +80,10 @@ def _positions(columns: Columns, paths: list[tuple[str, ...]]) -> Any:
     replayed = columns["replay"] > 0
     depth = np.asarray([len(path) for path in paths] or [0])[columns["path"]]
     turn = _turn(columns, depth)
-    for run in np.unique(columns["run"][replayed]):
-        own = np.flatnonzero((columns["run"] == run) & (columns["process"] == 0) & (columns["rank"] == 0))
-        new = np.flatnonzero((columns["run"] == run) & replayed)
+    for run, rank in np.unique([columns["run"][replayed], columns["rank"][replayed]], axis=1).T:
+        is_its = (columns["run"] == run) & (columns["rank"] == rank)
+        own = np.flatnonzero(is_its & (columns["process"] == 0))
+        new = np.flatnonzero(is_its & replayed)
         if not len(own):
             continue
         inside = own[depth[own] > 0]
