@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from relive.checkpoint.finding import Found, find_checkpoints, packs_of, restore_first_whole
     from relive.checkpoint.held import Held, Library
     from relive.checkpoint.liveouts import used_in
+    from relive.checkpoint.moments import Moments, agreed_moments
     from relive.checkpoint.reach import Outer, frames_of, loops_frame, put_back, users_frame
     from relive.checkpoint.restoring import Checkpoint
     from relive.checkpoint.sources import project_texts
@@ -22,8 +23,10 @@ __all__ = [
     "Held",
     "Library",
     "LoopWatch",
+    "Moments",
     "Outer",
     "Writer",
+    "agreed_moments",
     "find_checkpoints",
     "frames_of",
     "loops_frame",
@@ -44,6 +47,7 @@ __getattr__ = lazily(
         "finding": "Found find_checkpoints packs_of restore_first_whole",
         "held": "Held Library",
         "liveouts": "used_in",
+        "moments": "Moments agreed_moments",
         "reach": "Outer frames_of loops_frame put_back users_frame",
         "restoring": "Checkpoint",
         "sources": "project_texts",

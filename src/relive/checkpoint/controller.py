@@ -69,10 +69,13 @@ class Ledger:
             self.measured_s[-1] += cost_s
         self.spent_s += cost_s
 
-    def is_worth_it(self, block: Block, *, size_bytes: int, elapsed_s: float) -> bool:
-        """M/C < n/(k+1) · min(1/(1+c), ε) for the block, and ε kept over the whole run so far."""
+    def is_worth_it(self, block: Block, *, size_bytes: int, elapsed_s: float, owed_s: float = 0.0) -> bool:
+        """M/C < n/(k+1) · min(1/(1+c), ε) for the block, and ε kept over the whole run so far.
+
+        `owed_s` is what was begun and not charged yet.
+        """
         cost_s = self.cost_s(size_bytes)
-        if block.mean_s <= 0 or not self.is_affordable(cost_s, elapsed_s):
+        if block.mean_s <= 0 or not self.is_affordable(cost_s + owed_s, elapsed_s):
             return False
         share = min(1 / (1 + self.restore_ratio(size_bytes)), self.overhead)
         return cost_s / block.mean_s < block.executions / (block.checkpoints + 1) * share

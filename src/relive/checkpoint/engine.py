@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from relive.checkpoint.gradients import gradients_of, gradients_outlive
 from relive.checkpoint.held import Held
 from relive.checkpoint.liveouts import falls_through
 from relive.checkpoint.modules import Modules
+from relive.checkpoint.moments import Moments, Own
 from relive.checkpoint.randomness import global_states
 from relive.checkpoint.reach import (
     Outer,
@@ -50,8 +52,9 @@ class Checkpointer:
     """The checkpoints of one `relive.checkpointing` block."""
 
     def __init__(
-        self, objects: dict[str, Any], writer: Writer, line: Line, *, overhead: float | None, every: int | None
-    ) -> None:
+        self, objects: dict[str, Any], writer: Writer, line: Line, *, overhead: float | None, every: int | None,
+        moments: Moments | None = None,
+    ) -> None:  # fmt: skip
         self._subjects: dict[str, Subject] = {name: subject_of(name, thing) for name, thing in objects.items()}
         self._objects = objects
         self._modules = Modules()
@@ -64,6 +67,7 @@ class Checkpointer:
         self._writer = writer
         self._line = line
         self._every = every
+        self._moments = moments or Own()
         allowed = DEFAULT_OVERHEAD if overhead is None else overhead
         self.ledger = Ledger(overhead=allowed, restore_bytes_per_s=writer.restore_speed())
         self._slow_down = SlowDown()
@@ -106,15 +110,16 @@ class Checkpointer:
             self._nested_s += took_s
         if self._every is not None:
             self._writer.wait()  # asked for in so many words: rather wait than leave one out
-        elif watch.is_main and self._is_left_to_nested(iteration, took_s) and not self._is_cheap(block):
-            return
-        if self._is_due(block, self.main_iteration) and not self._writer.is_busy:
+        if self._is_due(watch, iteration, block, took_s) and not self._writer.is_busy:
             self._take(watch, iteration, block, frame)
             if not watch.is_main:
                 self._nested_taken_at = watch.parent_iteration
         elif not self._is_prepared:
             self._is_prepared = True
             self._capture.prepare()
+        if self._every is None:
+            worth = partial(self._is_worth_it, watch, iteration, block, took_s, is_ahead=True)
+            self._moments.look_ahead(watch.block, self.main_iteration + 1, worth)
 
     def begin_iteration(self, iteration: int) -> None:
         self.main_iteration = iteration
@@ -175,12 +180,32 @@ class Checkpointer:
         block = self.ledger.blocks.setdefault(f"{watch.name}: end", Block())
         self._take(watch, iteration, block, frame, is_end=True)
         self._writer.wait()
+        self._moments.begin_anew()
 
-    def _is_due(self, block: Block, iteration: int) -> bool:
+    def _is_due(self, watch: LoopWatch, iteration: int, block: Block, took_s: float) -> bool:
         if self._every is not None:
-            return (iteration + 1) % self._every == 0
-        size = self._capture.size_bytes()
-        return self.ledger.is_worth_it(block, size_bytes=size, elapsed_s=_now() - self._begun)
+            return (self.main_iteration + 1) % self._every == 0
+        worth = partial(self._is_worth_it, watch, iteration, block, took_s)
+        return self._moments.is_due(watch.block, self.main_iteration, worth)
+
+    def _is_worth_it(
+        self, watch: LoopWatch, iteration: int, block: Block, took_s: float, *, is_ahead: bool = False
+    ) -> bool:
+        """Is a checkpoint worth it here, or `is_ahead`, when as much time again has passed?"""
+        if watch.is_main and self._is_left_to_nested(iteration, took_s) and not self._is_cheap(block):
+            return False
+        size, elapsed_s, owed_s = self._capture.size_bytes(), _now() - self._begun, 0.0
+        if is_ahead:
+            if self._writer.is_busy and self._wrote_s > block.mean_s:
+                return False  # it would still be at it
+            block = Block(block.compute_s + block.mean_s, block.executions + 1, block.checkpoints)
+            elapsed_s += block.mean_s
+            owed_s = self.ledger.cost_s(size) if self._writer.is_busy else 0.0
+        return self.ledger.is_worth_it(block, size_bytes=size, elapsed_s=elapsed_s, owed_s=owed_s)
+
+    def is_awaited(self, watch: LoopWatch) -> bool:
+        """Did the ranks agree on a checkpoint in the current iteration?"""
+        return self._moments.is_awaited(watch.block, self.main_iteration)
 
     def _is_cheap(self, block: Block) -> bool:
         cost_s = self.ledger.cost_s(self._capture.size_bytes())
@@ -285,7 +310,8 @@ class LoopWatch:
 
     def end_turn(self, iteration: int, frame: FrameType | None) -> None:
         # Turns that are over in no time are considered together, or asking would take longer than they do.
-        if self.is_main and (self._owner.is_regular or _now() - self._considered > _BRIEF_S):
+        is_brief = _now() - self._considered <= _BRIEF_S
+        if self.is_main and (not is_brief or self._owner.is_regular or self._owner.is_awaited(self)):
             self._owner.consider(self, iteration, _now() - self._turn_begun, self._frame(frame))
             self._considered = _now()
 

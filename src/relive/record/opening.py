@@ -86,6 +86,7 @@ class OpenRun:
         self.recorder = Recorder(self.run, journal, Chunks(home.chunks))
         self.recorder.checks_kwargs = True
         self.recorder.overhead, self.recorder.every = around.settings.overhead, around.settings.every or None
+        self.recorder.rank, self.recorder.launched_in = rank, self.folder if key else None
         self.recorder.source = Path(around.entry.script) if around.entry.script else None
         # The how manieth `with relive.run()` of its process it is tells a replay which of them is meant.
         told = {

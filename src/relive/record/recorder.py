@@ -25,7 +25,7 @@ from relive.record.warnings import warn_once
 from relive.store import ROOT, Chunks, Journal, JournalClosed, encode, kinds
 
 if TYPE_CHECKING:
-    from relive.checkpoint import Checkpointer, LoopWatch
+    from relive.checkpoint import Checkpointer, LoopWatch, Moments
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -57,6 +57,9 @@ class Recorder:
         self.overhead: float | None = None
         self.every: int | None = None  # for loops that nobody marked
         self.kept: dict[str, dict[str, str]] = {}  # what the last checkpoint of each loop holds
+        self.rank = 0
+        self.launched_in: Path | None = None  # the folder of a run that other ranks record, too
+        self.moments: Moments | None = None  # of checkpoints, agreed on with them
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
 
     @property
@@ -140,12 +143,14 @@ class Recorder:
             self._checkpointer = outside
 
     def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:
-        from relive.checkpoint import Checkpointer, Writer
+        from relive.checkpoint import Checkpointer, Writer, agreed_moments
         from relive.store import Packs
 
         writer = Writer(Packs(self.chunks.folder / "packs"), self.chunks)
         allowed = self.overhead if overhead is None else overhead
-        return Checkpointer(objects, writer, self.journal.line, overhead=allowed, every=every)
+        if self.moments is None and self.launched_in is not None:
+            self.moments = agreed_moments(self.launched_in, self.rank)
+        return Checkpointer(objects, writer, self.journal.line, overhead=allowed, every=every, moments=self.moments)
 
     def skipblock(self, name: str) -> RecordedBlock:
         return RecordedBlock(self, clean_name(name))
@@ -172,10 +177,13 @@ class Recorder:
         with self._guarded("checkpoint-lost"):
             for keeper in self._blocks.values():
                 keeper.close()
+            if self.moments is not None:
+                self.moments.close()
 
     def forget_checkpoints(self) -> None:
         """In a forked child: checkpoints are the parent's business, and its writer's thread is not here."""
         self._checkpointer, self._blocks = None, {}
+        self.moments = self.launched_in = None
 
     def watch_loop(self, name: str, loop: int) -> LoopWatch | None:
         return self._checkpointer.enter(name, loop) if self._checkpointer is not None else None
