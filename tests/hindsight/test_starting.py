@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import relive
-from relive.hindsight import Answer
+from relive.hindsight import Answer, starting
 from relive.hindsight.nursery import Start
-from relive.hindsight.starting import Nursery, heavy_imports
+from relive.hindsight.starting import Nursery, Starter, heavy_imports
 
 SCRIPT = """
 import os
@@ -70,6 +70,20 @@ def test_a_process_that_died_before_it_read_what_it_was_asked_is_gone():
     assert worker.poll() == -signal.SIGKILL
     assert nursery.is_gone
     nursery.close()
+
+
+def test_the_line_to_a_process_that_is_gone_is_closed(monkeypatch: pytest.MonkeyPatch):
+    (first, theirs), (second, others) = socket.socketpair(), socket.socketpair()
+    lines = iter([first, second])
+    monkeypatch.setattr(starting, "_call", lambda _name: next(lines))
+    with Starter() as starter:
+        gone = starter._nursery("python", {}, ("numpy",))
+        theirs.close()
+        gone.loaded_s(1.0)
+
+        assert starter._nursery("python", {}, ("numpy",)) is not gone
+        assert first.fileno() == -1
+    others.close()
 
 
 class Watched:

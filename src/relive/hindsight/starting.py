@@ -95,7 +95,7 @@ class Starter:
     def _nursery(self, python: str, env: Mapping[str, str], modules: tuple[str, ...]) -> Nursery:
         name = _name(python, env, modules)
         if name in self._nurseries and self._nurseries[name].is_gone:
-            del self._nurseries[name]
+            self._nurseries.pop(name).close()
         if name not in self._nurseries:
             self._nurseries[name] = Nursery(_call(name) or _begin(name, python, env, modules, self._warm_s))
         return self._nurseries[name]
