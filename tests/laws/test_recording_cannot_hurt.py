@@ -717,3 +717,12 @@ def test_the_command_line_works_after_all_that(script) -> None:
 
     assert "finished" not in script.relive("runs").stdout
     assert script.relive("doctor").returncode == 0
+
+
+@pytest.mark.parametrize("at_exit", ["", 'session.at_exit.append(lambda: exec("pass"))'])
+def test_ctrl_c_ends_a_script_by_its_signal_whatever_is_loaded_while_the_run_is_closed(script, at_exit: str) -> None:
+    source = (
+        f'import os, relive\nfrom relive.record import session\nrelive.log("x", 1)\n{at_exit}\nos.kill(os.getpid(), 2)'
+    )
+
+    assert script(source, check=False).returncode == -2

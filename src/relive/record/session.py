@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from relive.record.blocks import PlainBlock
@@ -163,6 +164,18 @@ session = Session()
 def _end() -> None:
     for finish in session.at_exit:
         finish()
+    if session.at_exit and getattr(sys, "last_type", None) is KeyboardInterrupt:
+        _die_of_interrupt()
+
+
+def _die_of_interrupt() -> None:
+    """Let Python end as it does after Ctrl-C: by the signal, which shells and launchers look at.
+
+    It forgets that it has to as soon as a text is run as code, which the loading of a module with a dataclass or a
+    named tuple does; and it remembers when such a text raises the same.
+    """
+    with suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 # At import, so that it runs after what the script registers: values logged there still belong to the run.
