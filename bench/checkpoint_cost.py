@@ -18,12 +18,14 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from bench.measuring import project, report, run_script
-from relive.checkpoint import Checkpoint, Writer
-from relive.checkpoint.capture import Capture
-from relive.checkpoint.randomness import global_states
-from relive.checkpoint.restoring import RANDOM
-from relive.checkpoint.subjects import subject_of
-from relive.store import Chunks, Home, Packs, parse_run
+from relive.checkpoint.io import Checkpoint, Writer
+from relive.checkpoint.io.capture import Capture
+from relive.checkpoint.io.checkpoint_reader import RANDOM
+from relive.checkpoint.state.random_state import global_states
+from relive.checkpoint.state.state_handlers import handler_for
+from relive.store import Home
+from relive.store.chunks import Chunks, Packs
+from relive.store.journal import parse_run
 
 REPEAT = 7
 LAYERS = 20
@@ -167,7 +169,9 @@ def _in_a_run(megabytes: int) -> None:
 
 class _Keeper:
     def __init__(self, folder: Path, state: State) -> None:
-        self.capture = Capture({n: subject_of(n, t) for n, t in (("model", state.net), ("optimizer", state.optimizer))})
+        self.capture = Capture(
+            {n: handler_for(n, t) for n, t in (("model", state.net), ("optimizer", state.optimizer))}
+        )
         self.capture.prepare()
         self.chunks, self.packs = Chunks(folder / "chunks"), Packs(folder / "packs")
         self.writer = Writer(self.packs, self.chunks)

@@ -80,10 +80,12 @@ def _run(folder: Path, how: str, width: int, steps: int, epochs: int) -> dict[st
 
 
 def _checkpoints(folder: Path) -> tuple[list[int], int]:
-    from relive.store import Home, checkpoint_rows, parse_run
+    from relive.store import Home
+    from relive.store.chunks import list_checkpoints
+    from relive.store.journal import parse_run
 
     home = Home(folder / ".relive")
-    rows = [[r for journal in parse_run(home, run) for r in checkpoint_rows(journal)] for run in home.run_ids()]
+    rows = [[r for journal in parse_run(home, run) for r in list_checkpoints(journal)] for run in home.run_ids()]
     return [len(found) for found in rows], max(row.size_bytes for found in rows for row in found)
 
 

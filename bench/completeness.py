@@ -4,11 +4,11 @@
 
 The folder holds clones, bare or not, of the repositories named in bench/public_scripts.py: `git clone --bare <url>
 FOLDER/owner+name`, or `FOLDER/owner+name/repo`. Nothing of them is kept. Each script is made small and seeded, and run
-hands-free with a checkpoint for each turn; pictures are noise. Then its last turn is replayed with one statement more
-at the turn's end: a number that holds every bit of all modules, optimizers and global generators. A run of the script
-that had the statement tells what should come out.
+hands-free with a checkpoint for each iteration; pictures are noise. Then its last iteration is replayed with one more
+statement at its end: a number that holds every bit of all modules, optimizers and global generators. A run of the
+script that had the statement tells what should come out.
 
-The main loop is asked with further statements in all loops inside, so that the whole turn runs from the checkpoint
+The main loop is asked with further statements in all loops inside, so that the whole iteration runs from the checkpoint
 before it. The inner loops are asked without, so that none of them runs: what they changed is restored. `complete`: the
 replay used checkpoints, and its number is that one. `from_start`: relive knew that something is missing, and said so.
 `flagged`: it came out differently, and relive said so. `wrong`: it did not. For the six rules of the Flor paper, a loop
@@ -35,12 +35,15 @@ from typing import Any
 from bench.measuring import clean_environment, report
 from bench.public_scripts import SCRIPTS, Public
 from bench.six_rules import estimate
-from relive.checkpoint.liveouts import of_loop
-from relive.checkpoint.restoring import AROUND, RANDOM, UNKEPT, VARIABLES
-from relive.hindsight import Question, answer, planned
-from relive.hindsight.course import read_course
-from relive.instrument import Kind, choose, reachable, survey
-from relive.store import Chunks, Home, Index
+from relive.checkpoint.analysis.live_variables import of_loop
+from relive.checkpoint.io.checkpoint_reader import AROUND, RANDOM, UNKEPT, VARIABLES
+from relive.hindsight import Question, execute_plan, plan_replay
+from relive.hindsight.plan.run_history import read_history
+from relive.instrument import reachable, survey
+from relive.instrument.loop_selection import Kind, choose
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.chunks import Chunks
 
 PROBE = "probe_state"
 INSIDE = "probe_inside"
@@ -147,15 +150,15 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     sys.path += search  # as if this process had been started with it, too
     _run(one, started, home)
     (entry,) = Index(home).runs()
-    profile = read_course(home, entry).profile
-    mains = [loop for loop in profile.mains if loop.iterations > 1]
+    profile = read_history(home, entry).profile
+    mains = [loop for loop in profile.mains if loop.iteration_count > 1]
     if not mains:
         return Outcome(name, "no_main_loop", why="nothing that takes turns was seen to train")
     main = mains[-1]
     placed = _with_statements(project, started / one.script, main.name)
     if main.name not in placed:
         return Outcome(name, "no_main_loop", why=f"the loop {main.name} is not where it was looked for")
-    ends = [turn.end.manifest for turn in main.turns if turn.end is not None]
+    ends = [iteration.end.manifest for iteration in main.iterations if iteration.end is not None]
     known, missed = _six_rules(placed[main.name], home, ends)
     _run(one, started, reference)
     untouched = Home(Path(shutil.copytree(home.path, place / "untouched")))
@@ -167,11 +170,11 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
 
 
 def _inner(home: Home, reference: Home, main: Any, placed: dict[str, Placed]) -> dict[str, Inner]:
-    """The loops inside the turn that is asked for, all skipped at once."""
+    """The loops inside the iteration that is asked for, all skipped at once."""
     verdict, why, skipped = _replayed(home, reference, main, (PROBE,))
     if verdict == "complete" and not skipped:
         return {}  # there is nothing to skip
-    nested = {loop.name for turn in main.turns for loop in turn.nested} & set(placed)
+    nested = {loop.name for iteration in main.iterations for loop in iteration.nested} & set(placed)
     rules = {name: _six_rules(placed[name], home, _ends_around(main, name)) for name in sorted(nested)}
     return {
         name: Inner(verdict, known is not None and not missed, known is not None, why, missed)
@@ -182,9 +185,9 @@ def _inner(home: Home, reference: Home, main: Any, placed: dict[str, Placed]) ->
 def _ends_around(main: Any, name: str) -> list[str]:
     """The checkpoint at the last end of a loop inside, and the one before it."""
     kept: list[tuple[str, Any]] = []
-    for turn in main.turns:
-        kept += [(loop.name, loop.end) for loop in turn.nested]
-        kept.append((main.name, turn.end))
+    for iteration in main.iterations:
+        kept += [(loop.name, loop.end) for loop in iteration.nested]
+        kept.append((main.name, iteration.end))
     kept = [one for one in kept if one[1] is not None]
     at = max((at for at, (loop, _) in enumerate(kept) if loop == name), default=0)
     return [end.manifest for _, end in kept[max(0, at - 1) : at + 1]]
@@ -246,7 +249,7 @@ Placed = tuple[ast.Module, ast.For | ast.While]  # a file, and a loop of it, as 
 
 
 def _with_statements(project: Path, script: Path, main: str) -> dict[str, Placed]:
-    """Put the statements at the end of a turn of the main loop, and into all other loops; gives the loops by name."""
+    """Puts the statements at the end of the main loop's iterations and into all other loops; returns the loops."""
     files = reachable(script.relative_to(project).as_posix(), lambda path: _text(project / path))
     known = survey(files.values())
     found: dict[str, Placed] = {}
@@ -291,7 +294,7 @@ def _with_lines(text: str, before: dict[int, list[str]]) -> str:
 
 
 def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) -> tuple[str, str, int]:
-    """Ask for the last turn that came to the statement, and compare its number with that of the run which had it.
+    """Ask for the last iteration that came to the statement, and compare its number with that of the run which had it.
 
     Gives the verdict, why, and how many loops were skipped.
     """
@@ -300,11 +303,11 @@ def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) ->
         return "flagged", "no turn comes to its end", 0
     at = len(main.path) - 1
     question = Question(names, f"{main.name} = {wanted[-1][0][at]}", workers=1)
-    with planned(home, question) as plan:
+    with plan_replay(home, question) as plan:
         if not plan.cases:
             return "flagged", str(plan.refusals), 0
         (case,) = plan.cases
-        found = answer(home, plan, watch=lambda _tasks: None)
+        found = execute_plan(home, plan, watch=lambda _tasks: None)
     (told,) = found.runs
     came = [one for one in _numbers(home, PROBE) if one[0] == wanted[-1][0]]
     skipped = sum(len(segment.skips) for segment in case.plan.segments)
@@ -320,7 +323,7 @@ def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) ->
 
 
 def _numbers(home: Home, name: str) -> list[tuple[tuple[int, ...], str]]:
-    """What the statement told, and in which turns."""
+    """What the statement told, and in which iterations."""
     index = Index(home)
     points = index.points(index.runs(), [name])
     index.close()
@@ -340,7 +343,7 @@ def _six_rules(placed: Placed, home: Home, ends: Sequence[str]) -> tuple[frozens
     if len(ends) < 2:
         return known, ["no two checkpoints to compare"]
     before, after = (_contents(home, manifest) for manifest in (ends[0], ends[-1]))
-    # A variable that each turn sets anew, and nobody else reads, is no state.
+    # A variable that each iteration sets anew, and nobody else reads, is no state.
     left = {f"{VARIABLES}:{name}" for name in of_loop(tree, loop.lineno)}
     there = set(before.values())  # by content: the same object may be near another function by another name
     changed = {

@@ -16,7 +16,8 @@ for epoch in relive.loop("epoch", range(10)):
 
 def main() -> None:
     """A real run; everything in its folder counts."""
-    from relive.store import Home, Index
+    from relive.store import Home
+    from relive.store.catalog import Index
 
     with project(SCRIPT, git=True) as folder:
         run_script(folder)

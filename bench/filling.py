@@ -6,7 +6,8 @@ import random
 import time
 from pathlib import Path
 
-from relive.store import ROOT, Home, Journal
+from relive.store import Home
+from relive.store.journal import ROOT, Journal
 
 
 def fill_home(path: Path, *, runs: int, steps: int, names: list[str]) -> int:

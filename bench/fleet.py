@@ -70,16 +70,17 @@ class Simulation:
 
     def _send(self, members: list[tuple[str, int]], begun: float) -> None:
         from relive.errors import ReliveError
-        from relive.store import Journal, Remote, Shipment
+        from relive.store.journal import Journal
+        from relive.store.sync import RunShipment, ServerClient
 
-        remote = Remote(self._url)
+        remote = ServerClient(self._url)
         per_s = STEPS / (HOURS * 3600)
         journals, shipments, due, logged = {}, {}, {}, dict.fromkeys(members, 0)
         for run, rank in members:
             journal = journals[run, rank] = Journal(self._home.run_folder(run) / str(rank))
             header = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "pid": os.getpid()}
             journal.line("run", run=run, rank=rank, world_size=RANKS, **header)
-            shipments[run, rank] = Shipment(self._home, run, remote, rank=rank)
+            shipments[run, rank] = RunShipment(self._home, run, remote, rank=rank)
             due[run, rank] = begun
         while (now := time.monotonic()) - begun < SIMULATED_S:
             for member in members:

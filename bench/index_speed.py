@@ -52,7 +52,8 @@ def main() -> None:
 
 def _large(path: Path) -> dict[str, float]:
     from relive.query import Query
-    from relive.store import Home, Index
+    from relive.store import Home
+    from relive.store.catalog import Index
 
     count = fill_home(path, runs=100, steps=10_000, names=["loss", "acc"])
     rates = []
@@ -67,7 +68,8 @@ def _large(path: Path) -> dict[str, float]:
 
 def _leaderboard_s(path: Path) -> float:
     """The last value of 5 names for each of 1,000 runs."""
-    from relive.store import Home, Index
+    from relive.store import Home
+    from relive.store.catalog import Index
 
     names = ["a", "b", "c", "d", "e"]
     fill_home(path, runs=1_000, steps=100, names=names)

@@ -34,7 +34,9 @@ VALUES = "[1 / (1 + n / 100) + random.gauss(0, 0.01) for n in range(4096)]"  # n
 # The journal was recorded by relive.log before, so what is measured is the way to the server and not the logging.
 RECORDED = f"""
 import os, pathlib, random, sys, time, relive
-from relive.store import Home, Remote, Shipment
+from relive.store import Home
+from relive.store.sync.server_client import Remote
+from relive.store.sync.run_shipment import Shipment
 values = {VALUES}
 with relive.run() as run:
     for step in relive.loop("step", range({{points}})):
@@ -220,7 +222,8 @@ print(0.0, max(taken), flush=True)
 
 
 def _stored_points(store: Path) -> int:
-    from relive.store import Home, parse_run
+    from relive.store import Home
+    from relive.store.journal import parse_run
 
     home = Home(store)
     return sum(len(journal) for run in home.run_ids() for journal in parse_run(home, run))

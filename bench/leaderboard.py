@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring import median_s, once_s, report
-from relive.store import ROOT, Home, Index, Journal
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.journal import ROOT, Journal
 
 RUNS, STEPS, RANKS = 400, 10_000, 8
 
@@ -19,7 +21,7 @@ def main() -> None:
     import duckdb  # noqa: F401 - loading libraries is not what is measured
     import numpy  # noqa: F401
 
-    from relive.query import Terms, leaderboard, skew
+    from relive.query.compare import LeaderboardTerms, build_leaderboard, skew
 
     with tempfile.TemporaryDirectory() as name:
         home = Home(Path(name) / "home")
@@ -28,7 +30,7 @@ def main() -> None:
 
         def ask(**terms: Any) -> None:
             index = Index(home)
-            board = leaderboard(index, "val_acc", Terms.of(**terms))
+            board = build_leaderboard(index, "val_acc", LeaderboardTerms.of(**terms))
             assert sum(len(group["runs"]) for group in board["groups"]) >= RUNS // 2
             index.close()
 

@@ -51,7 +51,7 @@ def main() -> None:
     """Run them in a scratch folder; the exit code is 1 if one fails."""
     import parsl.tests
 
-    from relive.store import Memos
+    from relive.store.chunks import MemoTable
 
     tests = Path(parsl.tests.__file__).parent
     failed = False
@@ -61,7 +61,7 @@ def main() -> None:
             command += ["-c", "/dev/null", f"--rootdir={tests}", "--config", config, *(str(tests / n) for n in names)]
             environment = _environment(Path(scratch))
             failed |= subprocess.run(command, cwd=scratch, env=environment, check=False).returncode != 0
-        remembered = len(Memos(Path(scratch, "home", "memo.sqlite")).rows())
+        remembered = len(MemoTable(Path(scratch, "home", "memo.sqlite")).rows())
     report("parsl_tests", {"failed": "no", "remembered": "> 0"}, failed=failed, remembered=remembered)
     raise SystemExit(1 if failed or not remembered else 0)
 

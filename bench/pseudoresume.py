@@ -42,7 +42,9 @@ EPOCHS, STEPS, REPEAT = 30, 500, 5
 ASK = """
 import sys, time
 from pathlib import Path
-from relive.hindsight import Question, answer, planned
+from relive.hindsight import Question
+from relive.hindsight import answer
+from relive.hindsight import planned
 from relive.store import Home
 where, workers, expected = sys.argv[1] or None, int(sys.argv[2]), sys.argv[3]
 home = Home(Path(".relive").absolute())
@@ -76,10 +78,10 @@ def _script(kind: str) -> str:
 
 def _measure(name: str, where: str, workers: int, folders: dict[str, Path]) -> None:
     took: dict[str, list[float]] = {kind: [] for kind in folders}
-    for turn in range(REPEAT + 1):
+    for iteration in range(REPEAT + 1):
         for kind, folder in folders.items():
             seconds = _ask(folder, where, workers, kind)
-            if turn:  # at first libraries are loaded, and then stay
+            if iteration:  # at first libraries are loaded, and then stay
                 took[kind].append(seconds)
     resume_s, pseudoresume_s = (statistics.median(took[kind]) for kind in ("resume", "pseudoresume"))
     report(

@@ -63,7 +63,9 @@ NORM = 'relive.log("norm", sum(p.norm().item() for p in net.parameters()))'
 ASK = """
 import sys, time
 from pathlib import Path
-from relive.hindsight import Question, answer, planned
+from relive.hindsight import Question
+from relive.hindsight import answer
+from relive.hindsight import planned
 from relive.store import Home
 name, workers, clause, again = sys.argv[1:]
 home = Home(Path(".relive").absolute())

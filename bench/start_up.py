@@ -83,7 +83,7 @@ def _first_verb(repeat: int = 15) -> dict[str, float]:
 
 
 def _second_version_s() -> float:
-    from relive.store import versions
+    from relive.store.versions import code_versions
 
     with project("print('hello')", git=True) as folder:
         home = folder / ".relive"
@@ -92,7 +92,7 @@ def _second_version_s() -> float:
         times = []
         for _ in range(6):
             begun = time.perf_counter()
-            versions.take(folder, home=home)
+            code_versions.take(folder, home=home)
             times.append(time.perf_counter() - begun)
         return sorted(times[1:])[2]
 

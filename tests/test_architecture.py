@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +39,7 @@ ROWS = {
     "settings": 0,
     "hashing": 0,
     "doors": 0,
+    "installation": 0,
 }
 HIGHEST_FOR_SERVER = ROWS["query"]
 # Neighbours in a row don't know each other, but for these.
@@ -53,6 +56,11 @@ ADDRESS_OF_GLOBAL_STATE = "relive.record.session"
 NAMES_WITHOUT_REASON = {"utils", "util", "misc", "common", "helpers", "helper"}
 MODULE_LINES = 400
 FUNCTION_LINES = 60
+PUBLIC_DOORS = {"__init__", "memo", "cli"}  # their names are for users, too
+FOLDER_MODULES = 13  # "about a dozen", besides the door
+LONGEST_CHAIN = 16  # modules, along imports at module level
+# What a framework calls the same thing has one name in all files that speak to frameworks.
+FRAMEWORK_FILES = re.compile(r"relive\.integrations\.|.*_loop$")
 TOO_HEAVY_TO_IMPORT = ("numpy", "pandas", "duckdb", "torch", "rich", "click")
 
 
@@ -73,6 +81,10 @@ class Module:
     def room(self) -> str:
         return room_of(self.name)
 
+    @property
+    def folder(self) -> str:
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
         return tuple(ast.walk(self.tree))
@@ -90,6 +102,27 @@ class Module:
             elif isinstance(node, ast.Assign):
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         return names
+
+    @cached_property
+    def offered(self) -> dict[str, str]:
+        """What a door offers: names with the module that each comes from."""
+        listed = [top for top in self.tree.body if isinstance(top, ast.ImportFrom)]
+        listed += [
+            n for top in self.tree.body if isinstance(top, ast.If) for n in top.body if isinstance(n, ast.ImportFrom)
+        ]
+        ours = [node for node in listed if (node.module or "").startswith("relive.") and node.module != "relive.doors"]
+        return {alias.name: node.module or "" for node in ours for alias in node.names}
+
+    @cached_property
+    def eager_names(self) -> set[str]:
+        return {a.name for top in self.tree.body if isinstance(top, ast.ImportFrom) for a in top.names}
+
+    @cached_property
+    def defined_names(self) -> set[str]:
+        stored = {node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return stored | {
+            n.name for n in self.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
 
 
 Modules = Mapping[str, Module]
@@ -134,9 +167,7 @@ def _targets(node: ast.AST, module: Module, modules: Modules) -> list[str]:
             return [alias.name for alias in names]
         case ast.ImportFrom(names=names):
             base = _base(node, module)
-            return [
-                _module_or_name(base, alias.name, modules, inside=base == f"relive.{module.room}") for alias in names
-            ]
+            return [_module_or_name(base, alias.name, modules, inside=_is_around(base, module)) for alias in names]
         case ast.Call(
             func=ast.Name("import_module") | ast.Attribute(attr="import_module"), args=[ast.Constant(name), *_]
         ):
@@ -185,12 +216,21 @@ def _may_know(room: str, other: str) -> bool:
 
 
 def enters_by_the_door(modules: Modules) -> list[str]:
+    """A module imports siblings, and modules of the folders around it, directly; any other folder by its door."""
     return [
-        f"{found}: enter a room by its door, from relive.{room_of(found.target)} import …"
+        f"{found}: enter a room by its door, from {_folder(found.target, modules)} import …"
         for module in modules.values()
         for found in imports(module, modules)
-        if room_of(found.target) != module.room and found.target.count(".") > 1
+        if _folder(found.target, modules) != found.target and not _is_around(_folder(found.target, modules), module)
     ]
+
+
+def _folder(target: str, modules: Modules) -> str:
+    return modules[target].folder if target in modules else target.rpartition(".")[0]
+
+
+def _is_around(folder: str, module: Module) -> bool:
+    return f"{module.folder}.".startswith(f"{folder}.")
 
 
 def stays_inside(modules: Modules) -> list[str]:
@@ -198,7 +238,8 @@ def stays_inside(modules: Modules) -> list[str]:
         f"{found}: inside a room, import the sibling module that defines the name, not the door"
         for module in modules.values()
         for found in imports(module, modules)
-        if not module.is_package and found.target == f"relive.{module.room}" and module.name.count(".") > 1
+        if found.target in modules and modules[found.target].is_package and found.target != "relive"
+        if found.target != module.name and _is_around(found.target, module)
     ]
 
 
@@ -256,6 +297,104 @@ def is_named_for_its_reason(modules: Modules) -> list[str]:
     ]
 
 
+def has_rooms_of_a_dozen(modules: Modules) -> list[str]:
+    sizes = Counter(module.folder for module in modules.values() if not module.is_package)
+    return [
+        f"{folder} holds {count} modules (at most {FOLDER_MODULES}): give it inner rooms"
+        for folder, count in sizes.items()
+        if count > FOLDER_MODULES
+    ]
+
+
+def has_short_chains(modules: Modules) -> list[str]:
+    """Import chains: at module level, with each name of a door taken as an import of the module that defines it."""
+    longest: dict[str, tuple[str, ...]] = {}
+
+    def chain(name: str) -> tuple[str, ...]:
+        if name not in longest:
+            longest[name] = (name,)  # a cycle is told by another check
+            below = [chain(target) for target in _loaded_with(modules[name], modules)]
+            longest[name] = (name, *max(below, key=len, default=()))
+        return longest[name]
+
+    found = max((chain(name) for name in modules), key=len, default=())
+    if len(found) <= LONGEST_CHAIN:
+        return []
+    return [f"{' → '.join(found)}: {len(found)} modules (at most {LONGEST_CHAIN})"]
+
+
+def _loaded_with(module: Module, modules: Modules) -> Iterator[str]:
+    for node in _at_module_level(module.tree.body):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                target = _defining_module(_base(node, module), alias.name, modules)
+                if target is not None and target != module.name:
+                    yield target
+
+
+def _at_module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
+            yield from _at_module_level([*node.body, *node.orelse])
+        elif isinstance(node, ast.Try):
+            yield from _at_module_level(node.body)
+        elif not isinstance(node, ast.If):
+            yield node
+
+
+def _defining_module(base: str, name: str, modules: Modules) -> str | None:
+    if base not in modules:
+        return None
+    offered = modules[base].offered if modules[base].is_package else {}
+    if name in offered and offered[name] != base:
+        return _defining_module(offered[name], name, modules)
+    return f"{base}.{name}" if f"{base}.{name}" in modules else base
+
+
+def bears_a_name_of_its_own(modules: Modules) -> list[str]:
+    """No two modules have one basename, no two classes one name; framework files are as the frameworks have them."""
+    named: dict[str, list[str]] = defaultdict(list)
+    for module in modules.values():
+        basename = module.name.rpartition(".")[2]
+        if not FRAMEWORK_FILES.match(module.name):
+            named[f"module {basename}"] += [] if module.is_package else [module.name]
+            for node in module.nodes:
+                if isinstance(node, ast.ClassDef):
+                    named[f"class {node.name}"].append(module.name)
+    return [
+        f"{name} is in {', '.join(places)}: one word, one thing" for name, places in named.items() if len(places) > 1
+    ]
+
+
+def is_a_noun(modules: Modules) -> list[str]:
+    return [
+        f"{module.name}: a module is a noun, what it is rather than what it does"
+        for module in modules.values()
+        if module.name.endswith("ing") and not module.is_package and not FRAMEWORK_FILES.match(module.name)
+    ]
+
+
+def has_honest_doors(modules: Modules) -> list[str]:
+    """A door lists each name once, from the module that defines it, and only names that somebody outside uses."""
+    used: dict[str, set[str]] = defaultdict(set)
+    for module in modules.values():
+        for node in module.nodes:
+            if isinstance(node, ast.ImportFrom) and not _is_around(_base(node, module), module):
+                used[_base(node, module)] |= {alias.name for alias in node.names}
+    wrong = []
+    for door in (module for module in modules.values() if module.is_package and module.room not in PUBLIC_DOORS):
+        for name, source in door.offered.items():
+            if name not in used[door.name]:
+                wrong.append(f"{door.name} offers {name}, which nobody outside imports: take it off the door")
+            if source != door.name and name not in modules[source].defined_names:
+                wrong.append(f"{door.name} offers {name} from {source}, which does not define it")
+            if f"{door.name}.{name}" in modules and source != door.name and name not in door.eager_names:
+                wrong.append(f"{door.name} offers {name}, the name of one of its modules: a submodule would hide it")
+        if "__all__" in door.bound_names:
+            wrong.append(f"{door.name} has an __all__: the imports are the list")
+    return wrong
+
+
 CHECKS = (
     looks_down,
     enters_by_the_door,
@@ -265,6 +404,11 @@ CHECKS = (
     fits_in_one_sitting,
     keeps_global_state_in_one_place,
     is_named_for_its_reason,
+    has_rooms_of_a_dozen,
+    has_short_chains,
+    bears_a_name_of_its_own,
+    is_a_noun,
+    has_honest_doors,
 )
 
 
@@ -415,3 +559,60 @@ def test_global_state_at_another_address_is_found():
 def test_a_name_without_a_reason_is_found():
     assert len(wrongs(is_named_for_its_reason, {"store/_utils": "", "common": ""})) == 2
     assert wrongs(is_named_for_its_reason, {"store/journal": ""}) == []
+
+
+def test_a_crowded_room_is_found():
+    crowd = {f"store/m{number}": "" for number in range(FOLDER_MODULES)}
+
+    assert wrongs(has_rooms_of_a_dozen, crowd) == []
+    assert len(wrongs(has_rooms_of_a_dozen, crowd | {"store/one_more": ""})) == 1
+    assert wrongs(has_rooms_of_a_dozen, crowd | {"store/inner/one_more": ""}) == []
+
+
+def test_a_long_chain_is_found_through_doors_and_not_through_functions():
+    chain = {f"store/m{n}": f"from relive.store.m{n + 1} import x" for n in range(LONGEST_CHAIN - 1)}
+    last = f"store/m{LONGEST_CHAIN - 1}"
+    door = {"query/__init__": "if TYPE_CHECKING:\n    from relive.query.far import y", "query/far": "y = 1"}
+
+    assert wrongs(has_short_chains, chain | {last: "x = 1"} | door) == []
+    (told,) = wrongs(has_short_chains, chain | {last: "from relive.query import y"} | door)
+    assert told.split(":")[0].endswith("→ relive.query.far")
+    assert wrongs(has_short_chains, chain | {last: "def f():\n    from relive.query import y"} | door) == []
+
+
+def test_a_name_that_occurs_twice_is_found():
+    twice = {"store/journal": "class Held: ...", "query/journal": "", "query/frame": "class Held: ..."}
+
+    assert len(wrongs(bears_a_name_of_its_own, twice)) == 2
+    assert (
+        wrongs(bears_a_name_of_its_own, {"integrations/ray": "class C: ...", "integrations/optuna": "class C: ..."})
+        == []
+    )
+
+
+def test_a_gerund_is_found():
+    assert len(wrongs(is_a_noun, {"store/asking": "", "hashing/digests": ""})) == 1
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        "from relive.store.journal import Journal\nfrom relive.store.journal import unused",
+        "from relive.store.chunks import Journal",
+        "from relive.store.journal import Journal\n__all__ = ['Journal']",
+    ],
+)
+def test_a_door_that_says_too_much_is_found(door: str):
+    rooms = {"store/journal": "class Journal: ...\nunused = 1", "store/chunks": ""}
+    user = {"query/frame": "from relive.store import Journal"}
+
+    assert len(wrongs(has_honest_doors, rooms | user | {"store/__init__": door})) == 1
+    honest = "from relive.store.journal import Journal"
+    assert wrongs(has_honest_doors, rooms | user | {"store/__init__": honest}) == []
+
+
+def test_a_name_that_a_submodule_would_hide_is_found():
+    rooms = {"store/__init__": "if TYPE_CHECKING:\n    from relive.store.effects import effects"}
+    rooms |= {"store/effects": "def effects(): ...", "query/frame": "from relive.store import effects"}
+
+    assert len(wrongs(has_honest_doors, rooms)) == 1

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from relive.checkpoint import Checkpoint
+    from relive.checkpoint.io import Checkpoint
     from relive.hindsight import Answer
-    from relive.query import Runs
-    from relive.record import Background, Driver, PlainBlock, RecordedBlock
+    from relive.query import RunsBackend
+    from relive.record import Driver, PlainBlock, RecordedBlock
+    from relive.record.background import Background
     from relive.store import Home
 
 T = TypeVar("T")
@@ -120,8 +121,8 @@ def restore(
 
     >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
     """
-    from relive.checkpoint import find_checkpoints, restore_first_whole
-    from relive.record import warn_once
+    from relive.checkpoint.io import find_checkpoints, restore_first_whole
+    from relive.record.process import warn_once
 
     found = find_checkpoints(_home(home), run, at)
     checkpoint, damaged = restore_first_whole(found, into or {}, random=rng and into is not None, only_first=bool(at))
@@ -140,7 +141,7 @@ def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs:
     >>> with relive.background(SummaryWriter, "runs/x") as writer:
     ...     writer.add_histogram("weights", net.fc.weight, step)
     """
-    from relive.record import background as open_background
+    from relive.record.background import background as open_background
 
     return open_background(writer, *args, max_bytes=max_bytes, **kwargs)
 
@@ -183,31 +184,31 @@ def replay(
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
-    from relive.hindsight import Question, answer, planned
+    from relive.hindsight import Question, execute_plan, plan_replay
 
     strict, guesses = bool(how.pop("strict", False)), bool(how.pop("guesses", False))
     place, question = _home(home), Question(names, where, workers=workers, **how)
-    with planned(place, question) as plan:
+    with plan_replay(place, question) as plan:
         if not guesses:
             plan.leave_out_guesses()
-        return answer(place, plan, watch=lambda _tasks: None, strict=strict)
+        return execute_plan(place, plan, watch=lambda _tasks: None, strict=strict)
 
 
 def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     """Replay what is missing, after showing the cost; asks first if somebody is there to answer."""
     import sys
 
-    from relive.hindsight import Question, answer, planned
-    from relive.record import say
+    from relive.hindsight import Question, execute_plan, plan_replay
+    from relive.record.process import say
 
-    with planned(home, Question(names, where)) as plan:
+    with plan_replay(home, Question(names, where)) as plan:
         plan.leave_out_guesses()
         if not plan.cases:
             return
         say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
-        found = answer(home, plan, watch=lambda _tasks: None)
+        found = execute_plan(home, plan, watch=lambda _tasks: None)
         say(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
 
 
@@ -229,9 +230,10 @@ def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) ->
 
     >>> relive.leaderboard("val_acc", by="best", where="wd = 0", group=["lr"])
     """
-    from relive.query import Terms, rows_of, to_frame
+    from relive.query.compare import LeaderboardTerms, rows_of
+    from relive.query.table import to_frame
 
-    return to_frame(rows_of(_runs(home).leaderboard(metric, Terms.of(**terms))))
+    return to_frame(rows_of(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
 
 
 def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
@@ -239,7 +241,8 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
 
     >>> relive.skew("last", "loss").query("skew > 0.05")
     """
-    from relive.query import flat_steps, to_frame
+    from relive.query.compare import flat_steps
+    from relive.query.table import to_frame
 
     return to_frame(flat_steps(_runs(home).skew(run, name)))
 
@@ -251,15 +254,17 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
 
     >>> weights = relive.load("my-model@production")
     """
-    from relive.record import chosen_server, load_from, read_object
-    from relive.store import Chunks, Registry, artifacts
+    from relive.record.process import chosen_server
+    from relive.record.provenance import load_from, read_object
+    from relive.store.chunks import Chunks, artifact_files
+    from relive.store.registry import Registry
 
     place, remote = _home(home), chosen_server(home)
     if remote is not None:
         return load_from(remote, reference, place, allow_pickle=allow_pickle)
     artifact = Registry(place).find(reference).kept()
-    if artifact["kind"] in artifacts.PATHS:
-        return artifacts.kept_copy(artifact, place)
+    if artifact["kind"] in artifact_files.PATHS:
+        return artifact_files.kept_copy(artifact, place)
     return read_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
 
 
@@ -276,11 +281,11 @@ def should_prune(name: str, step: int, **rule: Any) -> bool:
     return should_prune(session.place(_open).driver, _home(None).path, name, step, **rule)
 
 
-def _runs(home: str | Path | None) -> Runs:
+def _runs(home: str | Path | None) -> RunsBackend:
     """Those of a home that is named, else of the server that is set, else of the home of the project."""
     from relive.query import HomeRuns, ServerRuns
-    from relive.record import chosen_server
-    from relive.store import Index
+    from relive.record.process import chosen_server
+    from relive.store.catalog import Index
 
     remote = chosen_server(home)
     return HomeRuns(Index(_home(home))) if remote is None else ServerRuns(remote)
@@ -289,7 +294,7 @@ def _runs(home: str | Path | None) -> Runs:
 def _home(home: str | Path | None) -> Home:
     from pathlib import Path
 
-    from relive.record import look_around
+    from relive.record.process import read_launch_context
     from relive.store import Home
 
-    return Home(Path(home).expanduser().absolute()) if home is not None else look_around().home
+    return Home(Path(home).expanduser().absolute()) if home is not None else read_launch_context().home

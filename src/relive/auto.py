@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from relive.record import is_pool_worker, session, warn_once
+from relive.record import session
+from relive.record.process import is_pool_worker, warn_once
 
 
 def _start_again() -> None:

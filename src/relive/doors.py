@@ -1,24 +1,37 @@
-"""How the door of a room opens only as far as somebody goes: names that load their module when first used."""
+"""The door of a room: names that load their module when first used, each written once."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+_IMPORT = re.compile(r"^    from (\S+) import (\([^)]*\)|.*)", re.MULTILINE)
+_NAME = re.compile(r"\w+")
 
-def lazily(room: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for a door: `modules` says which module of the room holds which names, separated by blanks."""
-    home_of = {name: module for module, names in modules.items() for name in names.split()}
+
+def lazy_names(room: str) -> Callable[[str], Any]:
+    """Returns a `__getattr__` that resolves the names imported under `if TYPE_CHECKING:` in the room's `__init__.py`.
+
+    Type checkers read that block; reading it here as well keeps it the only list of names.
+    """
+
+    spec = sys.modules[room].__spec__
+    source = spec.loader.get_data(spec.origin).decode()  # type: ignore[union-attr]
+    block = source.partition("\nif TYPE_CHECKING:\n")[2]
+    modules_by_name = {name: module for module, names in _IMPORT.findall(block) for name in _NAME.findall(names)}
 
     def get(name: str) -> Any:
-        module = home_of.get(name)
+        module = modules_by_name.get(name)
         if module is None:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        full = f"{room}.{module}"
-        __import__(full)  # also when it is there: another thread may still be loading it
-        value = getattr(sys.modules[full], name)
-        setattr(sys.modules[room], name, value)  # the next time it is found without coming here
+        if module == room:  # the name of a module of the room
+            __import__(f"{room}.{name}")
+            return sys.modules[f"{room}.{name}"]
+        __import__(module)  # also when it is loaded: another thread may still be executing it
+        value = getattr(sys.modules[module], name)
+        setattr(sys.modules[room], name, value)  # the next lookup finds it without a call
         return value
 
     return get

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from relive.store.journal import FORMAT
+from relive.store.journal.journal_file import JOURNAL_FORMAT
 
 TRAIN = """
 import os, signal
@@ -62,7 +62,7 @@ ENVIRONMENT = {
 
 def main() -> None:
     """Two runs and the runs inside them: one that finished, one that was killed."""
-    target = Path(__file__).parent / str(FORMAT) / "home"
+    target = Path(__file__).parent / str(JOURNAL_FORMAT) / "home"
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "digits"
         project.mkdir()

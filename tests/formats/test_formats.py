@@ -15,8 +15,13 @@ from click.testing import CliRunner
 
 import relive
 from relive.cli import main
-from relive.store import Chunks, Home, Index, decode, examine, from_text, parse_run, versions
-from relive.store.journal import FORMAT
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.chunks import Chunks
+from relive.store.gc import examine
+from relive.store.journal import decode_value, from_text, parse_run
+from relive.store.journal.journal_file import JOURNAL_FORMAT
+from relive.store.versions import code_versions
 
 FORMATS = Path(__file__).parent
 
@@ -38,7 +43,7 @@ def records(home: Path) -> dict[str, Any]:
 
 
 def test_the_current_format_is_among_them():
-    assert (FORMATS / str(FORMAT) / "home").is_dir(), "make it with tests/formats/make_home.py"
+    assert (FORMATS / str(JOURNAL_FORMAT) / "home").is_dir(), "make it with tests/formats/make_home.py"
 
 
 def test_every_run_is_there_with_its_record(home: Path):
@@ -64,7 +69,7 @@ def test_every_value_is_what_it_was(home: Path):
     run = records(home)["finished"].run
     chunks = Chunks(Home(home).chunks)
     forms = {
-        line["name"]: decode(line["value"], chunks.get)
+        line["name"]: decode_value(line["value"], chunks.get)
         for journal in parse_run(Home(home), run)
         for line in journal.lines
         if line["k"] == "log"
@@ -104,7 +109,7 @@ def test_nothing_is_damaged_and_what_was_kept_can_be_taken_out(home: Path, tmp_p
     assert (tmp_path / "out/artifacts/train.csv").read_text() == "1,2\n3,4\n"
     facts = from_text((tmp_path / "out/artifacts/facts").read_text())
     assert facts == {"table": [0, 1, 2], "long": "y" * 5_000}
-    assert versions.list_files(record.version, repository=home / "versions.git") == ["config.yaml", "train.py"]
+    assert code_versions.list_files(record.version, repository=home / "versions.git") == ["config.yaml", "train.py"]
 
 
 def test_checkpoints_can_be_restored(home: Path):

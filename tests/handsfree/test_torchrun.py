@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import relive
-from relive.store import Home, Index
+from relive.store import Home
+from relive.store.catalog import Index
 from tests.conftest import Script
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import relive
-from relive.store import Home, Registry
+from relive.store import Home
+from relive.store.registry import Registry
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "forgetting"
 

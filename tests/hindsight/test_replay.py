@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 import relive
-from relive.hindsight import Answer, Question, Task, answer, planned
-from relive.store import Chunks, Home, checkpoint_rows, kept_checkpoints, parse_run
-from relive.store.tombstones import drop
+from relive.hindsight import Answer, Question, execute_plan, plan_replay
+from relive.hindsight.workers import Task
+from relive.store import Home
+from relive.store.chunks import Chunks, kept_checkpoints, list_checkpoints
+from relive.store.chunks.tombstones import drop
+from relive.store.journal import parse_run
 
 # The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
 HEAD = """
@@ -588,7 +591,7 @@ def damage(home: Home, iterations: range) -> None:
     """Spoil the checkpoints that were taken after so many iterations."""
     (run_id,) = home.run_ids()
     (recorded,) = parse_run(home, run_id)
-    for row in checkpoint_rows(recorded):
+    for row in list_checkpoints(recorded):
         if row.place == "iteration" and row.iterations in iterations:
             Chunks(home.chunks).path(row.manifest).write_bytes(b"damaged")
 
@@ -727,7 +730,7 @@ def test_a_plan_tells_what_it_would_do_and_does_nothing(asked: Asked) -> None:
     asked.record(train())
     asked.script.write(train(after='relive.log("x", net[0])'))
 
-    with planned(Home(asked.script.home), Question(("x",), workers=2)) as plan:
+    with plan_replay(Home(asked.script.home), Question(("x",), workers=2)) as plan:
         (case,) = plan.cases
         assert (case.plan.depth, case.plan.iterations) == ("outer", 6)
         assert plan.cost_s > 0
@@ -778,8 +781,8 @@ def test_ctrl_c_is_told_also_when_a_damaged_checkpoint_is_being_passed_over(aske
             raise KeyboardInterrupt
         seen.extend(task for task in tasks if task.damaged)
 
-    with planned(home, Question(("x",), "epoch = 4", workers=1)) as plan:
-        found = answer(home, plan, watch=stop_the_second_time)
+    with plan_replay(home, Question(("x",), "epoch = 4", workers=1)) as plan:
+        found = execute_plan(home, plan, watch=stop_the_second_time)
 
     assert seen
     assert found.is_stopped

@@ -10,12 +10,13 @@ import pytest
 
 import relive
 from relive.errors import ReliveError
-from relive.query import PRUNED, Fleet, Member
-from relive.store import Home, Index
+from relive.query.compare import PRUNED, SweepMember, SweepValues
+from relive.store import Home
+from relive.store.catalog import Index
 
 optuna = pytest.importorskip("optuna")
 from relive.integrations.optuna import FleetPruner, ReliveCallback, recorded  # noqa: E402
-from relive.integrations.pruning import Mirror  # noqa: E402
+from relive.integrations.sweep_pruner import Mirror  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +122,7 @@ def test_the_mirror_judges_as_a_study_with_the_same_values_does(values: list[flo
     own, mirror = values[-1], Mirror(rule(), order)
     direct = optuna.create_study(direction="minimize" if order == "min" else "maximize", pruner=rule())
     for at, value in enumerate(values[:-1]):
-        mirror.take_in(Member(str(at), at, "finished", False, None, {0: value, 1: value}))
+        mirror.take_in(SweepMember(str(at), at, "finished", False, None, {0: value, 1: value}))
         trial = direct.ask()
         trial.report(value, 0)
         trial.report(value, 1)
@@ -142,7 +143,7 @@ def test_the_values_of_a_fleet_are_by_the_loop_they_were_logged_in(home: Path) -
     with relive.run(tags={"sweep": "other"}):
         relive.log("loss", 5.0)
 
-    fleet = Fleet(Index(Home(home)), "s")
+    fleet = SweepValues(Index(Home(home)), "s")
     (member,) = fleet.members("loss")
     assert (member.trial, member.values) == (7, {10: 10.0, 11: 11.0, 12: 12.0})
     assert list(fleet.members("inner")[0].values) == list(range(6))
@@ -199,9 +200,9 @@ def test_runs_on_other_data_have_no_say(home: Path) -> None:
 
 
 def test_a_run_of_no_sweep_goes_on_and_is_told_why(home: Path, recwarn: pytest.WarningsRecorder) -> None:
-    from relive.record import warnings
+    from relive.record.process import user_warnings
 
-    warnings.forget()
+    user_warnings.forget()
     with pytest.warns(UserWarning, match=r"\[prune-unknown\] this run belongs to no sweep"):
         assert gives_up(9.0, tags={}) == [False] * 4
 

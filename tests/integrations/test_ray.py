@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import relive
-from relive.query import PRUNED
-from relive.store import Home, Index
+from relive.query.compare import PRUNED
+from relive.store import Home
+from relive.store.catalog import Index
 
 pytest.importorskip("ray.tune")
 from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialScheduler

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relive.query import Terms, leaderboard
-from relive.store import ROOT, Home, Index, Journal, process_start
+from relive.query.compare import LeaderboardTerms, build_leaderboard
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.journal import ROOT, Journal, process_start
 
 data = st.sampled_from([None, "d1", "d2", "d3"])
 runs = st.lists(st.tuples(data, st.floats(), st.sampled_from([0.1, 0.2]), st.booleans()), min_size=1, max_size=8)
@@ -53,8 +55,8 @@ def test_no_group_ever_holds_two_data_versions_unasked(rows: list[Any], terms: d
         for row in rows:
             write(home, *row)
         index = Index(home)
-        board = leaderboard(index, "acc", Terms.of(**terms))
-        across = leaderboard(index, "acc", Terms.of(**{**terms, "across_data": True}))
+        board = build_leaderboard(index, "acc", LeaderboardTerms.of(**terms))
+        across = build_leaderboard(index, "acc", LeaderboardTerms.of(**{**terms, "across_data": True}))
         index.close()
 
     versions = [{run["data_version"] for run in group["runs"]} for group in board["groups"]]

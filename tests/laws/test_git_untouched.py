@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.store.versions import materialise, take
+from relive.store.versions.code_versions import materialise, take
 
 GLOBAL_CONFIG = """
 [user]

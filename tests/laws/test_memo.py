@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from relive.store import Chunks, Home, Memos, Policy, collect
+from relive.store import Home
+from relive.store.chunks import Chunks, MemoTable
+from relive.store.gc import Policy, collect_garbage
 
 COUNTED = """
     import os, sys, time, relive
@@ -105,7 +107,7 @@ def test_a_kill_while_storing_leaves_a_hit_or_a_miss(script: Any, home: Path, ro
     done = script(None, "0")
 
     # What returned before is found again, and everything is right: the script itself checks that.
-    remembered = {int(row.arguments.split('"x":["')[1].split('"')[2]) for row in Memos(home / "memo.sqlite").rows()}
+    remembered = {int(row.arguments.split('"x":["')[1].split('"')[2]) for row in MemoTable(home / "memo.sqlite").rows()}
     assert returned <= remembered
     assert "Warning" not in done.stderr
 
@@ -189,7 +191,7 @@ def test_in_a_replay_a_remembered_step_is_a_hit(script: Any, home: Path):
 
     assert script.relive("dataframe", "total", "--csv").stdout.split()[1:] != []
     assert "12" in script.relive("dataframe", "total", "--csv").stdout
-    assert len(Memos(home / "memo.sqlite").misses()) == 1
+    assert len(MemoTable(home / "memo.sqlite").misses()) == 1
 
 
 # --- relive gc --------------------------------------------------------------------------------------------------------
@@ -207,11 +209,11 @@ def test_what_is_remembered_is_never_collected(script: Any, home: Path):
         """
     )
     chunks = set(Chunks(home / "chunks").names())
-    collect(Home(home), Policy(), grace_s=-60)
+    collect_garbage(Home(home), Policy(), grace_s=-60)
     kept = set(Chunks(home / "chunks").names())
-    memos = Memos(home / "memo.sqlite")
+    memos = MemoTable(home / "memo.sqlite")
     memos.remove([memos.rows()[0].key])
-    collect(Home(home), Policy(), grace_s=-60)
+    collect_garbage(Home(home), Policy(), grace_s=-60)
 
     assert len(chunks) == 3
     assert kept == chunks
@@ -222,7 +224,7 @@ def test_what_is_remembered_is_never_collected(script: Any, home: Path):
 def test_a_collection_at_work_takes_nothing_that_is_being_stored(script: Any, home: Path):
     text = """
         import sys, time, numpy, relive
-        from relive.memo.homes import HOMES
+        from relive.memo.home_stores import HOMES
         @relive.memo
         def step(x):
             return numpy.full(20_000, x)
@@ -238,7 +240,7 @@ def test_a_collection_at_work_takes_nothing_that_is_being_stored(script: Any, ho
     collections = 0
     while writer.poll() is None:
         if home.exists():
-            assert not collect(Home(home), Policy(), grace_s=0.5).doubts
+            assert not collect_garbage(Home(home), Policy(), grace_s=0.5).doubts
             collections += 1
         time.sleep(0.02)
     error = writer.communicate()[1]
@@ -246,7 +248,7 @@ def test_a_collection_at_work_takes_nothing_that_is_being_stored(script: Any, ho
     assert writer.returncode == 0, error
     assert "memo-unreadable" not in error
     assert collections > 5
-    named = [name for row in Memos(home / "memo.sqlite").rows() for name in row.chunks.split()]
+    named = [name for row in MemoTable(home / "memo.sqlite").rows() for name in row.chunks.split()]
     assert [name for name in named if name not in Chunks(home / "chunks")] == []
 
 
@@ -254,7 +256,7 @@ def test_in_doubt_about_what_is_remembered_nothing_is_collected(script: Any, hom
     Home(home).create()
     Chunks(home / "chunks").put(b"orphan" * 1000)
     (home / "memo.sqlite").write_bytes(b"no database" * 100)
-    report = collect(Home(home), Policy(), grace_s=-60)
+    report = collect_garbage(Home(home), Policy(), grace_s=-60)
 
     assert report.doubts[0].run == "memo"
     assert len(list(Chunks(home / "chunks").names())) == 1

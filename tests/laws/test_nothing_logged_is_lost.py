@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import relive
-from relive.store import Home, Index, examine
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.gc import examine
 
 # Each trial is a process of its own, forked before any run is open. It counts the values whose `log` has returned in
 # memory that it shares with its parent, which kills it at any moment: while the run is opened, between two loops,
@@ -22,7 +24,7 @@ from relive.store import Home, Index, examine
 TRIALS = """
 import json, mmap, os, random, signal, struct, sys, time
 import relive
-import relive.record.opening  # loaded once, not by each child
+import relive.record.run_start  # loaded once, not by each child
 
 def train(trial, returned, last):
     n = 0
@@ -146,7 +148,7 @@ def test_a_live_run_shows_every_value_as_soon_as_its_log_has_returned(script) ->
     process = script.start(
         """
         import os, time, relive
-        for n in relive.loop("turn", range(3)):
+        for n in relive.loop("iteration", range(3)):
             relive.log("n", n)
             relive.log("text", {"n": n})
             print("logged", flush=True)

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import relive
-from relive.store import Home, Index
+from relive.store import Home
+from relive.store.catalog import Index
 
 
 def records(home: Path) -> list[Any]:

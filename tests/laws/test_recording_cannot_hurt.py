@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import relive
-from relive.store import Home, Index, examine
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.gc import examine
 
 WITHOUT = '''
 """What the verbs are without relive."""
@@ -376,7 +378,7 @@ def test_few_file_descriptors_cost_at_most_warnings(script) -> None:
 def test_no_file_descriptor_at_all_costs_one_warning(script) -> None:
     done = script(
         """
-        import os, relive, relive.record.opening, warnings
+        import os, relive, relive.record.run_start, warnings
         held = []
         try:
             while True:
@@ -472,7 +474,7 @@ def test_names_may_be_anything(script) -> None:
         names = ["ascii", "naïve ☃", "", " ", "new\\nline", "nul\\0", "\\ud800", "x" * 100_000, 5, 2.5, None,
                  ("a", 1), [1], {"a": 1}, b"bytes", object, NoStr(), "select", "a'b\\"c", "$int", "run", "epoch"]
         for name in names:
-            for turn in relive.loop(name, range(1)):
+            for iteration in relive.loop(name, range(1)):
                 assert relive.log(name, 1.5) == 1.5
                 relive.log(name, "text")
         with relive.run("\\ud800", tags={"\\ud800": "\\ud800"}):

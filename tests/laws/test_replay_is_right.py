@@ -18,10 +18,13 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from relive.hindsight import Question, answer, planned
-from relive.hindsight.planner import Costs
-from relive.store import Home, Index, kept_checkpoints, parse_run
-from relive.store.tombstones import drop
+from relive.hindsight import Question, execute_plan, plan_replay
+from relive.hindsight.plan.segments import Costs
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.chunks import kept_checkpoints
+from relive.store.chunks.tombstones import drop
+from relive.store.journal import parse_run
 
 if TYPE_CHECKING:
     from tests.laws.programs import Context, Program
@@ -90,9 +93,9 @@ def check(program: Program, share: float, seed: int, workers: int) -> str:
         home = Home(folder / ".relive")
         # These programs run in no time, so that no checkpoint would be worth its restore: here it costs nothing.
         (home.path / "costs.json").write_bytes(msgspec.json.encode(Costs(restore_s=0.0, bytes_per_s=1e30)))
-        with planned(home, Question(("probe",), program.where, workers=workers)) as plan:
+        with plan_replay(home, Question(("probe",), program.where, workers=workers)) as plan:
             ways = {case.plan.resume for case in plan.cases}
-            found = answer(home, plan, watch=lambda _tasks: None)
+            found = execute_plan(home, plan, watch=lambda _tasks: None)
         got = values(home.path)
 
     wanted = {context for context in expected if program.wants(context)}

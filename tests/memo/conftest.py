@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relive.memo import InMemory, Memoizer, Sqlite
-from relive.record import warnings
+from relive.memo import Sqlite
+from relive.memo.memoizer import InMemory, Memoizer
+from relive.record.process import user_warnings
 from relive.store import Home
 
 
@@ -22,7 +23,7 @@ def own_home(home: Path) -> Path:
 @pytest.fixture(autouse=True)
 def told_anew() -> None:
     """Warnings come once a process: each test is as good as one."""
-    warnings.forget()
+    user_warnings.forget()
 
 
 @pytest.fixture

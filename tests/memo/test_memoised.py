@@ -18,8 +18,10 @@ import pytest
 
 import relive
 from relive.errors import ReliveError, ReliveWarning
-from relive.memo import Call, Entry, InMemory, Memoizer
-from relive.store import Home, Memos
+from relive.memo import Call
+from relive.memo.memoizer import Entry, InMemory, Memoizer
+from relive.store import Home
+from relive.store.chunks import MemoTable
 
 calls: list[Any] = []
 
@@ -183,7 +185,7 @@ def test_damage_is_a_miss_with_a_warning(change: Callable[..., None]):
 def test_a_file_that_is_no_database_is_set_aside(home: Path):
     square(3)
     relive.memo.Sqlite(Home(home)).close()
-    from relive.memo.homes import HOMES
+    from relive.memo.home_stores import HOMES
 
     store = HOMES.store()
     assert store is not None
@@ -339,7 +341,7 @@ def test_a_bound_on_the_size_is_a_setting(home: Path, monkeypatch: pytest.Monkey
     for at in range(5):
         large(at)
 
-    assert len(Memos(home / "memo.sqlite").rows()) == 2
+    assert len(MemoTable(home / "memo.sqlite").rows()) == 2
 
 
 def test_nothing_is_written_for_a_memoizer_in_memory(home: Path):

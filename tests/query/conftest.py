@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from relive.store import ROOT, Home, Index, Journal, encode, process_start
+from relive.store import Home
+from relive.store.catalog import Index
+from relive.store.journal import ROOT, Journal, encode_value, process_start
 
 Values = Mapping[str, Sequence[Any]]
 
@@ -45,7 +47,7 @@ class Runs:
                           "clock_ns": time.monotonic_ns(), "tags": dict(tags or {}), **me, **(header or {})}
             )  # fmt: skip
             for name, value in args.items():
-                form = encode(value, lambda data: "0" * 64)
+                form = encode_value(value, lambda data: "0" * 64)
                 journal.line("arg", name=name, value=form, default=form, origin="kwargs")
             if data is not None:
                 journal.line("data", name="train", kind="file", digest=data * 8, size_bytes=10)
@@ -70,7 +72,7 @@ class Runs:
         if type(value) is float:
             journal.append_float(name, value, loop, step)
         else:
-            form = encode(value, lambda data: "0" * 64)
+            form = encode_value(value, lambda data: "0" * 64)
             journal.line("log", loop, step, name=journal.name_id(name), value=form)
 
 

@@ -18,7 +18,11 @@ import pytest
 
 import relive
 from relive.errors import QueryError
-from relive.store import Away, Home, Index, Journal, JournalName, Remote, Shipment, examine, journals_in, process_start
+from relive.store import Home, JournalName, journals_in
+from relive.store.catalog import Index
+from relive.store.gc import examine
+from relive.store.journal import Journal, process_start
+from relive.store.sync import RunShipment, ServerClient, ServerUnreachable
 
 from .bad_network import BadNetwork
 
@@ -313,12 +317,12 @@ def test_400_runs_at_once(tmp_path: Path, serve):
             "run", run=run, rank=0, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), pid=os.getpid(),
             start=process_start(os.getpid()), host="elsewhere",
         )  # fmt: skip
-        remote = Remote(server.url)
-        shipment = Shipment(home, run, remote)
-        for turn in range(5):
+        remote = ServerClient(server.url)
+        shipment = RunShipment(home, run, remote)
+        for iteration in range(5):
             for step in range(200):
-                journal.append_float("loss", float(step + turn * 200), 1, 0)
-            last = turn == 4
+                journal.append_float("loss", float(step + iteration * 200), 1, 0)
+            last = iteration == 4
             if last:
                 journal.line("end", outcome="finished", error=None, wall_ns=time.time_ns())
                 journal.close()
@@ -327,12 +331,12 @@ def test_400_runs_at_once(tmp_path: Path, serve):
         if not shipment.is_done:
             failures.append(run)
 
-    def send(shipment: Shipment, *, final: bool) -> None:
+    def send(shipment: RunShipment, *, final: bool) -> None:
         while True:
             try:
                 if not shipment.step(lambda *_: final):
                     return
-            except Away as error:
+            except ServerUnreachable as error:
                 time.sleep(error.retry_after_s or 0.2)
 
     threads = [threading.Thread(target=record, args=(n,)) for n in range(400)]

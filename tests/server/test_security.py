@@ -17,7 +17,8 @@ import xxhash
 import zstandard
 
 from relive.server import Tokens
-from relive.store import MAGIC, Home
+from relive.store import Home
+from relive.store.journal import SLOTS_MAGIC
 
 from .conftest import Server
 
@@ -119,7 +120,7 @@ def kept(store: Path) -> list[str]:
 @pytest.mark.parametrize("journal", ["../../x", "..%2f..%2fx", "00", "-1", "1-", "0-0", "0.lines", "٣", "9999999"])
 def test_only_journals_can_be_written(shared, journal: str):
     before = kept(shared.store)
-    status, _, _ = send(shared, MAGIC, HEADER, journal=journal.replace("٣", "%D9%A3"))
+    status, _, _ = send(shared, SLOTS_MAGIC, HEADER, journal=journal.replace("٣", "%D9%A3"))
 
     assert status in (404, 405)
     assert kept(shared.store) == before
@@ -128,21 +129,21 @@ def test_only_journals_can_be_written(shared, journal: str):
 @pytest.mark.parametrize(
     ("slots", "lines"),
     [
-        (MAGIC[:-1], HEADER),
+        (SLOTS_MAGIC[:-1], HEADER),
         (b"x" * 24, HEADER),
-        (MAGIC + (b"\xff" * 24), HEADER),  # a loop number that would need a table of gigabytes
-        (MAGIC, HEADER[:-1]),
-        (MAGIC, b"no json\n"),
-        (MAGIC, b"[]\n"),
-        (MAGIC, b"{}\n"),
-        (MAGIC, line("run", 1, run="ffffffffffff", wall_ns=1, clock_ns=1)),
-        (MAGIC, line("note")),
-        (MAGIC, HEADER + line("name", id=1, name="x" * 2_000)),
-        (MAGIC, HEADER + line("name", id=1 << 30, name="x")),
-        (MAGIC, HEADER + line("end", outcome=3)),
-        (MAGIC, HEADER + line("log", name="loss", value=1)),
-        (MAGIC, HEADER + line("deep")[:-2] + b',"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}\n"),
-        (MAGIC, HEADER.replace(b'"v": 1', b'"v": 2')),
+        (SLOTS_MAGIC + (b"\xff" * 24), HEADER),  # a loop number that would need a table of gigabytes
+        (SLOTS_MAGIC, HEADER[:-1]),
+        (SLOTS_MAGIC, b"no json\n"),
+        (SLOTS_MAGIC, b"[]\n"),
+        (SLOTS_MAGIC, b"{}\n"),
+        (SLOTS_MAGIC, line("run", 1, run="ffffffffffff", wall_ns=1, clock_ns=1)),
+        (SLOTS_MAGIC, line("note")),
+        (SLOTS_MAGIC, HEADER + line("name", id=1, name="x" * 2_000)),
+        (SLOTS_MAGIC, HEADER + line("name", id=1 << 30, name="x")),
+        (SLOTS_MAGIC, HEADER + line("end", outcome=3)),
+        (SLOTS_MAGIC, HEADER + line("log", name="loss", value=1)),
+        (SLOTS_MAGIC, HEADER + line("deep")[:-2] + b',"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}\n"),
+        (SLOTS_MAGIC, HEADER.replace(b'"v": 1', b'"v": 2')),
     ],
 )
 def test_what_is_no_journal_is_refused(shared, slots: bytes, lines: bytes):
@@ -154,7 +155,7 @@ def test_what_is_no_journal_is_refused(shared, slots: bytes, lines: bytes):
 
 
 def test_bytes_that_were_changed_on_the_way_are_refused(shared):
-    assert send(shared, MAGIC, HEADER, run="bbbbbbbbbbbb", digest="0" * 32)[0] == 422
+    assert send(shared, SLOTS_MAGIC, HEADER, run="bbbbbbbbbbbb", digest="0" * 32)[0] == 422
     assert "bbbbbbbbbbbb" not in Home(shared.store).run_ids()
 
 
@@ -162,7 +163,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(shared):
     bomb = zstandard.compress(bytes(1 << 30))
     before = memory(shared)
 
-    status, told, _ = send(shared, MAGIC, HEADER, run="cccccccccccc", body=bomb, Content_Encoding="zstd")
+    status, told, _ = send(shared, SLOTS_MAGIC, HEADER, run="cccccccccccc", body=bomb, Content_Encoding="zstd")
     assert status == 422
     assert "announced" in told["error"]
     assert memory(shared) < before + (50 << 20)
@@ -236,7 +237,7 @@ def test_a_stopping_server_finishes_what_it_began(serve):
 
     def work(run: str) -> None:
         with contextlib.suppress(OSError):  # who comes too late finds nobody
-            statuses.append(send(server, MAGIC, HEADER.replace(RUN.encode(), run.encode()), run=run)[0])
+            statuses.append(send(server, SLOTS_MAGIC, HEADER.replace(RUN.encode(), run.encode()), run=run)[0])
 
     threads = [threading.Thread(target=work, args=(f"{n:012x}",)) for n in range(20)]
     for thread in threads:

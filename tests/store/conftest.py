@@ -12,38 +12,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relive.checkpoint import Checkpoint, Writer
-from relive.checkpoint.capture import Capture
-from relive.checkpoint.subjects import subject_of
-from relive.checkpoint.writer import Written
-from relive.record.artifacts import describe_artifact
-from relive.store import (
+from relive.checkpoint.io import Checkpoint, Writer
+from relive.checkpoint.io.capture import Capture
+from relive.checkpoint.io.checkpoint_writer import Written
+from relive.checkpoint.state.state_handlers import handler_for
+from relive.record.provenance.artifact_capture import describe_artifact
+from relive.store import Home, journals_in
+from relive.store.chunks import Chunks, Packs, kept_checkpoints
+from relive.store.journal import (
     ROOT,
-    Chunks,
-    Home,
     Journal,
-    Packs,
-    encode,
-    journals_in,
-    kept_checkpoints,
+    encode_value,
     parse_run,
     process_start,
-    read_lines,
-)  # fmt: skip
+    read_lines,  # fmt: skip
+)
 
 HOT, FROZEN = 20_000, 5_000  # numbers that change with each checkpoint, and numbers that never do
 
 
-def hot(seed: int, turn: int) -> Any:
-    return np.random.default_rng([seed, turn]).random(HOT)
+def hot(seed: int, iteration: int) -> Any:
+    return np.random.default_rng([seed, iteration]).random(HOT)
 
 
 class Recording:
-    """One run. Its state after each turn can be told from its seed, so that what is restored can be checked."""
+    """One run. Its state after each iteration can be told from its seed, so that what is restored can be checked."""
 
     def __init__(self, home: Home, seed: int = 0, *, rank: int = 0, run: str | None = None) -> None:
         home.create()
-        self.home, self.seed, self.turn = home, seed, -1
+        self.home, self.seed, self.iteration = home, seed, -1
         self.run = run or home.new_run()
         self.folder = home.run_folder(self.run)
         self.journal = Journal(self.folder / str(rank))
@@ -57,20 +54,20 @@ class Recording:
         frozen = np.random.default_rng(99).random(FROZEN)
         self.frozen_bytes = frozen.nbytes
         subjects = {"hot": self._hot, "frozen": frozen}
-        self._capture = Capture({name: subject_of(name, thing) for name, thing in subjects.items()})
+        self._capture = Capture({name: handler_for(name, thing) for name, thing in subjects.items()})
         self._writer = Writer(Packs(home.packs), self.chunks)
 
     def checkpoint(self, *, again: bool = False) -> str:
-        """One more turn, and a checkpoint after it; `again` leaves the state as it was. Gives the manifest."""
-        self.turn += 1
-        state = self.turn - again
+        """One more iteration, and a checkpoint after it; `again` leaves the state as it was. Gives the manifest."""
+        self.iteration += 1
+        state = self.iteration - again
         self._hot[:] = hot(self.seed, state)
         written: list[Written] = []
 
         def done(one: Written) -> None:
             written.append(one)
             self.journal.line(
-                "checkpoint", self.loop, self.turn, place="iteration", name="epoch", manifest=one.manifest,
+                "checkpoint", self.loop, self.iteration, place="iteration", name="epoch", manifest=one.manifest,
                 bytes=one.size_bytes, new_bytes=one.new_bytes, stall_s=0.001, write_s=one.took_s,
             )  # fmt: skip
 
@@ -78,13 +75,13 @@ class Recording:
         return written[0].manifest
 
     def log(self, name: str, value: Any) -> None:
-        self.journal.line("log", name=self.journal.name_id(name), value=encode(value, self.chunks.put))
+        self.journal.line("log", name=self.journal.name_id(name), value=encode_value(value, self.chunks.put))
 
     def artifact(self, value: Any) -> None:
         self.journal.line("artifact", **(describe_artifact(value, None, self.chunks) or {}))
 
     def finish(self) -> Recording:
-        self.journal.end_loop(self.loop, self.turn + 1)
+        self.journal.end_loop(self.loop, self.iteration + 1)
         self.journal.line("end", outcome="finished", error=None, wall_ns=time.time_ns())
         self.journal.close()
         return self

@@ -8,20 +8,22 @@ from typing import Any
 
 import click
 
-from relive.cli.hashing_order import settle_order
-from relive.cli.leaving import Leave
+from relive.cli.hash_seed import settle_order
+from relive.cli.script_handover import Leave
 from relive.errors import ReliveError
 
-# Which module holds which commands, in the order in which people need them; `module:attribute` where the names differ.
+# The module of `commands` that defines each command, in the order of the help page; `module:attribute` if names differ.
 COMMANDS = {
-    "run": "running", "runs": "runs", "show": "runs", "replay": "replay", "leaderboard": "board", "compare": "board",
-    "diff": "versions", "versions": "versions", "checkout": "versions", "skew": "watching", "watch": "watching",
-    "dataframe": "queries", "sql": "queries", "promote": "registry:promote_command", "registry": "registry",
-    "alias": "registry", "rollback": "registry", "retire": "registry", "download": "registry",
-    "checkpoints": "checkpoints", "export": "care", "doctor": "care", "rm": "runs", "gc": "checkpoints",
-    "pin": "runs", "unpin": "runs",
-    "transplant": "transplanting", "memo": "memos", "serve": "serving:serve_command", "token": "serving",
-    "sync": "serving", "fetch": "serving",
+    "run": "run_command", "runs": "runs_commands", "show": "runs_commands", "replay": "replay_command",
+    "leaderboard": "leaderboard_commands", "compare": "leaderboard_commands", "diff": "version_commands",
+    "versions": "version_commands", "checkout": "version_commands", "skew": "skew_commands", "watch": "skew_commands",
+    "dataframe": "query_commands", "sql": "query_commands", "promote": "registry_commands:promote_command",
+    "registry": "registry_commands", "alias": "registry_commands", "rollback": "registry_commands",
+    "retire": "registry_commands", "download": "registry_commands", "checkpoints": "checkpoint_commands",
+    "export": "home_commands", "doctor": "home_commands", "rm": "runs_commands", "gc": "checkpoint_commands",
+    "pin": "runs_commands", "unpin": "runs_commands", "transplant": "transplant_command", "memo": "memo_commands",
+    "serve": "server_commands:serve_command", "token": "server_commands", "sync": "server_commands",
+    "fetch": "server_commands",
 }  # fmt: skip
 
 
@@ -51,7 +53,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name].partition(":")
-        found = getattr(importlib.import_module(f"relive.cli.{module}"), attribute or cmd_name)
+        found = getattr(importlib.import_module(f"relive.cli.commands.{module}"), attribute or cmd_name)
         assert isinstance(found, click.Command)
         return found
 

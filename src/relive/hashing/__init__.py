@@ -1,14 +1,11 @@
-"""Hashes of bytes, and of values so that equal ones have one hash in every process."""
+"""Hashes of bytes, and hashes of values that are equal in every process."""
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazily
-from relive.hashing.digests import digest, hasher
+from relive.doors import lazy_names
 
 if TYPE_CHECKING:
+    from relive.hashing.digests import digest, hasher
     from relive.hashing.preimage import plain_binder, register, stable_hash
 
-__all__ = ["digest", "hasher", "plain_binder", "register", "stable_hash"]
-
-# A script that is recorded waits for the hashing of bytes, not for that of values.
-__getattr__ = lazily(__name__, {"preimage": "plain_binder register stable_hash"})
+__getattr__ = lazy_names(__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from relive.errors import Unstable
 from relive.hashing import reducers
 from relive.hashing.digests import digest, flat_bytes, hasher
-from relive.hashing.reducers import PLAIN, REDUCERS, Lenient, NoHash, Parts, Raw, Reducer, qualified_name
+from relive.hashing.reducers import PLAIN, REDUCERS, Lenient, NoHash, Raw, ReducedParts, Reducer, qualified_name
 
 if TYPE_CHECKING:
     pass
@@ -33,7 +33,7 @@ def stable_hash(value: object, *, by_state: bool = False, special: Special | Non
         stable_hash({"lr": 0.1, "layers": (64, 64)})
     """
     try:
-        return _Encoder({}, by_state, special).feed(value).hexdigest()
+        return _PreimageEncoder({}, by_state, special).feed(value).hexdigest()
     except NoHash as stop:
         raise Unstable(_message(stop)) from stop.__cause__
     except RecursionError:
@@ -59,7 +59,7 @@ def _message(stop: NoHash) -> str:
     )
 
 
-class _Encoder:
+class _PreimageEncoder:
     """Writes the pre-image of one value: at every level a tag, a size, the content."""
 
     __slots__ = ("_above", "_buffer", "_by_state", "_hasher", "_special")
@@ -71,7 +71,7 @@ class _Encoder:
         self._buffer = bytearray()
         self._hasher = hasher()
 
-    def feed(self, value: object) -> _Encoder:
+    def feed(self, value: object) -> _PreimageEncoder:
         atom = _ATOMS.get(type(value))
         if atom is not None:
             self._buffer += atom(value)
@@ -97,7 +97,7 @@ class _Encoder:
     def _descend(self, value: object) -> None:
         self._above[id(value)] = len(self._above)
         try:
-            write = _CONTAINERS.get(type(value), _Encoder._reduced)
+            write = _CONTAINERS.get(type(value), _PreimageEncoder._reduced)
             write(self, value)
         finally:
             del self._above[id(value)]
@@ -142,7 +142,7 @@ class _Encoder:
             for key in self._ordered(value):
                 self.feed(key).feed(value[key])
         except NoHash as stop:
-            raise stop.under(f".{key}" if isinstance(value, Parts) else f"[{key!r:.60}]") from stop.__cause__
+            raise stop.under(f".{key}" if isinstance(value, ReducedParts) else f"[{key!r:.60}]") from stop.__cause__
 
     def _set(self, value: set[Any] | frozenset[Any]) -> None:
         self._open(type(value).__name__, len(value))
@@ -169,7 +169,7 @@ class _Encoder:
         return sorted(listed, key=None if all(type(key) is str for key in listed) else self._apart)
 
     def _apart(self, value: object) -> str:
-        return _Encoder(self._above, self._by_state, self._special).feed(value).hexdigest()
+        return _PreimageEncoder(self._above, self._by_state, self._special).feed(value).hexdigest()
 
 
 def _attempt(reduce: Reducer, value: object) -> object:
@@ -236,15 +236,15 @@ def plain_binder(names: Iterable[str]) -> Callable[[dict[str, Any]], str | None]
     return hash_plain
 
 
-_CONTAINERS: dict[type, Callable[[_Encoder, Any], None]] = {
-    list: _Encoder._sequence,
-    tuple: _Encoder._sequence,
-    dict: _Encoder._dict,
-    Parts: _Encoder._dict,
-    set: _Encoder._set,
-    frozenset: _Encoder._set,
-    Raw: _Encoder._raw,
-    Lenient: _Encoder._lenient,
+_CONTAINERS: dict[type, Callable[[_PreimageEncoder, Any], None]] = {
+    list: _PreimageEncoder._sequence,
+    tuple: _PreimageEncoder._sequence,
+    dict: _PreimageEncoder._dict,
+    ReducedParts: _PreimageEncoder._dict,
+    set: _PreimageEncoder._set,
+    frozenset: _PreimageEncoder._set,
+    Raw: _PreimageEncoder._raw,
+    Lenient: _PreimageEncoder._lenient,
 }
 
 

@@ -29,7 +29,7 @@ class NoHash(Exception):
         return self
 
 
-class Parts(dict[str, object]):
+class ReducedParts(dict[str, object]):
     """The named parts of an object; an error inside says `.part` where a dict's says `['part']`."""
 
 
@@ -59,14 +59,16 @@ def qualified_name(thing: Any) -> str:
 
 
 def dataclass(value: Any) -> object:
-    return Parts({field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.compare})
+    return ReducedParts(
+        {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.compare}
+    )
 
 
 def subclass(plain: Reducer, value: Any) -> object:
     """A list, dict, str… of the user's own class; a named tuple is one too."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return Parts(zip(value._fields, value, strict=True))
-    return Parts(content=plain(value), attributes=Parts(getattr(value, "__dict__", {})))
+        return ReducedParts(zip(value._fields, value, strict=True))
+    return ReducedParts(content=plain(value), attributes=ReducedParts(getattr(value, "__dict__", {})))
 
 
 def state(value: object) -> object:
@@ -75,19 +77,21 @@ def state(value: object) -> object:
     if isinstance(reduced, str):
         return reduced
     make, args, stored, items, pairs = (*reduced, None, None, None)[:5]
-    parts = Parts(stored) if type(stored) is dict else Parts(state=stored)
-    return Parts(parts, __make__=(qualified_name(make), args), __items__=list(items or ()), __pairs__=list(pairs or ()))
+    parts = ReducedParts(stored) if type(stored) is dict else ReducedParts(state=stored)
+    return ReducedParts(
+        parts, __make__=(qualified_name(make), args), __items__=list(items or ()), __pairs__=list(pairs or ())
+    )
 
 
 def _attributes(*names: str) -> Reducer:
-    return lambda value: Parts({name: getattr(value, name) for name in names})
+    return lambda value: ReducedParts({name: getattr(value, name) for name in names})
 
 
 # Code
 
 
 def _function(value: types.FunctionType) -> object:
-    return Parts(
+    return ReducedParts(
         name=qualified_name(value),
         code=value.__code__,
         defaults=value.__defaults__,
@@ -107,7 +111,7 @@ def _class(value: type) -> object:
     """Name, bases and the code of a class body; a class made in C has its name only."""
     own = vars(value).items() if value.__flags__ & _MADE_IN_PYTHON else ()
     body = {name: Lenient(_member(part)) for name, part in own if _tells(name, part)}
-    return Parts(name=qualified_name(value), bases=[qualified_name(base) for base in value.__bases__], body=body)
+    return ReducedParts(name=qualified_name(value), bases=[qualified_name(base) for base in value.__bases__], body=body)
 
 
 def _tells(name: str, part: object) -> bool:
@@ -133,7 +137,7 @@ def _builtin(value: Any) -> object:
 def _array(value: Any) -> object:
     dtype = value.dtype
     if dtype.names:
-        content: object = Parts({name: value[name] for name in dtype.names})  # padding between fields is noise
+        content: object = ReducedParts({name: value[name] for name in dtype.names})  # padding between fields is noise
     elif dtype.hasobject or dtype.kind == "T":
         content = value.ravel().tolist()
     elif dtype.char in "gG":
@@ -165,7 +169,7 @@ def _blocks(array: Any, size_bytes: int, *, whole: bool) -> Iterator[Any]:
 def _masked(value: Any) -> object:
     import numpy
 
-    return Parts(mask=numpy.ma.getmaskarray(value), data=value.filled())
+    return ReducedParts(mask=numpy.ma.getmaskarray(value), data=value.filled())
 
 
 def _scalar(value: Any) -> object:
@@ -220,7 +224,7 @@ def _module(value: Any) -> object:
     if any(base.__module__.startswith("torch.distributed.fsdp") for base in bases):
         raise NoHash(type(value), "sharded; gathering its state would wait for the other ranks")
     settings = {name: [qualified_name(type(part)), _settings(part)] for name, part in parts.items()}
-    return Parts(settings=settings, state=dict(value.state_dict()))
+    return ReducedParts(settings=settings, state=dict(value.state_dict()))
 
 
 def _settings(part: Any) -> dict[str, object]:
@@ -232,7 +236,9 @@ def _settings(part: Any) -> dict[str, object]:
 
 
 def _series(value: Any) -> object:
-    return Parts(name=value.name, index=getattr(value, "index", None), dtype=str(value.dtype), values=_column(value))
+    return ReducedParts(
+        name=value.name, index=getattr(value, "index", None), dtype=str(value.dtype), values=_column(value)
+    )
 
 
 def _column(value: Any) -> object:
@@ -251,23 +257,23 @@ def _column(value: Any) -> object:
 
 
 def _index(value: Any) -> object:
-    return Parts(names=list(value.names), dtype=str(value.dtype), values=_column(value))
+    return ReducedParts(names=list(value.names), dtype=str(value.dtype), values=_column(value))
 
 
 def _frame(value: Any) -> object:
     columns = [_column(value.iloc[:, place]) for place in range(value.shape[1])]
     dtypes = [str(dtype) for dtype in value.dtypes]
-    return Parts(index=value.index, columns=value.columns, dtypes=dtypes, values=columns)
+    return ReducedParts(index=value.index, columns=value.columns, dtypes=dtypes, values=columns)
 
 
 def _polars_series(value: Any) -> object:
     is_flat = value.dtype.is_numeric() or value.dtype.is_temporal()
     content = value.to_physical().to_numpy() if is_flat and not value.null_count() else value.to_list()
-    return Parts(name=value.name, dtype=str(value.dtype), values=content)
+    return ReducedParts(name=value.name, dtype=str(value.dtype), values=content)
 
 
 def _image(value: Any) -> object:
-    return Parts(mode=value.mode, size=value.size, palette=value.getpalette(), pixels=value.tobytes())
+    return ReducedParts(mode=value.mode, size=value.size, palette=value.getpalette(), pixels=value.tobytes())
 
 
 def _text(value: object) -> str:
@@ -290,8 +296,8 @@ REDUCERS: dict[str, Reducer] = {
     "datetime:timezone": _text,
     "zoneinfo:ZoneInfo": _text,
     "re:Pattern": _attributes("pattern", "flags"),
-    "types:SimpleNamespace": lambda value: Parts(vars(value)),
-    "argparse:Namespace": lambda value: Parts(vars(value)),
+    "types:SimpleNamespace": lambda value: ReducedParts(vars(value)),
+    "argparse:Namespace": lambda value: ReducedParts(vars(value)),
     "collections:deque": lambda value: [value.maxlen, list(value)],
     "collections:defaultdict": lambda value: [value.default_factory, dict(value)],
     "collections:UserDict": lambda value: value.data,

@@ -1,23 +1,11 @@
-"""Ask later: the least work that yields a value nobody logged, from checkpoints, checked against the record."""
+"""Hindsight logging: a question about past runs, its plan, its execution, and the merge of the answers."""
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazily
+from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.hindsight.answering import Answer, RunAnswer, answer
-    from relive.hindsight.asking import Case, Plan, Question, planned
-    from relive.hindsight.executor import Task
-    from relive.hindsight.trust import read_check
+    from relive.hindsight.execution import Answer, RunAnswer, execute_plan
+    from relive.hindsight.question import Plan, Question, plan_replay
 
-__all__ = ["Answer", "Case", "Plan", "Question", "RunAnswer", "Task", "answer", "planned", "read_check"]
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "answering": "Answer RunAnswer answer",
-        "asking": "Case Plan Question planned",
-        "executor": "Task",
-        "trust": "read_check",
-    },
-)
+__getattr__ = lazy_names(__name__)

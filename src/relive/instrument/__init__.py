@@ -1,25 +1,14 @@
-"""Which loops and log calls of a script matter, and the same script with them made visible: source in, trees out."""
+"""Which loops and log calls of a script matter, and the source rewritten to report them."""
 
-from relive.instrument.choosing import Kind, LoopChoice, choose
-from relive.instrument.numbers import dotted, named_numbers
-from relive.instrument.rewriting import HOOK, instrument
-from relive.instrument.statements import names_told, told_by_name
-from relive.instrument.survey import Survey, reachable, survey
+from typing import TYPE_CHECKING
 
-RULES = 1  # raised when the same source would get other loops, or other names for them
+from relive.doors import lazy_names
 
-__all__ = [
-    "HOOK",
-    "RULES",
-    "Kind",
-    "LoopChoice",
-    "Survey",
-    "choose",
-    "dotted",
-    "instrument",
-    "named_numbers",
-    "names_told",
-    "reachable",
-    "survey",
-    "told_by_name",
-]
+if TYPE_CHECKING:
+    from relive.instrument.log_calls import names_told, told_by_name
+    from relive.instrument.loop_rewriter import HOOK, RULES, instrument
+    from relive.instrument.loop_selection import LoopChoice
+    from relive.instrument.printed_numbers import dotted, named_numbers
+    from relive.instrument.project_survey import Survey, reachable, survey
+
+__getattr__ = lazy_names(__name__)

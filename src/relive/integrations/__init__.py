@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazily
+from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.integrations.pruning import should_prune
+    from relive.integrations.sweep_pruner import should_prune
 
-__all__ = ["should_prune"]
-
-__getattr__ = lazily(__name__, {"pruning": "should_prune"})
+__getattr__ = lazy_names(__name__)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from keras.callbacks import Callback
 
-from relive.handsfree import keras_callback
+from relive.handsfree.frameworks import keras_callback
 
 ReliveCallback = keras_callback(Callback)

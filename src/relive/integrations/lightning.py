@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lightning.pytorch.callbacks import Callback
 
-from relive.handsfree import enter_lightning, lightning_callback
+from relive.handsfree.frameworks import enter_lightning, lightning_callback
 
 ReliveCallback = lightning_callback(Callback)
 enter_lightning("lightning.pytorch")

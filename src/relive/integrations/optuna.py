@@ -11,10 +11,12 @@ from optuna.pruners import BasePruner
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from relive.integrations.pruning import Mirror
-from relive.query import PRUNED, Fleet
-from relive.record import Recorder, explicit_run, here, look_around
-from relive.store import Home, Index
+from relive.integrations.sweep_pruner import Mirror
+from relive.query.compare import PRUNED, SweepValues
+from relive.record import Recorder, explicit_run, here
+from relive.record.process import read_launch_context
+from relive.store import Home
+from relive.store.catalog import Index
 
 OBJECTIVE = "objective"
 
@@ -116,7 +118,7 @@ class FleetPruner(BasePruner):  # type: ignore[misc]
         self._pruner = pruner
         self._sweep = sweep
         self._home = home
-        self._fleets: dict[str, tuple[Fleet, Mirror]] = {}
+        self._fleets: dict[str, tuple[SweepValues, Mirror]] = {}
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Called by `trial.should_prune()`."""
@@ -131,11 +133,11 @@ class FleetPruner(BasePruner):  # type: ignore[misc]
                 mirror.take_in(member)
         return mirror.judges(f"trial {trial.number} of {study.study_name}", trial.intermediate_values)
 
-    def _open(self, sweep: str, direction: StudyDirection) -> tuple[Fleet, Mirror]:
+    def _open(self, sweep: str, direction: StudyDirection) -> tuple[SweepValues, Mirror]:
         if sweep not in self._fleets:
-            home = Home(Path(self._home)) if self._home is not None else look_around().home
+            home = Home(Path(self._home)) if self._home is not None else read_launch_context().home
             order = "min" if direction == StudyDirection.MINIMIZE else "max"
-            self._fleets[sweep] = Fleet(Index(home), sweep), Mirror(self._pruner, order)
+            self._fleets[sweep] = SweepValues(Index(home), sweep), Mirror(self._pruner, order)
         return self._fleets[sweep]
 
 

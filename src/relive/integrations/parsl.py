@@ -17,7 +17,8 @@ from parsl.data_provider.files import File
 
 from relive.errors import Damaged, ReliveError, Unstable
 from relive.memo import Call, Computed, Keys, Sqlite, Unstorable, content_of
-from relive.record import home_here, note, run_here, warn_once
+from relive.record import home_here, note, run_here
+from relive.record.process import warn_once
 from relive.store import Home
 
 _OUTPUTS = frozenset({"outputs", "stdout", "stderr"})  # what an app writes: the content there is no input

@@ -10,9 +10,11 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.schedulers import TrialScheduler
 
-from relive.query import PRUNED, Fleet
-from relive.record import OpenRun, Place, look_around, open_explicitly
-from relive.store import Home, Index
+from relive.query.compare import PRUNED, SweepValues
+from relive.record import OpenRun, Place, open_explicitly
+from relive.record.process import read_launch_context
+from relive.store import Home
+from relive.store.catalog import Index
 
 LOOP = "training_iteration"
 # What Tune adds to every result by itself.
@@ -52,7 +54,7 @@ class ReliveCallback(Callback):  # type: ignore[misc]
         self._ours: set[str] = set()
         self._shown: dict[str, set[int]] = {}
         self._stopped: set[str] = set()
-        self._fleet: Fleet | None = None
+        self._fleet: SweepValues | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune saves its callbacks; open runs stay with the process that has them."""
@@ -114,8 +116,8 @@ class ReliveCallback(Callback):  # type: ignore[misc]
         if self._scheduler is None or self._name is None:
             return
         if self._fleet is None:
-            home = Home(Path(self._home)) if self._home is not None else look_around().home
-            self._fleet = Fleet(Index(home), self._sweep)
+            home = Home(Path(self._home)) if self._home is not None else read_launch_context().home
+            self._fleet = SweepValues(Index(home), self._sweep)
         for member in self._fleet.members(self._name):
             if member.run in self._ours or member.run in self._stopped:
                 continue

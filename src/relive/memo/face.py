@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from relive.errors import ReliveError
 
 if TYPE_CHECKING:
-    from relive.memo.explaining import Explanation
-    from relive.memo.keys import Call
+    from relive.memo.call_key import Call
+    from relive.memo.explanation import Explanation
     from relive.memo.memoizer import Entry, InMemory, Memoizer
 
 P = ParamSpec("P")
@@ -57,15 +57,15 @@ class Memo(ModuleType):
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def __call__(self, *function: Callable[..., Any], **options: Any) -> Any:
-        from relive.memo.memoised import Memoised, Options
+        from relive.memo.memoised import Memoised, MemoOptions
 
-        unknown = [name for name in options if name not in Options.__slots__]
+        unknown = [name for name in options if name not in MemoOptions.__slots__]
         if unknown or len(function) > 1:
             wrong = f"no option {unknown[0]!r}" if unknown else "one function at a time"
             raise ReliveError(
-                f"relive.memo has {wrong}; write @relive.memo({', '.join(Options.__slots__)}), all by name"
+                f"relive.memo has {wrong}; write @relive.memo({', '.join(MemoOptions.__slots__)}), all by name"
             )
-        chosen = Options(**options)
+        chosen = MemoOptions(**options)
         if function:
             return Memoised(function[0], chosen).wrap()
         return lambda decorated: Memoised(decorated, chosen).wrap()

@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import Damaged, ReliveError, Unstable
-from relive.memo.homes import HOMES
-from relive.memo.keys import Call, Keys
+from relive.memo.call_key import Call, Keys
+from relive.memo.home_stores import HOMES
 from relive.memo.memoizer import Computed, Entry, Memoizer
-from relive.memo.results import Unstorable
-from relive.memo.sqlite import Sqlite
-from relive.record import is_users, note, run_here, warn_once
+from relive.memo.result_codec import Unstorable
+from relive.memo.sqlite_memoizer import Sqlite
+from relive.record import note, run_here
+from relive.record.process import is_users, warn_once
 
 ATTRIBUTE = "__relive_memo__"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MemoOptions:
     """How a function is remembered."""
 
     ignore: Sequence[str] = ()
@@ -47,7 +48,7 @@ class Attempt:
 class Memoised:
     """A function with its memory."""
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(self, function: Callable[..., Any], options: MemoOptions) -> None:
         _check(function)
         self.function = function
         self.options = options

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from relive.memo.flights import Flights
-from relive.memo.keys import Call
-from relive.memo.results import Stored, read_value, store_value
+from relive.memo.call_key import Call
+from relive.memo.result_codec import StoredResult, read_value, store_value
+from relive.memo.single_flight import Flights
 
 RESULT = "result"
 EXCEPTION = "exception"
@@ -97,7 +97,7 @@ class InMemory:
             chunks[name := str(len(chunks))] = bytes(data)
             return name
 
-        stored: Stored = store_value(value, put)
+        stored: StoredResult = store_value(value, put)
         self._entries[call.key] = Entry(
             call.key, call.function, kind, computed.run, time.time_ns() // 1000, computed.took_s, stored.size_bytes,
             lambda: read_value(stored.form, chunks.__getitem__),

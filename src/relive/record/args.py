@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from relive.errors import ArgError
-from relive.record.environment import is_secret
+from relive.record.provenance import is_secret
 
 FLAG = "--kwargs"
 

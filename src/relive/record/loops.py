@@ -8,16 +8,16 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from relive.installation import PACKAGE_FOLDER
 from relive.record.session import Driver, Place, here
 
 if TYPE_CHECKING:
-    from relive.checkpoint import LoopWatch
+    from relive.checkpoint.control import LoopWatch
 
 T = TypeVar("T")
 # Iterations that take long are marked one by one, quicker ones every so often. After milliseconds of other work a mark
 # finds nothing of itself in the caches and costs 40 to 70 µs, so that marking more often would be felt.
 LONG_NS, MARK_NS = 30_000_000, 100_000_000
-_OWN = __file__.removesuffix("record/loops.py")
 _now = time.monotonic_ns
 _INT32 = range(-(1 << 31), 1 << 31)
 _SHOWN_ITEMS = frozenset({int, str, float})  # items of these types are what the loop's column shows
@@ -29,15 +29,15 @@ def has_short_range(items: Iterable[Any]) -> bool:
 
 
 class LoopKeeper(Driver, Protocol):
-    """The driver that is told of each turn of a loop."""
+    """The driver that is told of each iteration of a loop."""
 
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int: ...
     def note_item(self, loop: int, iteration: int, item: Any) -> None: ...
     def mark(self, loop: int, iteration: int) -> None: ...
     def leave_loop(self, loop: int, iterations: int) -> None: ...
     def watch_loop(self, name: str, loop: int) -> LoopWatch | None: ...
-    def begin_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
-    def end_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
+    def begin_iteration(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
+    def end_iteration(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
     def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType, *, exhausted: bool) -> None: ...
 
 
@@ -86,12 +86,12 @@ class RecordedLoop(Generic[T]):
                 if watch is None or (iteration and not watch.is_main):  # of a nested loop only the end matters
                     yield held.pop()
                 else:
-                    recorder.begin_turn(watch, iteration, sys._getframe(1))
+                    recorder.begin_iteration(watch, iteration, sys._getframe(1))
                     yield held.pop()
-                    recorder.end_turn(watch, iteration, sys._getframe(1))
+                    recorder.end_iteration(watch, iteration, sys._getframe(1))
                 now_at = here.get()
                 if now_at is not place and not _is_within(now_at, place):
-                    # Another loop has gone on meanwhile: they are zipped, or this one outlives a turn of that one.
+                    # Another loop advanced meanwhile: the two are zipped, or this one outlives its iteration.
                     outside, beside = now_at, _nearest(recorder, now_at)
                     if beside is not parent:
                         recorder.leave_loop(loop, iteration + 1)
@@ -105,7 +105,7 @@ class RecordedLoop(Generic[T]):
             recorder.leave_loop(loop, iteration + 1)
 
     def __aiter__(self) -> AsyncIterator[T]:
-        return _AsyncTurns(self._recorder, self._name, self._items)  # type: ignore[arg-type]
+        return _AsyncIterations(self._recorder, self._name, self._items)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         # A wrapped DataLoader still answers `.dataset`, `.batch_size`, `.sampler`.
@@ -114,7 +114,7 @@ class RecordedLoop(Generic[T]):
         return getattr(self._items, name)
 
 
-class _AsyncTurns(Generic[T]):
+class _AsyncIterations(Generic[T]):
     """The same for `async for`. No generator, because asyncio closes those later and elsewhere, after `break` too."""
 
     def __init__(self, recorder: LoopKeeper, name: str, items: AsyncIterable[T]) -> None:
@@ -156,7 +156,7 @@ class _AsyncTurns(Generic[T]):
 
 def _users_code(frame: FrameType | None) -> CodeType | None:
     """The code that asked for a loop: that of the first frame that is not our own."""
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         frame = frame.f_back
     return frame.f_code if frame is not None else None
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from relive.record.blocks import PlainBlock
+from relive.record.process import warn_once
 from relive.record.session import Place, session
-from relive.record.warnings import warn_once
-from relive.store import JournalClosed
+from relive.store.journal import JournalClosed
 
 
 class Off:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from relive.model import FAILED, FINISHED
-from relive.record.forking import loading
+from relive.record.process import loading
 
 MAX_MESSAGE_CHARS = 2_000
 Ending = tuple[str, dict[str, Any] | None]  # the outcome, and the error described

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from relive.errors import ArgError, ReliveError
 from relive.model import MAX_NAME_CHARS, clean_name
 from relive.record.blocks import RecordedBlock
-from relive.record.environment import is_secret
-from relive.record.inputs import unheard
-from relive.record.interrupts import is_users
 from relive.record.loops import RecordedLoop, has_short_range
 from relive.record.off import NullJournal
-from relive.record.provenance import Provenance
+from relive.record.process import is_users, warn_once
+from relive.record.provenance import Provenance, is_secret, unheard
 from relive.record.scalars import scalar_of
 from relive.record.session import Place, here, session
-from relive.record.warnings import warn_once
-from relive.store import ROOT, Chunks, Journal, JournalClosed, encode, kinds
+from relive.store.chunks import Chunks
+from relive.store.journal import ROOT, Journal, JournalClosed, encode_value, slot_kinds
 
 if TYPE_CHECKING:
-    from relive.checkpoint import Checkpointer, LoopWatch, Moments
+    from relive.checkpoint.control import Checkpointer, LoopWatch, RankSchedule
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -59,7 +57,7 @@ class Recorder:
         self.kept: dict[str, dict[str, str]] = {}  # what the last checkpoint of each loop holds
         self.rank = 0
         self.launched_in: Path | None = None  # the folder of a run that other ranks record, too
-        self.moments: Moments | None = None  # of checkpoints, agreed on with them
+        self.moments: RankSchedule | None = None  # of checkpoints, agreed on with them
         self.source: Path | None = None  # the script, to see whether an unknown kwarg is asked for further down
 
     @property
@@ -112,7 +110,7 @@ class Recorder:
     def artifact(self, source: Any, *, name: str | None) -> Any:
         with self._guarded("artifact-lost"):
             with unheard(), _reading():  # reading what the run made is no input of the run
-                from relive.record.artifacts import describe_artifact
+                from relive.record.provenance import describe_artifact
 
                 described = describe_artifact(source, name, self.chunks)
             if described is None:
@@ -143,13 +141,14 @@ class Recorder:
             self._checkpointer = outside
 
     def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:
-        from relive.checkpoint import Checkpointer, Writer, agreed_moments
-        from relive.store import Packs
+        from relive.checkpoint.control import Checkpointer, agree_on_schedule
+        from relive.checkpoint.io import Writer
+        from relive.store.chunks import Packs
 
         writer = Writer(Packs(self.chunks.folder / "packs"), self.chunks)
         allowed = self.overhead if overhead is None else overhead
         if self.moments is None and self.launched_in is not None:
-            self.moments = agreed_moments(self.launched_in, self.rank)
+            self.moments = agree_on_schedule(self.launched_in, self.rank)
         return Checkpointer(objects, writer, self.journal.line, overhead=allowed, every=every, moments=self.moments)
 
     def skipblock(self, name: str) -> RecordedBlock:
@@ -188,13 +187,13 @@ class Recorder:
     def watch_loop(self, name: str, loop: int) -> LoopWatch | None:
         return self._checkpointer.enter(name, loop) if self._checkpointer is not None else None
 
-    def begin_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
+    def begin_iteration(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
         with self._guarded("checkpoint-lost"):
-            watch.begin_turn(iteration, frame)
+            watch.begin_iteration(iteration, frame)
 
-    def end_turn(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
+    def end_iteration(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None:
         with self._guarded("checkpoint-lost"):
-            watch.end_turn(iteration, frame)
+            watch.end_iteration(iteration, frame)
             self._tell_left_out()
 
     def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType, *, exhausted: bool) -> None:
@@ -261,9 +260,9 @@ class Recorder:
             if value in _INT64:
                 return journal.append_int(name, value, place.loop, place.iteration)
         elif kind is bool:
-            return journal.append_int(name, value, place.loop, place.iteration, kinds.BOOL)
+            return journal.append_int(name, value, place.loop, place.iteration, slot_kinds.BOOL)
         elif value is None:
-            return journal.append_int(name, 0, place.loop, place.iteration, kinds.NONE)
+            return journal.append_int(name, 0, place.loop, place.iteration, slot_kinds.NONE)
         elif (scalar := scalar_of(value)) is not None:
             number, code = scalar
             if isinstance(number, float):
@@ -284,7 +283,7 @@ class Recorder:
 
     def _form(self, value: Any) -> Any:
         with _reading():
-            return encode(value, self.chunks.put)
+            return encode_value(value, self.chunks.put)
 
     @contextlib.contextmanager
     def _guarded(self, slug: str) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from relive.store import kinds
+from relive.store.journal import slot_kinds
 
 _SIGN = 1 << 63
 
@@ -14,10 +14,10 @@ def scalar_of(value: Any) -> tuple[int | float, int] | None:
     """(number, kind) of a numpy scalar or a torch tensor without dimensions; None for everything else."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
-        return _known(value.dtype.name, value, kinds.NUMPY_KINDS)
+        return _known(value.dtype.name, value, slot_kinds.NUMPY_KINDS)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor) and value.ndim == 0 and not value.is_quantized:
-        return _known(str(value.dtype).removeprefix("torch."), value, kinds.TORCH_KINDS)
+        return _known(str(value.dtype).removeprefix("torch."), value, slot_kinds.TORCH_KINDS)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from relive.record.blocks import PlainBlock
 
 if TYPE_CHECKING:
-    from relive.store import Asking
+    from relive.store.versions import GitPrefetch
 
 
 class Driver(Protocol):
@@ -102,7 +102,7 @@ class Session:
         self.asked: set[str] = set()  # the names that some `relive.arg` asked for
         self.instrumented: dict[str, Any] | None = None  # by which rules the script was rewritten, if it was
         self.at_exit: list[Callable[[], None]] = []
-        self.asked_git: Asking | None = None  # while the first run is opened
+        self.asked_git: GitPrefetch | None = None  # while the first run is opened
         self.first: Driver | None = None  # what the first verb opened
         self.waiting: list[Callable[[Driver], None]] = []  # what happened before, and is to be told to that driver
         self.stand_in: Callable[[], Any] | None = None  # who answers `with relive.run()` in a replay

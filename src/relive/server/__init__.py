@@ -2,13 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazily
+from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.server.serving import Options, serve
-    from relive.server.tokens import SCOPES, Token, Tokens
+    from relive.server.server_process import ServerOptions, serve
+    from relive.server.tokens import SCOPES, Tokens
 
-__all__ = ["SCOPES", "Options", "Token", "Tokens", "serve"]
-
-# The command line names tokens without loading a web server.
-__getattr__ = lazily(__name__, {"serving": "Options serve", "tokens": "SCOPES Token Tokens"})
+__getattr__ = lazy_names(__name__)

@@ -14,19 +14,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from relive.server import routes
-from relive.server.giving import Giving
-from relive.server.guard import Guard, failed, not_found, wrong_method
-from relive.server.ingest import Ingest
+from relive.server.authorization import Authorization, failed, not_found, wrong_method
+from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
+from relive.server.http import Indexer, Reader, answer
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import Described, document
-from relive.server.packing import Packing
-from relive.server.pages import Pages
-from relive.server.reading import Indexer, Reader
-from relive.server.refusing import answer
-from relive.server.tables import Tables
 from relive.server.tokens import Tokens
-from relive.server.views import Views
-from relive.store import Chunks, Home, Intake, Packs, PackUploads, Uploads
+from relive.server.web_pages import Pages
+from relive.store import Home
+from relive.store.chunks import Chunks, Packs
+from relive.store.sync import ChunkUploads, Intake, PackUploads
 
 Endpoint = Callable[[Request], Any]
 
@@ -40,11 +37,11 @@ class Service:
         chunks = Chunks(home.chunks)
         self._reader = Reader(home)
         self._indexer = Indexer(home, self.intake)
-        self._guard = Guard(Tokens(home.path), self.metrics, is_open=is_open)
-        self._ingest = Ingest(self.intake, chunks, Uploads(home.path / "incoming", chunks))
-        self._giving = Giving(home, self._reader)
-        self._packing = Packing(PackUploads(home.path / "incoming", Packs(home.packs)))
-        self._views, self._tables = Views(self._reader, chunks), Tables(self._reader)
+        self._guard = Authorization(Tokens(home.path), self.metrics, is_open=is_open)
+        self._ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
+        self._giving = DownloadEndpoints(home, self._reader)
+        self._packing = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        self._views, self._tables = RunEndpoints(self._reader, chunks), ComparisonEndpoints(self._reader)
 
     def app(self) -> Starlette:
         pages = Pages(self._guard)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-from relive.store import Intake
+from relive.store.sync import Intake
 
 _BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TYPE = "text/plain; version=0.0.4; charset=utf-8"

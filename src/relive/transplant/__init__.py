@@ -1,7 +1,12 @@
-"""Carries statements from one version of code into another: text in, text out."""
+"""Carries log statements from one version of code into another: text in, text out."""
 
-from relive.transplant.results import Landing, Refusal, Statement, Transplant
-from relive.transplant.statements import added_statements
-from relive.transplant.transplant import transplant
+from typing import TYPE_CHECKING
 
-__all__ = ["Landing", "Refusal", "Statement", "Transplant", "added_statements", "transplant"]
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.transplant.log_statements import added_statements
+    from relive.transplant.pipeline import transplant
+    from relive.transplant.results import Landing, Statement
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,21 @@
+"""State in memory: pytrees flattened into leaves, tensors as bytes, and the arena they are copied into."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.checkpoint.memory.arena import Arena, Layout, size_bytes
+    from relive.checkpoint.memory.parallel_copy import Copier
+    from relive.checkpoint.memory.pytree import (
+        Flattener,
+        Json,
+        SharedObjects,
+        Unpicklable,
+        is_leaf,
+        is_plain,
+        unflatten,
+    )
+    from relive.checkpoint.memory.tensors import Leaf, LeafType, StoredTensor, TensorSources, fill, made, window
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,247 @@
+"""Any state as a tree that JSON can say, with its tensors and arrays taken out as leaves and the rest pickled apart."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from relive.errors import ReliveError
+from relive.store.journal import encode_value
+
+Json = Any
+_NOTHING: Mapping[str, Any] = {}
+_INT64 = 1 << 63
+_LONG_TEXT = 1_000  # longer ones would go to chunks, which a tree does not use
+_PLAIN = (type(None), bool, int, float, str, complex)
+_SEQUENCES: dict[type, str] = {list: "$list", tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: "$deque"}
+
+_MUTABLE = frozenset({list, dict, set, deque, OrderedDict})
+
+
+class Unpicklable(ReliveError):
+    """An object of the training's state that can't be kept."""
+
+
+class Flattener:
+    """Flattens values into trees. Leaves and pickles are numbered in the order in which they are met."""
+
+    def __init__(self, leaves: list[Any], numbers: dict[int, int], known: Mapping[int, str] | None = None) -> None:
+        self.leaves = leaves.copy()  # those that have their numbers already
+        self.blobs: list[bytes] = []  # pickles, and bytes as they are
+        self._known = known or {}  # objects that are kept by themselves: a pickle only names them
+        self._seen = numbers.copy()
+        self._containers: dict[int, tuple[Any, Json]] = {}  # held, so that no other gets their identity
+        self._shared = 0
+
+    def flatten(self, value: Any, name: str) -> Json:
+        """The tree of a value; `name` is what a message calls it if it can't be kept."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return _plain(value, kind)
+        if self._known.get(id(value), name) != name:
+            return {"$known": self._known[id(value)]}
+        if kind in _MUTABLE:
+            return self._container(value, name)
+        return self._flatten(value, kind, name)
+
+    def _container(self, value: Any, name: str) -> Json:
+        """A list that is met twice comes back as one."""
+        if id(value) in self._containers:
+            tree = self._containers[id(value)][1]
+            if "$first" not in tree:
+                self._shared += 1
+                whole = dict(tree)
+                tree.clear()
+                tree["$first"] = [self._shared, whole]
+            return {"$same": tree["$first"][0]}
+        tree = {}
+        self._containers[id(value)] = value, tree
+        tree |= self._flatten(value, type(value), name)
+        return tree
+
+    def _flatten(self, value: Any, kind: type, name: str) -> Json:
+        if kind is bytes:
+            self.blobs.append(value)
+            return {"$bytes_at": len(self.blobs) - 1}
+        if is_leaf(value):
+            return {"$leaf": self.leaf(value)}
+        if kind in (dict, OrderedDict):
+            tag = "$dict" if kind is dict else "$ordered"
+            return {tag: [[self.flatten(k, name), self.flatten(v, f"{name}[{k!r}]")] for k, v in value.items()]}
+        if kind in _SEQUENCES:
+            return {_SEQUENCES[kind]: [self.flatten(item, name) for item in value]}
+        if is_sparse(value):
+            return self._sparse(value)
+        return self._pickle(value, name)
+
+    def leaf(self, value: Any) -> int:
+        """The number of a leaf; the same tensor met twice is one leaf."""
+        if id(value) not in self._seen:
+            self._seen[id(value)] = len(self.leaves)
+            self.leaves.append(value)
+        return self._seen[id(value)]
+
+    def _sparse(self, value: Any) -> Json:
+        coalesced = value.detach().coalesce()
+        parts = {"indices": self.leaf(coalesced.indices()), "values": self.leaf(coalesced.values())}
+        return {"$sparse": {**parts, "shape": list(value.shape)}}
+
+    def _pickle(self, value: Any, name: str) -> Json:
+        try:
+            self.blobs.append(_pickled(value, name, self._known))
+        except Exception as error:
+            raise Unpicklable(
+                f"{name} can't be kept in a checkpoint ({error}); leave it out or give it a state_dict"
+            ) from error
+        return {"$pickle": len(self.blobs) - 1}
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles an object, but not those inside it that are kept by themselves."""
+
+    def __init__(self, stream: io.BytesIO, name: str, known: Mapping[int, str]) -> None:
+        super().__init__(stream, protocol=5)
+        self._name = name
+        self._known = known
+
+    def persistent_id(self, thing: Any) -> str | None:
+        known = self._known.get(id(thing))
+        return known if known != self._name else None  # where its own state is kept, it is not only named
+
+
+class _Unpickler(pickle.Unpickler):
+    """Gives the live objects for those that were kept by themselves."""
+
+    def __init__(self, stream: io.BytesIO, live: Mapping[str, Any]) -> None:
+        super().__init__(stream)
+        self._live = live
+
+    def persistent_load(self, name: str) -> Any:
+        return _live(self._live, name)
+
+
+def _live(live: Mapping[str, Any], name: str) -> Any:
+    if name not in live:
+        told = name.removeprefix("near:")
+        raise ReliveError(f"it refers to {told!r}, which is not restored with it; give that in `into=`, too")
+    return live[name]
+
+
+def _pickled(value: Any, name: str, known: Mapping[int, str]) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, name, known).dump(value)
+    return stream.getvalue()
+
+
+def _plain(value: Any, kind: type) -> Json:
+    """Nearly all values are small numbers and short names, which JSON says as they are."""
+    if kind is int:
+        return value if -_INT64 <= value < _INT64 else encode_value(value, _no_chunk)
+    if kind is float:
+        return value if math.isfinite(value) else encode_value(value, _no_chunk)
+    if kind is str and value.isascii():
+        return value if len(value) <= _LONG_TEXT else {"$str": value}
+    return value if value is None or kind is bool else encode_value(value, _no_chunk)
+
+
+def is_plain(value: Any) -> bool:
+    """A number or a text: equal ones may be the same object, so their identity says nothing."""
+    return type(value) in _PLAIN
+
+
+def is_leaf(value: Any) -> bool:
+    """A dense tensor, or an array of plain numbers."""
+    np = sys.modules.get("numpy")
+    if np is not None and type(value) is np.ndarray:
+        return not value.dtype.hasobject
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def is_sparse(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and value.layout == torch.sparse_coo
+
+
+def _no_chunk(data: bytes) -> str:
+    raise ReliveError(f"a text of {len(data)} bytes is too long for a checkpoint's tree")
+
+
+class SharedObjects:
+    """Containers that several places of a checkpoint hold: made once."""
+
+    def __init__(self, trees: Callable[[], Iterable[Json]]) -> None:
+        self.values: dict[int, Any] = {}
+        self._trees = trees
+
+    def find(self, number: int) -> Json:
+        """The tree that is shared under a number, wherever it stands."""
+        todo = list(self._trees())
+        while todo:
+            tree = todo.pop()
+            if isinstance(tree, list):
+                todo += tree
+            elif isinstance(tree, dict):
+                if "$first" in tree and tree["$first"][0] == number:
+                    return tree["$first"][1]
+                todo += tree.values()
+        raise ReliveError(f"the checkpoint has no part {number} that others refer to; restore another checkpoint")
+
+
+def unflatten(
+    tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any] = _NOTHING,
+    shared: SharedObjects | None = None,
+) -> Any:  # fmt: skip
+    """The value of a tree; `leaf` and `blob` give the parts that were taken out, `shared` what is met again.
+
+    Pickled parts are unpickled: only trees that this user's own runs planted may come here.
+    """
+    from relive.store.journal import decode_value
+
+    if not isinstance(tree, dict):
+        return tree
+    ((tag, inner),) = tree.items()
+    if tag in ("$first", "$same") and shared is not None:
+        number = inner[0] if tag == "$first" else inner
+        if number not in shared.values:
+            whole = inner[1] if tag == "$first" else shared.find(number)
+            shared.values[number] = unflatten(whole, leaf, blob, live, shared)
+        return shared.values[number]
+    if tag == "$known":
+        return _live(live, inner)
+    if tag == "$leaf":
+        return leaf(inner)
+    if tag == "$pickle":
+        return _Unpickler(io.BytesIO(blob(inner)), live).load()
+    if tag == "$bytes_at":
+        return blob(inner)
+    if tag == "$str":
+        return inner
+    if tag in ("$dict", "$ordered"):
+        # Most keys and values are what they look like; a call for each would take longer than all the rest.
+        pairs = [
+            (
+                unflatten(k, leaf, blob, live, shared) if type(k) is dict else k,
+                unflatten(v, leaf, blob, live, shared) if type(v) is dict else v,
+            )
+            for k, v in inner
+        ]
+        return dict(pairs) if tag == "$dict" else OrderedDict(pairs)
+    if tag in _BUILDERS:
+        return _BUILDERS[tag](unflatten(item, leaf, blob, live, shared) for item in inner)
+    if tag == "$sparse":
+        torch = sys.modules["torch"]
+        return torch.sparse_coo_tensor(leaf(inner["indices"]), leaf(inner["values"]), inner["shape"]).coalesce()
+    return decode_value(tree, _unknown_chunk)
+
+
+_BUILDERS: dict[str, Callable[[Any], Any]] = {tag: kind for kind, tag in _SEQUENCES.items()}
+
+
+def _unknown_chunk(name: str) -> bytes:
+    raise ReliveError(f"chunk {name} has no place in a checkpoint's tree")

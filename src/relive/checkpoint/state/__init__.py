@@ -1,0 +1,35 @@
+"""What counts as state: handlers for each kind of object, and discovery of the objects around a loop."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.checkpoint.state.discovery import DiscoveredState
+    from relive.checkpoint.state.frame_state import (
+        Outer,
+        frames_between,
+        lost_around,
+        lost_variables,
+        near,
+        unkept,
+        variables,
+        variables_around,
+    )
+    from relive.checkpoint.state.frame_variables import Lost, refilled, set_variables
+    from relive.checkpoint.state.gradients import gradients_of, gradients_outlive, put_gradients_back
+    from relive.checkpoint.state.loader_iterators import watched
+    from relive.checkpoint.state.module_parts import ModulePartsCache
+    from relive.checkpoint.state.object_state import ObjectHandler
+    from relive.checkpoint.state.random_state import global_states, restore_global_states
+    from relive.checkpoint.state.state_handlers import (
+        ModuleHandler,
+        OptimizerHandler,
+        StateHandler,
+        handler_for,
+        part_name,
+    )
+    from relive.checkpoint.state.trainer_state import Library, TrainerState
+    from relive.checkpoint.state.user_frames import frames_of, loops_frame, users_frame
+
+__getattr__ = lazy_names(__name__)

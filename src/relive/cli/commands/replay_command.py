@@ -1,0 +1,246 @@
+"""`relive replay`: the plan and its cost, a question, progress, and what came out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relive.cli.display import duration, when
+from relive.cli.targets import home_option, make_console, open_home, short
+from relive.hindsight import Answer, Plan, Question, RunAnswer, execute_plan, plan_replay
+from relive.hindsight.workers import Task
+
+_SHOWN = 20
+_TELL_EVERY_S = 5.0
+_NUMBERS = ("iterations", "segments", "predicted")
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--where", help='Only where this holds, for example "lr < 0.01 and epoch >= 8".')
+@click.option("--run", "runs", multiple=True, help="Only this run; may be given several times.")
+@click.option("--explain", is_flag=True, help="Show the plan and do nothing.")
+@click.option("--show-patch", "patch_of", metavar="RUN", help="Show what would be added to the code of a run.")
+@click.option("--from", "source_run", metavar="RUN", help="Take the statements from this run's version.")
+@click.option("--at", metavar="FILE:LINE", help="Put the statement before this line of the version; needs --run.")
+@click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
+@click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--guesses", is_flag=True, help="Also where the place of the statement is a guess.")
+@click.option("--from-start", is_flag=True, help="Trust no checkpoint: run everything again.")
+@click.option("--strict", is_flag=True, help="When a recorded value is not reproduced, try again from the start.")
+@click.option("--again", is_flag=True, help="Also where there are values already.")
+@click.option("--keep-going", is_flag=True, help="End with code 0 although some runs failed.")
+@click.option(
+    "--env",
+    type=click.Choice(["current", "rebuild"]),
+    default="current",
+    show_default=True,
+    help="Use today's packages, or those that the run recorded.",
+)
+@click.option("--online", is_flag=True, help="Let wandb, mlflow and the like talk to their servers.")
+@home_option
+def replay(
+    names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
+    patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
+    threads: int | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool, again: bool,
+    keep_going: bool, online: bool,
+) -> None:  # fmt: skip
+    """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
+
+    The last of NAMES may be a where clause.
+    """
+    names, where = _take_where(names, where)
+    place = open_home(home)
+    chosen = (patch_of,) if patch_of else runs
+    if at and not chosen:
+        raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
+    question = Question(
+        names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at,
+        _edit if edit else None,
+    )  # fmt: skip
+    with plan_replay(place, question) as plan:
+        if patch_of:
+            _show_patches(plan)
+            return
+        _show(plan)
+        is_asked = not yes and not explain and sys.stdin.isatty()
+        if plan.guesses and not explain and not (guesses or (is_asked and _confirms_guesses(plan))):
+            plan.leave_out_guesses()
+        if explain or not plan.cases:
+            _tell_refusals(plan.refusals)
+            raise SystemExit(0 if explain or plan.refusals else 1)
+        if is_asked and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True):
+            return
+        begun = time.perf_counter()
+        with _progress(plan) as watch:
+            found = execute_plan(place, plan, watch=watch, strict=strict, offline=not online, rebuild=env == "rebuild")
+        found.took_s = time.perf_counter() - begun
+    _report(found, names)
+    if not found.is_good and not keep_going:
+        raise SystemExit(1)
+
+
+def _confirms_guesses(plan: Plan) -> bool:
+    what = (
+        "the place is a guess" if len(plan.guesses) == 1 else f"the places in {len(plan.guesses)} of them are guesses"
+    )
+    return click.confirm(f"{what[0].upper()}{what[1:]}. Replay there, too?", default=False)
+
+
+def _take_where(names: tuple[str, ...], where: str | None) -> tuple[tuple[str, ...], str | None]:
+    """`relive replay grad_norm "epoch >= 8"`: what isn't a name is a clause."""
+    if where is None and len(names) > 1 and any(sign in names[-1] for sign in "<>=() "):
+        return names[:-1], names[-1]
+    return names, where
+
+
+def _edit(files: Mapping[str, str]) -> dict[str, str]:
+    """Let the user change the files of a patch, one after the other."""
+    return {file: click.edit(text, extension=".py") or text for file, text in files.items()}
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def _show(plan: Plan) -> None:
+    from rich.table import Table
+
+    if not plan.cases:
+        click.echo("nothing to replay", err=True)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("run", "started", "version", "args", "statement", "confidence", "depth", "iterations", "segments",
+                 "how", "predicted"):  # fmt: skip
+        justify: Any = "right" if name in _NUMBERS else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
+    for case in plan.cases[:_SHOWN]:
+        record = case.entry.record
+        args = " ".join(f"{name}={arg['value']}" for name, arg in list(record.config["args"].items())[:4])
+        lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
+        sure = case.patch.confidence
+        table.add_row(
+            short(record.run), when(record.started_us), record.version[:8], args, lines, sure, case.plan.depth,
+            str(case.plan.iterations or ""), str(len(case.plan.segments)), case.plan.resume,
+            duration(case.plan.cost_s),
+        )  # fmt: skip
+    make_console().print(table, markup=False)
+    if len(plan.cases) > _SHOWN:
+        click.echo(f"… and {len(plan.cases) - _SHOWN} more runs")
+    reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
+    for reason in reasons:
+        click.echo(f"note: {reason}")
+    if unsure := [short(case.entry.record.run) for case in plan.guesses]:
+        click.echo(f"note: the place is a guess in {', '.join(unsure)}; look at it with --show-patch RUN")
+    click.echo(
+        f"{_count(len(plan.cases), 'run')}, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"
+        f" with {_count(plan.workers, 'worker')}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _show_patches(plan: Plan) -> None:
+    seen: dict[str, list[str]] = {}
+    for case in plan.cases:
+        seen.setdefault(case.patch.diff, []).append(short(case.entry.record.run))
+    for diff, runs in seen.items():
+        click.echo(f"# for {', '.join(runs)}")
+        click.echo(diff, nl=False)
+    _tell_refusals(plan.refusals)
+
+
+def _tell_refusals(refusals: Sequence[tuple[str, str]]) -> None:
+    grouped: dict[str, list[str]] = {}
+    for run, reason in refusals:
+        grouped.setdefault(reason, []).append(short(run))
+    for reason, runs in grouped.items():
+        listed = ", ".join(runs[:6]) + (f" and {len(runs) - 6} more" if len(runs) > 6 else "")
+        click.echo(f"left out {listed}: {reason}", err=True)
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(plan: Plan) -> Iterator[Any]:
+    """A bar over all segments at a terminal, else a line now and then."""
+    total = max(1, sum(case.plan.iterations for case in plan.cases))
+    if not sys.stderr.isatty():
+        yield _Lines(total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("replay", total=total)
+        yield lambda tasks: progress.update(bar, completed=_done(tasks))
+
+
+class _Lines:
+    """Tells progress to a log file: rarely."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._told_at = time.perf_counter()
+
+    def __call__(self, tasks: Sequence[Task]) -> None:
+        if time.perf_counter() - self._told_at > _TELL_EVERY_S:
+            self._told_at = time.perf_counter()
+            click.echo(f"replaying: {_done(tasks)} of {self._total} iterations", err=True)
+
+
+def _done(tasks: Sequence[Task]) -> int:
+    return sum(task.done_iterations() for task in tasks)
+
+
+# --- afterwards -------------------------------------------------------------------------------------------------------
+
+
+def _report(found: Answer, names: Sequence[str]) -> None:
+    for run in found.runs:
+        _report_run(run)
+    _tell_refusals(found.refusals)
+    if found.is_stopped:
+        click.echo("stopped; what was done is kept", err=True)
+    exactly = "exactly" if not any(run.mismatches or run.unrestored for run in found.runs) else "of those compared"
+    click.echo(
+        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
+        f" {found.reproduced:,} recorded values reproduced {exactly}, {duration(found.took_s)}"
+    )
+    if not found.added and not found.is_stopped and not any(run.missing for run in found.runs):
+        click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
+
+
+def _report_run(run: RunAnswer) -> None:
+    for note in run.notes:
+        click.echo(f"{short(run.run)}: {note}", err=True)
+    for traceback in run.tracebacks:
+        click.echo(traceback, err=True, nl=False)
+    for missing in run.missing:
+        click.echo(f"{short(run.run)}: {missing}", err=True)
+    if run.unrestored and not run.mismatches:
+        click.echo(
+            f"{short(run.run)}: {', '.join(run.unrestored[:3])} could not be restored; the new values are marked"
+            " unverified, ask again with --from-start",
+            err=True,
+        )
+    if run.mismatches:
+        first = run.mismatches[0]
+        click.echo(
+            f"{short(run.run)}: {len(run.mismatches)} recorded values came out differently, first {first.name} at"
+            f" {first.where}: {first.then} then, {first.now} now; the new values are marked unverified",
+            err=True,
+        )
+        for cause in run.causes:
+            click.echo(f"{short(run.run)}: likely cause: {cause}", err=True)

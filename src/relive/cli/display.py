@@ -1,0 +1,72 @@
+"""How values, times and sizes read at a terminal."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from relive.store.catalog import Summary
+from relive.store.journal import from_text
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_LONGEST = 60
+
+
+def when(time_us: int) -> str:
+    """Local time, to the second."""
+    moment = datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def size(count_bytes: float) -> str:
+    for unit in _UNITS:
+        if count_bytes < 1000 or unit == _UNITS[-1]:
+            return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1000
+    return ""
+
+
+def value(form: Any) -> str:
+    """A value in its JSON form as people would write it."""
+    if isinstance(form, float):
+        return f"{form:.6g}"
+    if isinstance(form, dict) and len(form) == 1:
+        tag, inner = next(iter(form.items()))
+        if tag == "$float" or tag == "$path" or tag == "$datetime":
+            return str(inner)
+        if tag == "$int":
+            return str(int(inner, 16))
+        if tag == "$np":
+            return value(inner[1])
+        if tag in ("$array", "$image"):
+            return f"{tag[1:]}{inner['shape']}"
+        if tag == "$repr" or tag == "$text":
+            return cut(str(inner.get("text") or inner.get("head")))
+        if tag == "$secret":
+            return "<redacted>"
+        if tag == "$tuple":
+            return "(" + ", ".join(value(item) for item in inner) + ")"
+    if isinstance(form, list):
+        return cut("[" + ", ".join(value(item) for item in form) + "]")
+    return cut(str(form))
+
+
+def cut(text: str) -> str:
+    text = text.replace("\n", " ")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def last_value(summary: Summary) -> str:
+    if summary.last_text is not None:
+        return value(from_text(summary.last_text))
+    return value(summary.last)

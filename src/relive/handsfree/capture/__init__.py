@@ -1,0 +1,17 @@
+"""What a hands-free run observes: loops, log calls, configs and loaders of the script."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.handsfree.capture import loop_hooks
+    from relive.handsfree.capture.checkpoint_scopes import scopes
+    from relive.handsfree.capture.explain_report import explainer
+    from relive.handsfree.capture.loader_hooks import LOADERS
+    from relive.handsfree.capture.log_capture import safely, teller
+    from relive.handsfree.capture.logger_hooks import LISTENERS
+    from relive.handsfree.capture.loop_hooks import checkpointed, the_driver
+    from relive.handsfree.capture.method_wrapper import wrap
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,46 @@
+"""When a run that nobody helped is over, it is tried out in the background, if that costs little against its time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from relive.handsfree.capture import scopes
+from relive.record import Recorder, session
+from relive.record.process import LaunchContext
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+_LEAST_S = 1.0  # to start a process that reads the run
+_ENOUGH_S = 3600.0
+
+
+def check_at_exit(around: LaunchContext) -> None:
+    """Try the run out when it has ended; what is learnt is kept beside it."""
+    begun, pid, driver = time.monotonic(), os.getpid(), session.driver
+    mode = around.settings.self_check
+    if mode == NEVER or not isinstance(driver, Recorder) or around.launched.world_size > 1:
+        return
+    run = driver.run
+
+    def start() -> None:
+        if os.getpid() != pid or scopes.first_begun is None:
+            return  # a forked child, or a script without a main loop
+        allowed_s = (time.monotonic() - begun) * around.settings.overhead if mode == AUTO else _ENOUGH_S
+        if allowed_s > scopes.first_begun - begun + _LEAST_S:
+            _start(around.home.path, run, allowed_s)
+
+    session.at_exit.append(start)
+
+
+def _start(home: Path, run: str, allowed_s: float) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "RELIVE_PARENT"} | {"RELIVE_OFF": "1"}
+    with contextlib.suppress(OSError):  # a machine without room for another process loses the check only
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", "relive.hindsight.self_check", str(home), run, str(allowed_s)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
+            start_new_session=True,
+        )  # fmt: skip

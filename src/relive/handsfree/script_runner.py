@@ -1,0 +1,194 @@
+"""Starting a script as Python would, with its loops and log calls heard."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from relive.errors import NotFound
+from relive.handsfree.capture import LISTENERS, LOADERS, explainer, loop_hooks, teller
+from relive.handsfree.exit_check import check_at_exit
+from relive.handsfree.frameworks import FRAMEWORKS
+from relive.handsfree.import_hook import Finder, code_of, is_own, listen_safely
+from relive.handsfree.script_start import ScriptStart
+from relive.installation import PACKAGE_FOLDER
+from relive.instrument import HOOK, RULES, Survey, reachable, survey, told_by_name
+from relive.record import open_driver, session
+from relive.record.process import read_launch_context, warn_once
+
+
+def run(start: ScriptStart) -> None:
+    """Run it as `__main__`. Returns when it ends by itself; what it raises passes through."""
+    found = locate(start)
+    sys.modules["__main__"] = found.module
+    sys.argv = [found.argv0, *start.argv]
+    _hide_ourselves()
+    known = _listen(found.path, start) if start.root is not None else _listen_safely(found.path, start)
+    if found.module.__package__:
+        importlib.import_module(found.module.__package__)
+    source = Path(found.path).read_bytes()
+    if known is None:
+        code = compile(source, found.path, "exec", dont_inherit=True)
+    else:
+        found.module.__dict__[HOOK] = loop_hooks
+        code = code_of(source, found.path, known)
+    exec(code, found.module.__dict__)
+
+
+def locate(start: ScriptStart) -> _Script:
+    """Find what is to be run, and look for modules where it would."""
+    return _Module.of(start) if start.is_module else _Script.of(start)
+
+
+def main_as_started() -> ScriptStart | None:
+    """The script that is running now, for `import relive.auto`; None when there is none to start again."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if not path or not os.path.isfile(path) or hasattr(main, HOOK):
+        return None
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return ScriptStart(spec.name.removesuffix(".__main__"), sys.argv[1:], is_module=True)
+    return ScriptStart(path, sys.argv[1:])
+
+
+def _listen_safely(path: str, start: ScriptStart) -> Survey | None:
+    try:
+        return _listen(path, start)
+    except Exception as error:  # noqa: BLE001 - the script must run, recorded or not
+        warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded hands-free")
+        return None
+
+
+def _listen(path: str, start: ScriptStart) -> Survey | None:
+    """Set up everything that hears; None when relive is off."""
+    around = read_launch_context()
+    if start.root is None and around.settings.off:
+        return None
+    root, sources = os.path.realpath(start.root or around.entry.root), start.sources
+    if sources is None:
+        sources = around.settings.sources
+    files = reachable(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _reader(root))
+    known = survey(files.values())
+    teller.sources, teller.only = frozenset(sources), dict(start.only)
+    teller.named = told_by_name(files.values())
+    teller.is_own = partial(is_own, root=root)
+    session.instrumented = {"rules": RULES, "sources": list(sources)}
+    listeners = LISTENERS | FRAMEWORKS | LOADERS
+    sys.meta_path.insert(0, Finder(root, known, listeners))
+    for name, listen in listeners.items():
+        if name in sys.modules:
+            listen_safely(sys.modules[name], listen)
+    session.place(open_driver)  # the run begins with the script, not with its first loop
+    if start.root is None:
+        check_at_exit(around)
+    if start.explains:
+        explainer.start()
+    return known
+
+
+def _reader(root: str) -> Any:
+    def read(path: str) -> str | None:
+        whole = os.path.join(root, path)
+        if not os.path.isfile(whole) or not is_own(whole, root):
+            return None
+        return Path(whole).read_bytes().decode("utf-8", "surrogateescape")
+
+    return read
+
+
+# --- what is run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Script:
+    """A main module, not yet run."""
+
+    path: str
+    argv0: str
+    module: ModuleType
+
+    @classmethod
+    def of(cls, start: ScriptStart) -> _Script:
+        path = os.path.abspath(start.target)
+        if not os.path.isfile(path):
+            raise NotFound(f"{start.target} is no file; name the script, or a module with -m")
+        _search_first(os.path.dirname(os.path.realpath(path)))
+        module = _main_module(path, None)
+        module.__loader__ = SourceFileLoader("__main__", path)
+        return cls(path, start.target, module)
+
+
+class _Module(_Script):
+    """The same for `-m name`."""
+
+    @classmethod
+    def of(cls, start: ScriptStart) -> _Script:
+        _search_first(os.getcwd())
+        spec = _spec_of(start.target)
+        if spec is None or not isinstance(spec.loader, SourceFileLoader) or not spec.origin:
+            raise NotFound(f"there is no module {start.target} with Python source; name one that can be imported here")
+        return cls(spec.origin, spec.origin, _main_module(spec.origin, spec))
+
+
+def _search_first(folder: str) -> None:
+    """Where Python would look for modules first; a worker of a replay has been told by its job."""
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Where a module is, without importing the packages around it: that comes when they are listened to."""
+    search, spec = None, None
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), search)
+        if spec is None:
+            return None
+        search = spec.submodule_search_locations
+    return PathFinder.find_spec(f"{name}.__main__", search) if search is not None else spec
+
+
+def _main_module(path: str, spec: ModuleSpec | None) -> ModuleType:
+    module = ModuleType("__main__")
+    module.__file__ = path
+    module.__builtins__ = builtins  # type: ignore[attr-defined]
+    module.__spec__ = spec
+    module.__package__ = spec.parent if spec is not None else None
+    if spec is not None:
+        module.__loader__ = spec.loader
+    return module
+
+
+# --- tracebacks -------------------------------------------------------------------------------------------------------
+
+
+def _hide_ourselves() -> None:
+    """An uncaught exception is shown from the script on, as if nobody had started it but Python."""
+    shown = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        error.__traceback__ = sys.last_traceback = own = _from_script(trace)
+        shown(kind, error, own)
+
+    sys.excepthook = hook
+
+
+def _from_script(trace: TracebackType | None) -> TracebackType | None:
+    begun = False
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if begun and not file.startswith(PACKAGE_FOLDER) and not file.startswith("<frozen"):
+            return trace
+        begun |= trace.tb_frame.f_code is run.__code__
+        trace = trace.tb_next
+    return None

@@ -1,0 +1,205 @@
+"""Does a replay reproduce what was recorded? Every value logged both then and now is compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relive.store.journal import ROOT, ParsedJournal, slot_kinds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+# What tells of the machine or the clock can't be the same again, and says nothing about the state.
+_VOLATILE = re.compile(
+    r"(^|[_/.\- ])(time|times|seconds?|secs?|ms|us|ns|elapsed|duration|took|eta|wall|clock|timestamp|throughput|fps|"
+    r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed|sps|ips|runtime)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A value that came out differently."""
+
+    name: str
+    where: str
+    then: Any
+    now: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many recorded values were reproduced, and which were not."""
+
+    reproduced: int
+    mismatches: tuple[Mismatch, ...]
+    volatile: int = 0  # values of clocks and the like that differ, as they must
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.mismatches
+
+
+def compare(
+    recorded: ParsedJournal, replayed: ParsedJournal, *, leave_out: Collection[str], tolerance: float, is_whole: bool
+) -> Comparison:
+    """Compare a segment with its run, record by record, in all contexts that the segment went through.
+
+    `leave_out` are the names that are asked for. `is_whole`: the run ended by itself, so that it can't have been cut
+    short in a context that the replay ran on in.
+    """
+    names = _NameCodes(recorded, replayed)
+    then, now = _Side(recorded, names), _Side(replayed, names)
+    complete = _complete(replayed)
+    visited = np.union1d(complete, now.context)
+    wanted = np.isin(then.context, visited) & ~np.isin(then.name, names.codes(leave_out))
+    then = then.take(wanted)
+    now = now.take(~np.isin(now.name, names.codes(leave_out)))
+    pairs, lost, extra = _match(then, now)
+    lost = lost[np.isin(then.context[lost], complete)]
+    if not is_whole:
+        extra = extra[:0]
+    same = _same(then, now, pairs, tolerance)
+    volatile = np.asarray([bool(_VOLATILE.search(name)) for name in names.listed] or [False])
+    differ = pairs[:, ~same]
+    is_volatile = volatile[then.name[differ[0]]]
+    wrong = [_differs(then, now, int(a), int(b), names) for a, b in differ[:, ~is_volatile].T[:100]]
+    wrong += [_only(then, int(at), names, was_then=True) for at in lost[~volatile[then.name[lost]]][:10]]
+    wrong += [_only(now, int(at), names, was_then=False) for at in extra[~volatile[now.name[extra]]][:10]]
+    return Comparison(int(same.sum()), tuple(wrong), int(is_volatile.sum()))
+
+
+def _complete(replayed: ParsedJournal) -> Ints:
+    """The contexts that were run to their end: iterations told by a line, and loops that were left as usual."""
+    found = [_context(line["loop"], line["i"]) for line in replayed.lines if line.get("k") == "turn"]
+    for row in replayed.ended:
+        found += [_context(row[0], iteration) for iteration in range(row[1])]
+    return np.asarray(found, np.int64)
+
+
+def _context(loop: int, iteration: int) -> int:
+    return loop << 32 | iteration
+
+
+class _NameCodes:
+    """One numbering for the names of both sides."""
+
+    def __init__(self, *journals: ParsedJournal) -> None:
+        self._of: dict[str, int] = {}
+        for journal in journals:
+            for name in journal.names:
+                self._of.setdefault(name, len(self._of))
+
+    @property
+    def listed(self) -> list[str]:
+        return list(self._of)
+
+    def codes(self, names: Collection[str]) -> list[int]:
+        return [self._of[name] for name in names if name in self._of]
+
+    def table(self, journal: ParsedJournal) -> Ints:
+        return np.asarray([self._of[name] for name in journal.names] or [0], np.int64)
+
+
+class _Side:
+    """The values of one journal, with the context of each as one number."""
+
+    def __init__(self, journal: ParsedJournal, names: _NameCodes, rows: Ints | None = None) -> None:
+        self.journal = journal
+        self._names = names
+        self.rows = np.arange(len(journal)) if rows is None else rows
+        self.context: Ints = (journal.loop[self.rows].astype(np.int64) << 32) | journal.iteration[self.rows]
+        self.name: Ints = names.table(journal)[journal.name[self.rows]] if len(self.rows) else np.zeros(0, np.int64)
+
+    def take(self, mask: NDArray[np.bool_]) -> _Side:
+        return _Side(self.journal, self._names, self.rows[mask])
+
+    def keys(self) -> tuple[Ints, Ints]:
+        return self.context, self.name
+
+
+def _match(then: _Side, now: _Side) -> tuple[Ints, Ints, Ints]:
+    """The k-th value of a name in a context belongs to the k-th of the other side; what is over on either side."""
+    context = np.concatenate([then.context, now.context])
+    name = np.concatenate([then.name, now.name])
+    side = np.concatenate([np.zeros(len(then.rows), bool), np.ones(len(now.rows), bool)])
+    order = np.lexsort([np.arange(len(context)), side, name, context])
+    group = np.zeros(len(order), np.int64)
+    if len(order):
+        moved = (np.diff(context[order]) != 0) | (np.diff(name[order]) != 0)
+        group[1:] = np.cumsum(moved)
+    occurrence = np.empty(len(order), np.int64)
+    occurrence[order] = _occurrences(group, side[order])
+    of = np.empty(len(order), np.int64)
+    of[order] = group
+    key = of << 24 | occurrence
+    left, right = key[: len(then.rows)], key[len(then.rows) :]
+    _, a, b = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    pairs = np.stack([a, b]) if len(a) else np.zeros((2, 0), np.int64)
+    return pairs, np.setdiff1d(np.arange(len(left)), a), np.setdiff1d(np.arange(len(right)), b)
+
+
+def _occurrences(group: Ints, side: NDArray[np.bool_]) -> Ints:
+    """For rows sorted by group and side: its ordinal within its group and side."""
+    if not len(group):
+        return group
+    block = group * 2 + side
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(block) != 0]))
+    sizes = np.diff(np.append(starts, len(block)))
+    return np.arange(len(block)) - np.repeat(starts, sizes)
+
+
+def _same(then: _Side, now: _Side, pairs: Ints, tolerance: float) -> NDArray[np.bool_]:
+    a, b = then.rows[pairs[0]], now.rows[pairs[1]]
+    one, other = then.journal, now.journal
+    kind = one.kind[a]
+    same: NDArray[np.bool_] = kind == other.kind[b]
+    floats = np.isin(kind, list(slot_kinds.FLOAT_KINDS))
+    x, y = one.value[a], other.value[b]
+    close = (x.view(np.int64) == y.view(np.int64)) | (np.isnan(x) & np.isnan(y))
+    if tolerance:
+        close |= np.isclose(x, y, rtol=tolerance, atol=tolerance)
+    same &= np.where(floats, close, one.exact[a] == other.exact[b])
+    for at in np.flatnonzero(kind == slot_kinds.LINE):
+        mine = one.text[a[at]] if one.text is not None else None
+        theirs = other.text[b[at]] if other.text is not None else None
+        same[at] &= mine == theirs
+    return same
+
+
+def _differs(then: _Side, now: _Side, a: int, b: int, names: _NameCodes) -> Mismatch:
+    name = names.listed[int(then.name[a])]
+    return Mismatch(name, _where(then, a), _shown(then, a), _shown(now, b))
+
+
+def _only(side: _Side, at: int, names: _NameCodes, *, was_then: bool) -> Mismatch:
+    name, value = names.listed[int(side.name[at])], _shown(side, at)
+    return Mismatch(name, _where(side, at), *((value, "nothing") if was_then else ("nothing", value)))
+
+
+def _where(side: _Side, at: int) -> str:
+    journal, row = side.journal, int(side.rows[at])
+    path = journal.paths[int(journal.path[row])]
+    dims: Sequence[int] = journal.dims[row][: len(path)].tolist()
+    return " ".join(f"{loop} {iteration}" for loop, iteration in zip(path, dims, strict=True)) or "outside of loops"
+
+
+def _shown(side: _Side, at: int) -> Any:
+    journal, row = side.journal, int(side.rows[at])
+    kind = int(journal.kind[row])
+    if kind == slot_kinds.LINE:
+        return journal.text[row] if journal.text is not None else None
+    if kind == slot_kinds.NONE:
+        return None
+    return int(journal.exact[row]) if kind in slot_kinds.INTEGER_KINDS else float(journal.value[row])
+
+
+def is_root_complete(replayed: ParsedJournal) -> bool:
+    return any(line.get("k") == "turn" and line["loop"] == ROOT for line in replayed.lines)

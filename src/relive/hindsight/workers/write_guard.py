@@ -1,0 +1,71 @@
+"""What a replay may write: its own folder, never the user's project or the runs it reads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Sequence
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Audit events that change a file or folder, and which of their arguments are the paths.
+_CHANGES = {
+    "os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,),
+    "os.truncate": (0,), "os.chmod": (0,), "os.utime": (0,), "shutil.rmtree": (0,), "shutil.move": (0, 1),
+    "sqlite3.connect": (0,),
+}  # fmt: skip
+
+
+class WriteGuard:
+    """Watches what this process is about to write, through Python's audit events.
+
+    An input that lies in the replay's folder as a link becomes a copy before it is written to.
+    """
+
+    def __init__(self, protected: Sequence[str], writable: Sequence[str]) -> None:
+        self._protected = tuple(_folder(os.path.realpath(path)) for path in protected)
+        self._writable = tuple(_folder(os.path.realpath(path)) for path in writable)
+        self._busy = threading.local()  # other threads are heard meanwhile
+
+    def start(self) -> None:
+        sys.addaudithook(self._heard)
+
+    def _heard(self, event: str, details: tuple[object, ...]) -> None:
+        if getattr(self._busy, "is_set", False):
+            return
+        if event == "open":
+            path, _, flags = details
+            if isinstance(flags, int) and flags & _WRITING and isinstance(path, str | bytes | os.PathLike):
+                self._check(os.fsdecode(path), keeps=not flags & os.O_TRUNC)
+        elif event in _CHANGES:
+            for at in _CHANGES[event]:
+                if at < len(details) and isinstance(details[at], str | bytes | os.PathLike):
+                    self._check(os.fsdecode(details[at]), keeps=True)  # type: ignore[arg-type]
+
+    def _check(self, path: str, *, keeps: bool) -> None:
+        self._busy.is_set = True  # what we do here must not be heard in turn
+        try:
+            if os.path.islink(path) and self._lies_in(os.path.dirname(os.path.abspath(path)), self._writable):
+                self._unlink(path, keeps=keeps)
+            real = os.path.realpath(path)
+            if self._lies_in(real, self._protected) and not self._lies_in(real, self._writable):
+                raise PermissionError(
+                    f"a replay may not write to {path}, which belongs to the project; "
+                    "let the script write below its working folder"
+                )
+        finally:
+            self._busy.is_set = False
+
+    def _unlink(self, path: str, *, keeps: bool) -> None:
+        target = os.path.realpath(path)
+        os.unlink(path)
+        if keeps and os.path.isfile(target):
+            shutil.copyfile(target, path)
+
+    def _lies_in(self, path: str, folders: tuple[str, ...]) -> bool:
+        return _folder(os.path.realpath(path)).startswith(folders)
+
+
+def _folder(path: str) -> str:
+    return path.rstrip(os.sep) + os.sep

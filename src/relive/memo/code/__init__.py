@@ -1,0 +1,11 @@
+"""The identity of a function: the hash of its code and of everything the code refers to."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.memo.code.code_ownership import is_own_function
+    from relive.memo.code.code_trace import Snapshot, label_of, stand_in, trace
+
+__getattr__ = lazy_names(__name__)

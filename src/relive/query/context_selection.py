@@ -1,0 +1,80 @@
+"""Which iterations of which runs a where clause means, whether or not anything was logged in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from relive.query.sql import filter_table
+from relive.query.table import RunFacts, pivot
+from relive.store.catalog import Points
+from relive.store.journal import slot_kinds
+
+HERE = "(here)"  # stands for a value that every iteration asked about has; its value is the iteration's number
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """An iteration: the loops around it, outermost first, with their items."""
+
+    run: str
+    path: tuple[str, ...]
+    dims: tuple[int, ...]
+    items: str | None = None  # JSON of the loop columns whose item isn't an integer
+
+
+def select(
+    points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[Context], where: str, *,
+    get_chunk: Any,
+) -> list[int]:  # fmt: skip
+    """The positions of the contexts for which the clause holds; values further out and further in count for them."""
+    if not contexts:
+        return []
+    table = pivot(_with_contexts(points, contexts), [*names, HERE], facts, get_chunk=get_chunk)
+    kept = filter_table(table, where)
+    column = kept.columns[HERE]
+    values = column.values if column.valid is None else column.values[column.valid]
+    return sorted({int(value) for value in values if value == value})
+
+
+def _with_contexts(points: Points, contexts: Sequence[Context]) -> Points:
+    """The points and, for each context, one more; in the order of runs, as points are."""
+    run_of = {run: place for place, run in enumerate(points.runs)}
+    paths = list(dict.fromkeys([*points.paths, *(context.path for context in contexts)]))
+    path_of = {path: place for place, path in enumerate(paths)}
+    count, deepest = len(contexts), max([points.dims.shape[1], *(len(context.dims) for context in contexts)])
+    dims = np.zeros((count, deepest), np.int64)
+    for row, context in enumerate(contexts):
+        dims[row, : len(context.dims)] = context.dims
+    old = np.zeros((len(points), deepest), np.int64)
+    old[:, : points.dims.shape[1]] = points.dims
+    last = int(points.seq.max(initial=0)) + 1
+    more: dict[str, Any] = {
+        "run": [run_of[context.run] for context in contexts], "name": np.full(count, len(points.names)),
+        "path": [path_of[context.path] for context in contexts], "rank": np.zeros(count), "process": np.zeros(count),
+        "seq": np.arange(count) + last, "time_us": np.zeros(count), "kind": np.full(count, slot_kinds.INT),
+        "value": np.arange(count, dtype=np.float64), "exact": np.arange(count),
+    }  # fmt: skip
+    order = np.argsort(np.concatenate([points.run, np.asarray(more["run"])]), kind="stable")
+    columns: dict[str, Any] = {
+        key: np.concatenate([getattr(points, key), np.asarray(column, getattr(points, key).dtype)])[order]
+        for key, column in more.items()
+    }
+    items = np.asarray([context.items for context in contexts], object)
+    texts: dict[str, Any] = {
+        "text": _extended(points.text, np.full(count, None, object), len(points)),
+        "items": _extended(points.items, items, len(points)),
+    }
+    texts = {key: None if found is None else found[order] for key, found in texts.items()}
+    joined = np.concatenate([old, dims])[order]
+    return replace(points, names=[*points.names, HERE], paths=paths, dims=joined, replay=None, **columns, **texts)
+
+
+def _extended(found: Any, more: Any, count: int) -> Any:
+    """A column of texts with further ones; None when there are none at all."""
+    if found is None and all(text is None for text in more):
+        return None
+    return np.concatenate([np.full(count, None, object) if found is None else found, more])

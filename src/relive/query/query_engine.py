@@ -1,0 +1,131 @@
+"""Questions to a home: the wide table, and SQL over what the index knows."""
+
+from __future__ import annotations
+
+import difflib
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relive.errors import QueryError
+from relive.query.context_selection import Context, select
+from relive.query.sql import Result, columns_of, filter_table, is_text, run, sql_views
+from relive.query.table import FIXED_DIMS, PROCESS_DIMS, RunFacts, Table, pivot, to_pandas
+from relive.store import Home
+from relive.store.catalog import REPLAY_CHOICES, Index, RunEntry, replay_header
+from relive.store.chunks import Chunks
+from relive.store.journal import decode_value
+
+if TYPE_CHECKING:
+    import pandas
+
+RANKS = ("canonical", "all")
+
+
+class Query:
+    """Answers questions about the runs of a home, as they are when asked."""
+
+    def __init__(self, home: Home | Path) -> None:
+        given = home if isinstance(home, Home) else Home(home)
+        self._home = given if is_text(given.path) else Home(self._named_in_text(given.path), given.settings)
+        self._index = Index(self._home)
+        self._chunks = Chunks(self._home.chunks)
+
+    def _named_in_text(self, home: Path) -> Path:
+        """A link to the home: DuckDB takes no path that isn't UTF-8."""
+        import tempfile
+
+        folder = tempfile.TemporaryDirectory(prefix="relive-", ignore_cleanup_errors=True)
+        weakref.finalize(self, folder.cleanup)
+        link = Path(folder.name) / "home"
+        link.symlink_to(home.absolute())
+        return link
+
+    def dataframe(
+        self, names: Sequence[str], *, where: str | None, ranks: str, replays: str = "latest", sources: bool = False
+    ) -> pandas.DataFrame:
+        """The wide table as pandas."""
+        return to_pandas(self.table(names, where=where, ranks=ranks, replays=replays, sources=sources))
+
+    def table(
+        self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical", replays: str = "latest",
+        sources: bool = False,
+    ) -> Table:  # fmt: skip
+        """A column per name; only the rows for which `where` holds, which may use other names than those asked for."""
+        if ranks not in RANKS:
+            raise QueryError(f"ranks={ranks!r} is not known; use {' or '.join(map(repr, RANKS))}")
+        if replays not in REPLAY_CHOICES:
+            raise QueryError(f"replays={replays!r} is not known; use {' or '.join(map(repr, REPLAY_CHOICES))}")
+        self._check_names(names)
+        filters = [name for column in (columns_of(where) if where else []) for name in self._names_like(column)]
+        every = list(dict.fromkeys([*names, *filters]))
+        table = self._wide(every, all_ranks=ranks == "all", replays=replays, sources=sources)
+        if where is None:
+            return table
+        kept = filter_table(table, where)
+        hidden = {name for name in filters if name not in names}
+        return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
+
+    def select(self, contexts: Sequence[Context], where: str) -> list[int]:
+        """The positions of those iterations for which `where` holds."""
+        names = [name for column in columns_of(where) for name in self._names_like(column)]
+        points = self._index.points(self._entries, names)
+        facts = [self._facts(entry) for entry in self._entries]
+        return select(points, names, facts, contexts, where, get_chunk=self._chunks.get)
+
+    def sql(self, text: str) -> Result:
+        """The answer to one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
+        relations = sql_views.relations(self._index, self._entries)
+        frame = self._frame
+        return run(text, relations=relations, frame=frame, allowed=[self._index.segments], known_columns=self._known)
+
+    def _frame(self, names: Sequence[str]) -> Table:
+        self._check_names(names)
+        return self._wide(names, all_ranks=False)
+
+    def _wide(self, names: Sequence[str], *, all_ranks: bool, replays: str = "latest", sources: bool = False) -> Table:
+        points = self._index.points(self._entries, names, all_ranks=all_ranks, replays=replays)
+        facts = [self._facts(entry) for entry in self._entries]
+        told = self._told if sources else None
+        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, sources=told)
+
+    def _told(self, run: str, replay: int) -> str:
+        """Where a value comes from, and how far it can be trusted."""
+        if not replay:
+            return "recorded"
+        header = replay_header(self._home, run, replay)
+        return f"replay {replay}" + (
+            "" if header.get("verdict") == "exact" else f", {header.get('verdict', 'unknown')}"
+        )
+
+    def _facts(self, entry: RunEntry) -> RunFacts:
+        record = entry.record
+        args = {name: decode_value(arg["value"], self._chunks.get) for name, arg in record.config["args"].items()}
+        return RunFacts(record.run, record.project, record.started_us, record.version, record.filename, args)
+
+    @cached_property
+    def _entries(self) -> list[RunEntry]:
+        return self._index.runs()
+
+    @cached_property
+    def _known(self) -> list[str]:
+        args = {name for entry in self._entries for name in entry.record.config["args"]}
+        return sorted(args.union(self._index.names(self._entries)))
+
+    def _names_like(self, column: str) -> list[str]:
+        """The names a column of a where clause may mean; SQL does not tell `LR` from `lr`."""
+        if column in self._known:
+            return [column]
+        taken = (*FIXED_DIMS, *PROCESS_DIMS)
+        return [name for name in self._known if name.lower() == column.lower() and column.lower() not in taken]
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        known: Any = set(self._known)
+        for name in names:
+            if name not in known:
+                near = difflib.get_close_matches(name, self._known, n=3)
+                hint = f"did you mean {' or '.join(near)}? " if near else ""
+                listed = ", ".join(self._known[:30]) or "none yet"
+                raise QueryError(f"no run has {name!r}; {hint}known names are {listed}")

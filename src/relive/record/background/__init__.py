@@ -1,0 +1,11 @@
+"""Background logging: calls to any writer return once their arguments are copied."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.record.background.background_writer import background
+    from relive.record.background.writer_proxy import Background
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,43 @@
+"""A thread that forces journals to disk once a second, and shows that their runs are alive."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from relive.record.process.fork_safety import hush
+from relive.record.process.user_warnings import warn_once
+from relive.store.journal import Journal
+
+TOUCH_S = 30.0
+
+
+class Syncer:
+    """Syncs one journal until stopped."""
+
+    def __init__(self, journal: Journal, every_s: float) -> None:
+        self._journal = journal
+        self._every_s = max(every_s, 0.05)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="relive-sync", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        hush.end()
+
+    def _work(self) -> None:
+        touched = time.monotonic()
+        while not self._stop.wait(self._every_s):
+            hush.end()
+            try:
+                self._journal.sync()
+                if time.monotonic() - touched > TOUCH_S:
+                    self._journal.touch()
+                    touched = time.monotonic()
+            except OSError as error:
+                warn_once("sync-failed", f"{error}; what is logged is safe unless the machine itself goes down")
+                return

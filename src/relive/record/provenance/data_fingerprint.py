@@ -1,0 +1,269 @@
+"""What data is, by content: a digest of a file, a folder, a frame or a dataset, wherever it lies."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import stat
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Literal
+
+from relive.errors import NotFound, Unstable
+from relive.hashing import hasher, stable_hash
+from relive.record.provenance.fingerprint_cache import FileState, FingerprintCache
+from relive.record.provenance.input_watch import unheard
+from relive.record.provenance.runtime_environment import Json, is_secret, redact
+
+__all__ = [
+    "Fingerprint",
+    "FingerprintCache",
+    "data_version",
+    "fingerprint",
+    "fingerprint_file",
+    "fingerprint_folder",
+    "fingerprint_object",
+]
+
+Kind = Literal["file", "folder", "array", "frame", "tensor", "dataset", "url", "value", "opaque"]
+
+FULL_BYTES = 1 << 30
+
+_READ_BYTES = 1 << 20
+_SAMPLES = 1024
+_SAMPLE_BYTES = 64 << 10
+_SIGNING = frozenset("expires sig sv st se sp sr spr skoid sktid skt ske sks skv googleaccessid awsaccesskeyid".split())
+_JUNK = frozenset({".DS_Store", "__pycache__", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The same digest means the same data, unless the kind is opaque: then nothing could be known of the content."""
+
+    kind: Kind
+    digest: str
+    size_bytes: int | None = None
+    detail: dict[str, Json] = field(default_factory=dict)
+
+
+def fingerprint(
+    obj: object, *, etag: str | None = None, cache: FingerprintCache | None = None, full_bytes: int = FULL_BYTES
+) -> Fingerprint:
+    """The fingerprint of whatever the user calls data: a path, an URL (with its ETag) or an object."""
+    if isinstance(obj, bytes | bytearray) or not isinstance(obj, str | os.PathLike):
+        return fingerprint_object(obj)
+    named = os.fsdecode(obj)
+    path = urllib.parse.unquote(named.removeprefix("file://")) if named.startswith("file://") else named
+    if os.path.isdir(path):
+        return fingerprint_folder(Path(path), cache, full_bytes=full_bytes)
+    if os.path.isfile(path):
+        return fingerprint_file(Path(path), cache, full_bytes=full_bytes)
+    if "://" in path:
+        return _url(path, etag)
+    if os.path.exists(path):  # a pipe or a device, which reading would change or wait for
+        return Fingerprint("opaque", stable_hash(["special", named]), None, {"remedy": "declare a file or an object"})
+    raise NotFound(f"there is no file or folder {named!r}; give an existing path, an URL or the object itself")
+
+
+def data_version(declared: Mapping[str, Fingerprint], seen: Iterable[Fingerprint]) -> str | None:
+    """One id for all the data of a run; None when it has none. Where the data lay doesn't matter, what it was does."""
+    named = {name: found.digest for name, found in declared.items()}
+    others = {found.digest for found in seen} - set(named.values())
+    return stable_hash([named, others])[:16] if named or others else None
+
+
+# Files and folders
+
+
+def fingerprint_file(path: Path, cache: FingerprintCache | None = None, *, full_bytes: int = FULL_BYTES) -> Fingerprint:
+    """The BLAKE3 digest of the content; of a file over `full_bytes`, that of 1024 blocks spread over it."""
+    with unheard():
+        digest, size = _file_digest(os.fspath(path), cache, full_bytes)
+    return Fingerprint("file", digest, size, {"sampled": True} if size > full_bytes else {})
+
+
+def fingerprint_folder(
+    path: Path, cache: FingerprintCache | None = None, *, full_bytes: int = FULL_BYTES
+) -> Fingerprint:
+    """Names and contents of all files below; a folder of more than `full_bytes` is sampled as if it were one file."""
+    with unheard():
+        files = sorted(_files(path))
+        size = sum(file.size_bytes for file in files)
+        sampled = size > full_bytes
+        names = [file.name for file in files]
+        contents = _sample(files) if sampled else [_digest_or_none(file, cache, full_bytes) for file in files]
+        digest = stable_hash(["folder", names, contents])
+    detail: dict[str, Json] = {"files": len(files)}
+    return Fingerprint("folder", digest, size, detail | ({"sampled": True} if sampled else {}))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _DataFile:
+    name: str  # below the folder, with slashes
+    path: str
+    size_bytes: int
+
+
+def _files(folder: str | Path, prefix: str = "", above: tuple[tuple[int, int], ...] = ()) -> Iterator[_DataFile]:
+    """The files below a folder, through links, but never into a folder that we are already in."""
+    facts = os.stat(folder)
+    here = (facts.st_dev, facts.st_ino)
+    if here in above:
+        return
+    with os.scandir(folder) as items:
+        for item in items:
+            if item.name not in _JUNK:
+                yield from _files_of(item, prefix + item.name, (*above, here))
+
+
+def _files_of(item: os.DirEntry[str], name: str, above: tuple[tuple[int, int], ...]) -> Iterator[_DataFile]:
+    try:
+        facts = item.stat()
+        if stat.S_ISDIR(facts.st_mode):
+            yield from _files(item.path, f"{name}/", above)
+        elif stat.S_ISREG(facts.st_mode):
+            yield _DataFile(name, item.path, facts.st_size)
+    except OSError:  # a broken link, or a folder that we may not enter: it is there, and that is all we know
+        yield _DataFile(name, item.path, 0)
+
+
+def _digest_or_none(file: _DataFile, cache: FingerprintCache | None, full_bytes: int) -> str | None:
+    try:
+        return _file_digest(file.path, cache, full_bytes)[0]
+    except OSError:
+        return None
+
+
+def _file_digest(path: str, cache: FingerprintCache | None, full_bytes: int) -> tuple[str, int]:
+    with open(path, "rb", buffering=0) as file:
+        before = FileState.of(path, file.fileno())
+        sampled = before.size_bytes > full_bytes
+        known = cache.get(before, sampled=sampled) if cache else None
+        if known is not None:
+            return known, before.size_bytes
+        digest = (
+            _sample([_DataFile("", path, before.size_bytes)]) if sampled else _read_through(file, before.size_bytes)
+        )
+        after = FileState.of(path, file.fileno())
+    if cache and before == after:
+        cache.put(after, digest, sampled=sampled)
+    return digest, after.size_bytes
+
+
+def _read_through(file: Any, size_bytes: int) -> str:
+    # Reading, not mapping: a mapped file that somebody cuts short would kill the training with a SIGBUS.
+    hash_, block = hasher(), memoryview(bytearray(min(_READ_BYTES, size_bytes + 1)))
+    while count := file.readinto(block):
+        hash_.update(block[:count])
+    return hash_.hexdigest()
+
+
+def _sample(files: list[_DataFile]) -> str:
+    """The digest of blocks spread evenly over the files, laid end to end."""
+    from blake3 import blake3
+
+    hash_ = blake3(derive_key_context="relive 2026 sampled content")  # so that no file's full digest can equal it
+    ends = list(accumulate(file.size_bytes for file in files))
+    hash_.update(stable_hash([file.size_bytes for file in files]).encode())
+    last = max(0, ends[-1] - _SAMPLE_BYTES)
+    for offset in sorted({last * place // (_SAMPLES - 1) for place in range(_SAMPLES)}):
+        at = bisect.bisect_right(ends, offset)
+        hash_.update(_block(files[at].path, offset - ends[at] + files[at].size_bytes))
+    return hash_.hexdigest()
+
+
+def _block(path: str, offset: int) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset)
+            return file.read(_SAMPLE_BYTES)
+    except OSError:
+        return b""
+
+
+def _url(url: str, etag: str | None) -> Fingerprint:
+    """The content behind an URL is known by its ETag only."""
+    plain = redact(_unsigned(url))
+    if etag is None:
+        remedy = "pass etag= (an ETag, a checksum or a version) so that a change of the content can be seen"
+        return Fingerprint("opaque", stable_hash(["url", plain]), None, {"url": plain, "remedy": remedy})
+    return Fingerprint("url", stable_hash(["url", plain, etag]), None, {"url": plain, "etag": etag})
+
+
+def _unsigned(url: str) -> str:
+    """Without the parameters that sign it: they are secret, and change every hour."""
+    parts = urllib.parse.urlsplit(url)
+    kept = [part for part in parts.query.split("&") if not _signs(part.partition("=")[0].lower())]
+    return parts._replace(query="&".join(kept)).geturl()
+
+
+def _signs(parameter: str) -> bool:
+    return parameter.startswith(("x-amz-", "x-goog-")) or parameter in _SIGNING or is_secret(parameter)
+
+
+# Objects
+
+
+def fingerprint_object(obj: object) -> Fingerprint:
+    """The fingerprint of data in memory. Never fails: without a stable hash it is opaque, known by type and length."""
+    kind = _kind(type(obj))
+    detail = _detail(obj, kind)
+    try:
+        return Fingerprint(kind, stable_hash(obj, by_state=True), _size_bytes(obj), detail)
+    except Unstable as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - a strange object must not stop the training
+        reason = f"{type(error).__name__}: {error}"
+    detail["remedy"] = f"{reason}; or declare the file it was read from"
+    return Fingerprint("opaque", stable_hash([detail["type"], detail.get("length")]), _size_bytes(obj), detail)
+
+
+_KINDS: dict[str, Kind] = {
+    "numpy:ndarray": "array", "torch:Tensor": "tensor", "torch:Dataset": "dataset", "torch:DataLoader": "dataset",
+    "datasets:Dataset": "dataset", "pandas:DataFrame": "frame", "pandas:Series": "frame", "polars:DataFrame": "frame",
+    "polars:Series": "frame",
+}  # fmt: skip
+
+
+def _kind(type_: type) -> Kind:
+    for base in type_.__mro__:
+        found = _KINDS.get(f"{str(base.__module__).partition('.')[0]}:{base.__qualname__}")
+        if found is not None:
+            return found
+    return "value"
+
+
+def _detail(obj: object, kind: Kind) -> dict[str, Json]:
+    detail: dict[str, Json] = {"type": f"{type(obj).__module__}.{type(obj).__qualname__}"}
+    length = _length(obj)
+    if length is not None:
+        detail["length"] = length
+    if kind not in ("value", "opaque"):  # of libraries that we know: what others call a shape may be anything
+        shape, dtype = _attribute(obj, "shape"), _attribute(obj, "dtype")
+        columns = _attribute(obj, "columns") if kind == "frame" else _attribute(obj, "column_names")
+        detail |= {"shape": [int(side) for side in shape]} if isinstance(shape, tuple) else {}
+        detail |= {"dtype": str(dtype)} if dtype is not None else {}
+        detail |= {"columns": [str(column) for column in columns[:100]]} if columns is not None else {}
+    return detail
+
+
+def _attribute(obj: object, name: str) -> Any:
+    try:
+        return getattr(obj, name, None)
+    except Exception:  # noqa: BLE001 - a property of a strange object must not stop the training
+        return None
+
+
+def _length(obj: Any) -> int | None:
+    try:
+        return len(obj)
+    except Exception:  # noqa: BLE001 - as above; most have none
+        return None
+
+
+def _size_bytes(obj: object) -> int | None:
+    size = _attribute(obj, "nbytes")
+    return size if isinstance(size, int) else None

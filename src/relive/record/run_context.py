@@ -1,0 +1,37 @@
+"""A run around a block of code: what `with relive.run()` opens, makes current, and closes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from relive.record.off import Off
+from relive.record.run_start import OpenRun, open_explicitly
+from relive.record.session import Driver, here, session
+
+
+@contextlib.contextmanager
+def explicit_run(name: str, tags: dict[str, Any]) -> Iterator[str | None]:
+    """Record what happens inside as a run of its own; gives its id, or None when nothing is recorded."""
+    outside = here.get()
+    opened: OpenRun | None = None
+
+    def open_it() -> Driver:
+        nonlocal opened
+        opened = session.stand_in() if session.stand_in else open_explicitly(name, tags)
+        return opened.recorder if opened is not None else Off()
+
+    driver = session.open(open_it, explicitly=True)
+    here.set(driver.root)
+    failure: BaseException | None = None
+    try:
+        yield opened.run if opened is not None else None
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        if opened is not None:
+            opened.close(failure)
+        session.leave(driver)
+        here.set(outside)

@@ -1,0 +1,14 @@
+"""The handlers of the HTTP API, by subject."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.server.endpoints.comparisons import ComparisonEndpoints
+    from relive.server.endpoints.ingest import IngestEndpoints
+    from relive.server.endpoints.pack_upload import PackEndpoints
+    from relive.server.endpoints.run_download import DownloadEndpoints
+    from relive.server.endpoints.runs import RunEndpoints
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,58 @@
+"""What whoever sends checkpoints asks: which packs are missing, take this part of one, how far are you?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from relive.server.endpoints.ingest import MAX_NAMES, number, part_taken
+from relive.server.http import Problem, answer, read_body
+from relive.store.sync import PackUploads
+
+
+class _Sizes(msgspec.Struct):
+    packs: Annotated[dict[str, int], Meta(max_length=MAX_NAMES)]
+
+
+class PackEndpoints:
+    """The routes that take checkpoints."""
+
+    def __init__(self, uploads: PackUploads) -> None:
+        self._uploads = uploads
+
+    async def missing(self, request: Request) -> Response:
+        """Which of some packs are not here, by name and size."""
+        body = await read_body(request, 2 << 20)
+        try:
+            sizes = msgspec.json.decode(body, type=_Sizes).packs
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Problem(422, f'{error}; send {{"packs": {{"name": 4096}}}}') from error
+        has = self._uploads.has
+        return answer(
+            {"missing": await asyncio.to_thread(lambda: [n for n, size in sizes.items() if not has(n, size)])}
+        )
+
+    async def position(self, request: Request) -> Response:
+        """How much of a pack is here."""
+        at = self._uploads.position(request.path_params["pack"], _digest(request), number(request, "size"))
+        return answer({"complete": at is None, "at": at or 0})
+
+    async def upload(self, request: Request) -> Response:
+        """Take a part of a pack; the last one is answered when the whole is verified and on disk."""
+        pack, digest = request.path_params["pack"], _digest(request)
+        at, size = number(request, "at"), number(request, "size")
+        part = await read_body(request)
+
+        def put() -> int | None:
+            return self._uploads.put(pack, digest, at=at, size=size, part=part)
+
+        return part_taken(await asyncio.to_thread(put), at + len(part))
+
+
+def _digest(request: Request) -> str:
+    return request.query_params.get("digest", "")

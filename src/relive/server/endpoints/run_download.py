@@ -1,0 +1,71 @@
+"""What whoever fetches a run asks: the files of its journals, and the packs of its checkpoints, part by part."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from relive.server.endpoints.ingest import number, run_of
+from relive.server.http import Problem, Reader, answer
+from relive.store import Home
+from relive.store.catalog import Index, find_run
+from relive.store.chunks import list_checkpoint_files
+from relive.store.sync import checked_name, run_fetch
+
+
+class DownloadEndpoints:
+    """The routes that give a run away, byte for byte."""
+
+    def __init__(self, home: Home, reader: Reader) -> None:
+        self._home = home
+        self._reader = reader
+
+    async def files(self, request: Request) -> Response:
+        """The files of a run's journals."""
+        run = run_of(request)
+        found = await asyncio.to_thread(run_fetch.files_of, self._home.run_folder(run))
+        if not found:
+            raise Problem(404, f"no run {run} here; /api/runs lists them")
+        return answer({"files": [{"name": name, "size": size} for name, size in found]})
+
+    async def file(self, request: Request) -> Response:
+        """Some bytes of one of them."""
+        path = run_fetch.file_of(self._home.run_folder(run_of(request)), request.path_params["file"])
+        return await _part(path, request)
+
+    async def checkpoints(self, request: Request) -> Response:
+        """Which chunks and packs the checkpoints of a run consist of, as far as they are here."""
+        run = run_of(request)
+
+        def ask(index: Index) -> dict[str, Any]:
+            find_run([entry for entry in index.runs() if entry.record.run == run], run)
+            found, folder = list_checkpoint_files(index.home, run), index.home.packs
+            sizes = {name: os.path.getsize(folder / name) for name in sorted(found.packs)}
+            return {"count": found.count, "manifests": sorted(found.manifests), "packs": sizes}
+
+        return answer(await self._reader.ask(ask))
+
+    async def pack(self, request: Request) -> Response:
+        """Some bytes of a pack."""
+        return await _part(self._home.packs / checked_name(request.path_params["pack"]), request)
+
+
+async def _part(path: Path | None, request: Request) -> Response:
+    at = number(request, "at")
+    if path is None:
+        raise Problem(404, "there is no such file; /api/openapi.json says what they are called")
+    data = await asyncio.to_thread(_read, path, at)
+    return Response(data, headers={"Cache-Control": "no-store"}, media_type="application/octet-stream")
+
+
+def _read(path: Path, at: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return os.pread(file.fileno(), run_fetch.PART_BYTES, at)
+    except FileNotFoundError:
+        raise Problem(404, f"{path.name} is not here; it may have been collected") from None

@@ -1,0 +1,320 @@
+"""What the journals of a home add up to: every run's record, and its points as columns, fresh when asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from relive.errors import NotFound
+from relive.model import KILLED, RUNNING, RunRecord
+from relive.store.catalog import parquet_segments
+from relive.store.catalog.live_summaries import LiveSummaries
+from relive.store.catalog.point_columns import combine, to_points
+from relive.store.catalog.points import Points
+from relive.store.catalog.replay_overlay import LATEST
+from relive.store.catalog.run_catalog import Catalog, loop_row
+from relive.store.catalog.summaries import Summary, read_summary
+from relive.store.chunks import CheckpointRow, from_stored, list_checkpoints, without_dropped
+from relive.store.home import Home, JournalName, journals_in
+from relive.store.journal import (
+    ParsedJournal,
+    RunJournals,
+    build_record,
+    from_text,
+    is_live,
+    parse_run,
+    read_lines,
+    to_text,
+)
+
+FEW_RUNS = 100  # so many are looked up one by one, more by reading all
+SEGMENT_ROWS = 4_000_000  # a segment is written when so many rows are gathered, which bounds memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunEntry:
+    """A run as the index knows it: in the catalog (it has a number) or read from its journals just now."""
+
+    record: RunRecord
+    number: int | None = None
+    live: Sequence[ParsedJournal] = ()  # its journals, read when they are looked at
+
+    def journals(self, *, all_ranks: bool) -> list[ParsedJournal]:
+        """Those of the canonical rank, or of all; the others are not even read."""
+        if isinstance(self.live, RunJournals):
+            return [self.live.parsed(name) for name in self.live.paths if all_ranks or not name.rank]
+        return [journal for journal in self.live if all_ranks or not journal.journal.rank]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The segments as they lie on disk, and what the numbers in them mean."""
+
+    files: list[str]
+    runs: list[tuple[int, str]]
+    names: list[tuple[int, str]]
+    paths: list[tuple[int, tuple[str, ...]]]
+
+
+class Index:
+    """The index of a home. Any number of processes may use it while runs are being recorded."""
+
+    def __init__(self, home: Home, *, takes_in: bool = True, segment_rows: int = SEGMENT_ROWS) -> None:
+        self.home = home
+        self.catalog = Catalog(home)
+        self._takes_in = takes_in and self.catalog.tables.writable  # else somebody else does, or nobody can
+        self._following = LiveSummaries(home)
+        self._segment_rows = segment_rows
+        self.segments = self.catalog.tables.segments
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    def runs(self) -> list[RunEntry]:
+        """Every run, oldest first."""
+        live = self._take_in()
+        newer = {entry.record.run for entry in live}  # what the catalog has of them is out of date
+        entries = [
+            RunEntry(_read_record(text), number)
+            if self._takes_in or segment is not None
+            else as_read(self.home, RunEntry(_read_record(text)))
+            for number, run, text, segment in self.catalog.runs()
+            if run not in newer
+        ]
+        every = [*entries, *live]
+        self._following.forget_others({entry.record.run for entry in every if entry.live})
+        return sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))
+
+    def _take_in(self) -> list[RunEntry]:
+        """Bring the catalog up to date with the home; gives the runs that are still going on."""
+        known = self.catalog.known()
+        present = {run: ns for run in self.home.run_ids() if (ns := _folder_ns(self.home, run)) is not None}
+        changed = [run for run, ns in present.items() if run not in known or known[run][1] != ns]
+        gone = [number for run, (number, _) in known.items() if run not in present]
+        if not changed and not gone:
+            return []
+        entries = {run: read_run(self.home, run) for run in changed}
+        # One that was taken for dead may be heard of again.
+        gone += [known[run][0] for run, entry in entries.items() if run in known and entry is not None and entry.live]
+        ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
+        if self._takes_in:
+            self.catalog.tables.alone(lambda: self._keep(ended, present, gone))
+            return [entry for entry in entries.values() if entry is not None and entry.live]
+        # Nothing is kept here, so what the catalog does not have is read from the journals when it is needed.
+        return [as_read(self.home, entry) for entry in entries.values() if entry is not None]
+
+    def _keep(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
+        known = self.catalog.known()  # another process may have been quicker
+        fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
+        with self.catalog.tables.transaction():
+            self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
+            # In the order of their start, so that points lie on disk in the order in which tables show them.
+            for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
+                parsed = parse_run(self.home, run)  # one at a time, which bounds memory
+                record = _write_record(_with_true_end(entry.record, parsed))
+                number = self.catalog.add_run(
+                    run, started_us=entry.record.started_us, folder_ns=present[run], record=record
+                )
+                self.catalog.add_details(number, parsed)
+
+    # --- last values --------------------------------------------------------------------------------------------
+
+    def summaries(
+        self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
+    ) -> dict[str, list[Summary]]:
+        """For each run: what each name comes to, on its canonical rank or on each of its ranks."""
+        numbers = [entry.number for entry in entries if entry.number is not None]
+        few = numbers if 0 < len(numbers) <= FEW_RUNS else None
+        rows = self.catalog.summaries(names, all_ranks=all_ranks, runs=few) if numbers else []
+        # What the run logged itself counts; else its latest replay.
+        found: dict[int, dict[tuple[str, int], Summary]] = {}
+        for number, name, path, rank, process, *columns in rows:
+            its = found.setdefault(number, {})
+            if (name, rank) not in its:
+                its[name, rank] = read_summary(name, path, rank, process, columns)
+        return {
+            entry.record.run: list(found.get(entry.number, {}).values())
+            if entry.number is not None
+            else self._following.summaries(entry.record.run, names, all_ranks=all_ranks)
+            for entry in entries
+        }
+
+    def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
+        """Every name that was logged, in alphabetical order."""
+        found = {name for _, name in self.catalog.names()}
+        found.update(name for entry in entries if entry.live for name in self._following.names(entry.record.run))
+        return sorted(found)
+
+    # --- points -------------------------------------------------------------------------------------------------
+
+    def points(
+        self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False,
+        replays: str = LATEST,
+    ) -> Points:  # fmt: skip
+        """The logged values of some runs, in the order of `entries`; of all names, or of some."""
+        numbers = [entry.number for entry in entries if entry.number is not None]
+        files = self._write_segments() if numbers else []
+        known = {name: number for number, name in self.catalog.names()}
+        wanted = None if names is None else [known[name] for name in names if name in known]
+        stored = parquet_segments.read(self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0)
+        live = [
+            (journal, position)
+            for position, entry in enumerate(entries)
+            for journal in entry.journals(all_ranks=all_ranks)
+        ]
+        paths = {number: tuple(from_text(path)) for number, path in self.catalog.paths()}
+        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
+
+    def stored(self, entries: Sequence[RunEntry]) -> StoredRun:
+        """What a query engine needs to read the segments by itself."""
+        files = [str(self.segments / file) for file in self._write_segments()]
+        runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
+        paths = [(number, tuple(from_text(path))) for number, path in self.catalog.paths()]
+        return StoredRun(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
+
+    def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
+        """Every entry into a loop: run, rank, process, and the columns of the catalog's table."""
+        by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
+        stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops() if row[0] in by_number]
+        live = [
+            (entry.record.run, journal.journal.rank, journal.journal.process, *loop_row(row))
+            for entry in entries
+            for journal in entry.live
+            for row in journal.loops.values()
+        ]
+        return stored + live
+
+    def checkpoints(self, entries: Sequence[RunEntry]) -> dict[str, list[CheckpointRow]]:
+        """For each run that has some: the checkpoints that are kept, in the order of journals and of time."""
+        by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
+        found: dict[str, list[CheckpointRow]] = {}
+        for number, *columns in self.catalog.checkpoints():
+            if number in by_number:
+                found.setdefault(by_number[number], []).append(from_stored(columns))
+        for entry in entries:
+            if taken := [row for journal in entry.live for row in list_checkpoints(journal)]:
+                found[entry.record.run] = taken
+        # Tombstones are asked each time: they are younger than what the catalog knows.
+        return {run: without_dropped(self.home.run_folder(run), taken) for run, taken in found.items()}
+
+    def _write_segments(self) -> list[str]:
+        """See to it that every finished run's points are in a segment; gives the files of all segments."""
+        if self._takes_in and self.catalog.pending():
+            self.catalog.tables.alone(self._write_pending)
+        return self.catalog.files()
+
+    def _write_pending(self) -> None:
+        gathered: list[tuple[int, ParsedJournal]] = []
+        waiting = self.catalog.pending()
+        for position, (number, run) in enumerate(waiting):
+            gathered += [(number, journal) for journal in parse_run(self.home, run)]
+            rows = sum(len(journal) for _, journal in gathered)
+            if rows >= self._segment_rows or position == len(waiting) - 1:
+                self._write_segment(gathered)
+                gathered = []
+        self._merge_segments()
+
+    def _write_segment(self, gathered: list[tuple[int, ParsedJournal]]) -> None:
+        with self.catalog.tables.transaction():
+            names = self.catalog.name_ids(name for _, journal in gathered for name in journal.names)
+            paths = self.catalog.path_ids(to_text(path) for _, journal in gathered for path in journal.paths)
+            columns = combine(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
+            rows = len(columns["run"])
+            file = parquet_segments.write(self.segments, columns) if rows else ""
+            self.catalog.add_segment(file, rows, runs={number for number, _ in gathered})
+
+    def _merge_segments(self) -> None:
+        small = [row for row in self.catalog.segments() if row[2] < self._segment_rows]
+        if len(small) < parquet_segments.MERGE_FROM:
+            return
+        keep = [number for number, _ in self.catalog.known().values()]
+        self.catalog.replace_segments(small, parquet_segments.merge(self.segments, [row[1] for row in small], keep))
+        parquet_segments.sweep(self.segments, self.catalog.files())
+
+    def refresh(self) -> None:
+        """Take in what is new, so that the next question finds it done."""
+        self._take_in()
+        self._write_segments()
+
+    def rebuild(self) -> None:
+        """Throw the index away and make it again from the journals."""
+        self.catalog.tables.clear()
+        self.refresh()
+
+    def close(self) -> None:
+        self.catalog.close()
+
+
+def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
+    """The run meant by a word: the beginning of its id, its name, or `last`."""
+    if not entries:
+        raise NotFound("there are no runs yet; record one with `python train.py`")
+    if word == "last":
+        return entries[-1]
+    found = [entry for entry in entries if word and entry.record.run.startswith(word)]
+    found = found or [entry for entry in entries if word and entry.record.name == word]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFound(f"no run {word!r} here; `relive runs` lists them")
+    listed = ", ".join(entry.record.run for entry in found[:5])
+    raise NotFound(f"{word!r} could be {len(found)} runs ({listed}); give more of the id")
+
+
+def read_run(home: Home, run: str) -> RunEntry | None:
+    """A run straight from its journals, with its points if it is still going on; None when there is no journal yet."""
+    folder = home.run_folder(run)
+    journals = list(journals_in(folder))
+    if not journals:
+        return None
+    ranks = tuple(name.rank for name, _ in journals if not name.process)
+    lines = read_lines(journals[0][1]).lines
+    if not lines:
+        return None
+    record = build_record(run, lines, ranks, folder)
+    if record.outcome != RUNNING and not _other_ranks_live(folder, journals):
+        return RunEntry(record)
+    return RunEntry(record, live=RunJournals(dict(journals)))
+
+
+def as_read(home: Home, entry: RunEntry) -> RunEntry:
+    """The run with its journals instead of its place in the index: one run is read sooner than all are indexed."""
+    return (
+        entry
+        if entry.live
+        else RunEntry(entry.record, live=RunJournals(dict(journals_in(home.run_folder(entry.record.run)))))
+    )
+
+
+def _other_ranks_live(folder: Path, journals: list[tuple[JournalName, Path]]) -> bool:
+    return any(is_live(read_lines(path).lines, folder) for name, path in journals[1:] if not name.process)
+
+
+def _with_true_end(record: RunRecord, journals: Sequence[ParsedJournal]) -> RunRecord:
+    """A killed run ended when it last wrote anything; its last line may be much older."""
+    if record.outcome != KILLED:
+        return record
+    last = max((int(journal.time_us[-1]) for journal in journals if len(journal)), default=0)
+    return dataclasses.replace(record, ended_us=max(last, record.ended_us or 0))
+
+
+def _folder_ns(home: Home, run: str) -> int | None:
+    try:
+        return home.run_folder(run).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _write_record(record: RunRecord) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+_record_decoder = msgspec.json.Decoder(RunRecord)
+
+
+def _read_record(text: str) -> RunRecord:
+    return _record_decoder.decode(text)

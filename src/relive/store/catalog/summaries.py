@@ -1,0 +1,147 @@
+"""What a run's name comes to: how many values, the last ones, the lowest, the highest, and where those were logged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from relive.store.journal import ParsedJournal, from_text, slot_kinds, to_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TAIL = 100  # so many last values are kept with the summary: a mean over them needs no look at the points
+STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One name in one journal. `last` is a number if the last value was one; otherwise `last_text` is its JSON.
+
+    Lowest and highest pass over NaN. `…_at` is JSON: the loop columns that the value was logged in. `tail` holds the
+    last values as floats, NaN for what is no number.
+    """
+
+    name: str
+    count: int
+    last: float | None
+    last_text: str | None
+    lowest: float | None
+    highest: float | None
+    last_us: int
+    path: tuple[str, ...]
+    last_at: str = "{}"
+    lowest_at: str | None = None
+    highest_at: str | None = None
+    tail: bytes = b""
+    rank: int = 0
+    process: int = 0
+
+    def stored(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, column) for column in STORED)
+
+    def last_values(self) -> list[float]:
+        """The last values, oldest first; no more than TAIL."""
+        import numpy as np
+
+        found: list[float] = np.frombuffer(self.tail, "<f8").tolist()
+        return found
+
+
+def read_summary(name: str, path: str, rank: int, process: int, columns: Sequence[Any]) -> Summary:
+    """A row of the catalog as a summary; `columns` are those of STORED."""
+    given = dict(zip(STORED, columns, strict=True))
+    return Summary(name=name, path=tuple(from_text(path)), rank=rank, process=process, **given)
+
+
+def merged(one: Summary, more: Summary) -> Summary:
+    """A summary of the values of both, where those of `more` came later; of equals the first counts."""
+    lower = more.lowest is not None and (one.lowest is None or more.lowest < one.lowest)
+    higher = more.highest is not None and (one.highest is None or more.highest > one.highest)
+    return replace(
+        more,
+        count=one.count + more.count,
+        lowest=more.lowest if lower else one.lowest,
+        lowest_at=more.lowest_at if lower else one.lowest_at,
+        highest=more.highest if higher else one.highest,
+        highest_at=more.highest_at if higher else one.highest_at,
+        tail=(one.tail + more.tail)[-8 * TAIL :],
+    )
+
+
+def summarise(journal: ParsedJournal) -> list[Summary]:
+    """Summaries of all names of a journal, in the order in which they first came."""
+    import numpy as np
+
+    if not len(journal):
+        return []
+    order = np.argsort(journal.name, kind="stable")
+    name = journal.name[order]
+    starts = np.flatnonzero(np.r_[True, name[1:] != name[:-1]])
+    ends = np.r_[starts[1:], len(name)]
+    return [_summary(journal, order[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _summary(journal: ParsedJournal, rows: NDArray[Any]) -> Summary:
+    """Of one name, whose values are in these rows."""
+    value, row = journal.value[rows], int(rows[-1])
+    last, text = _value_at(journal, row)
+    low, high = _extremes(value)
+    return Summary(
+        name=journal.names[int(journal.name[row])], count=len(rows), last=last, last_text=text,
+        lowest=None if low is None else float(value[low]), highest=None if high is None else float(value[high]),
+        last_us=int(journal.time_us[row]), path=journal.paths[int(journal.path[row])], last_at=_at(journal, row),
+        lowest_at=None if low is None else _at(journal, int(rows[low])),
+        highest_at=None if high is None else _at(journal, int(rows[high])),
+        tail=value[-TAIL:].astype("<f8").tobytes(), rank=journal.journal.rank, process=journal.journal.process,
+    )  # fmt: skip
+
+
+def _extremes(value: NDArray[Any]) -> tuple[int | None, int | None]:
+    """Where the lowest and the highest number are, the first of equals; None where there is no number."""
+    import numpy as np
+
+    if np.isnan(value[0]) and np.isnan(value).all():
+        return None, None
+    return int(np.nanargmin(value)), int(np.nanargmax(value))
+
+
+def _at(journal: ParsedJournal, row: int) -> str:
+    """The loop columns of a row as JSON; a loop inside one of the same name is numbered, as in tables."""
+    path = journal.paths[int(journal.path[row])]
+    if not path:
+        return "{}"
+    items = journal.items[row] if journal.items is not None else None
+    shown = from_text(items) if items is not None else {}
+    columns = [name if path[: at + 1].count(name) == 1 else f"{name}_{path[: at + 1].count(name)}" for at, name in
+               enumerate(path)]  # fmt: skip
+    dims = journal.dims[row].tolist()
+    return to_text(
+        {column: shown.get(name, dims[at]) for at, (column, name) in enumerate(zip(columns, path, strict=True))}
+    )
+
+
+def _integer(exact: int, kind: int) -> int:
+    """The slot holds signed bits; those of an unsigned number are read as such."""
+    is_unsigned = kind in (slot_kinds.NUMPY_KINDS["uint64"], slot_kinds.TORCH_KINDS["uint64"])
+    return exact + (1 << 64) if is_unsigned and exact < 0 else exact
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _value_at(journal: ParsedJournal, row: int) -> tuple[float | None, str | None]:
+    """(number, JSON). SQLite keeps NaN as null, so what a plain REAL can't hold is told by the JSON."""
+    kind = int(journal.kind[row])
+    if kind == slot_kinds.LINE:
+        return None, journal.text[row] if journal.text is not None else None
+    if kind == slot_kinds.NONE:
+        return None, "null"
+    if kind == slot_kinds.BOOL:
+        return float(journal.exact[row]), "true" if journal.exact[row] else "false"
+    if kind in slot_kinds.INTEGER_KINDS:
+        return float(journal.value[row]), str(_integer(int(journal.exact[row]), kind))
+    value = float(journal.value[row])
+    return _number(value), None if value == value else '{"$float":"nan"}'

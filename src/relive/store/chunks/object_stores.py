@@ -1,0 +1,212 @@
+"""Places outside the home that keep whole files under a name: a folder, or a bucket of an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from relive.errors import Gone, ReliveError, StorageAway
+
+S3 = "s3://"
+PART_BYTES = 16 << 20
+PARTS_AT_ONCE = 4
+RETRIES = 3
+RETRY_S = 30
+_READ_BYTES = 4 << 20
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_ACCESS_KEY_ID")
+_LONGEST = 300
+_CODE = re.compile(r"<Code>(\w+)</Code>")  # of the error in an answer
+T = TypeVar("T")
+
+
+class ObjectStore(Protocol):
+    """Keeps files. Whoever puts one under a name that is taken replaces what is there."""
+
+    url: str
+
+    def put(self, name: str, source: Path) -> None:
+        """Keep a copy of a file; it is there as a whole, or not at all."""
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """Its bytes, part by part."""
+
+    def size(self, name: str) -> int | None:
+        """How many bytes it has; None when it is not there."""
+
+    def remove(self, name: str) -> None:
+        """Let it go, if it is there."""
+
+
+def open_object_store(url: str) -> ObjectStore:
+    """The place that the setting `spool` names."""
+    check_object_store_address(url)
+    return BucketObjectStore(url) if url.startswith(S3) else FolderObjectStore(url)
+
+
+def check_object_store_address(url: str) -> None:
+    """Could this be a place? Whether it is there shows when it is used."""
+    if not url.startswith(S3) and not os.path.isabs(os.path.expanduser(url)):
+        raise ReliveError(
+            f'spool = "{url}" names no place that relive knows; write s3://BUCKET/PREFIX, or the whole path of a folder'
+        )
+    if url.startswith(S3) and "@" in urlsplit(url).netloc:
+        raise ReliveError(
+            "the setting `spool` holds credentials, and it is written down; put them into AWS_ACCESS_KEY_ID and"
+            " AWS_SECRET_ACCESS_KEY, and write s3://BUCKET/PREFIX"
+        )
+
+
+class FolderObjectStore:
+    """A folder, on a larger disk say."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._folder = Path(url).expanduser()
+
+    def put(self, name: str, source: Path) -> None:
+        target = self._path(name)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with source.open("rb") as read, partial.open("wb") as written:
+                shutil.copyfileobj(read, written, _READ_BYTES)
+                written.flush()
+                os.fsync(written.fileno())
+            partial.rename(target)
+            _sync(target.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise self._away(error) from error
+
+    def read(self, name: str) -> Iterator[bytes]:
+        try:
+            with self._path(name).open("rb") as file:
+                while part := file.read(_READ_BYTES):
+                    yield part
+        except FileNotFoundError:
+            raise _gone(self.url, name) from None
+        except OSError as error:
+            raise self._away(error) from error
+
+    def size(self, name: str) -> int | None:
+        try:
+            return self._path(name).stat().st_size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._away(error) from error
+
+    def remove(self, name: str) -> None:
+        try:
+            self._path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._away(error) from error
+
+    def _path(self, name: str) -> Path:
+        if ".." in PurePosixPath(name).parts or name.startswith("/"):
+            raise ReliveError(f"{name!r} would lie outside {self.url}; nothing was done")
+        return self._folder / name
+
+    def _away(self, error: OSError) -> StorageAway:
+        return StorageAway(f"the spool {self.url} can't be used: {error}; see that it is there and may be written")
+
+
+class BucketObjectStore:
+    """A bucket, with the endpoint and the credentials that the `AWS_…` variables tell."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._obstore, self._store = _open_bucket(self.url)
+
+    def put(self, name: str, source: Path) -> None:
+        try:
+            self._ask(
+                lambda: self._obstore.put(
+                    self._store, name, source, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+                )
+            )
+        except FileNotFoundError as error:
+            raise self._away(error) from None
+
+    def read(self, name: str) -> Iterator[bytes]:
+        try:
+            parts = self._ask(lambda: iter(self._obstore.get(self._store, name).stream(_READ_BYTES)))
+            while (part := self._ask(lambda: next(parts, None))) is not None:
+                yield bytes(part)
+        except FileNotFoundError:
+            raise _gone(self.url, name) from None
+
+    def size(self, name: str) -> int | None:
+        try:
+            return int(self._ask(lambda: self._obstore.head(self._store, name))["size"])
+        except FileNotFoundError:
+            return None
+
+    def remove(self, name: str) -> None:
+        try:
+            self._ask(lambda: self._obstore.delete(self._store, name))
+        except FileNotFoundError:
+            return
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except FileNotFoundError:
+            raise
+        except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
+            raise self._away(error) from None  # the original may show a signed request
+
+    def _away(self, error: Exception) -> StorageAway:
+        remedy = "see that it runs, and that AWS_ENDPOINT_URL, AWS_REGION and the credentials are set"
+        return StorageAway(f"the spool {self.url} can't be used: {_told(error)}; {remedy}")
+
+
+def _open_bucket(url: str) -> tuple[Any, Any]:
+    try:
+        import obstore
+        import obstore.exceptions
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise ReliveError(f"{error}; install what object stores need with `pip install 'relive[s3]'`") from None
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    try:
+        store = S3Store.from_url(
+            url,
+            client_options={"allow_http": endpoint.startswith("http://")},
+            retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)},
+        )
+    except (obstore.exceptions.BaseError, ValueError) as error:
+        raise ReliveError(f"the spool {url} can't be opened: {_told(error)}; write s3://BUCKET/PREFIX") from None
+    return obstore, store
+
+
+def _told(error: Exception) -> str:
+    """An error without what only debuggers want, and without credentials."""
+    told, _, answer = str(error).partition("\n\nDebug source")[0].partition("<?xml")
+    code = _CODE.search(answer)
+    cause = told.rpartition(" - ")[2]  # what comes before is the request
+    text = " ".join(cause.split()).rstrip(" .:") + (f" ({code[1]})" if code else "")
+    for secret in (os.environ.get(name) for name in _SECRETS):
+        text = text.replace(secret, "…") if secret else text
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _gone(url: str, name: str) -> Gone:
+    return Gone(f"{name} is not in {url} any more; put it back, or restore an earlier checkpoint")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,279 @@
+"""Pieces of checkpoints, many to a file: written once however often they occur, verified when they are read.
+
+A pack is the magic, the pieces one after the other, a footer that lists them as JSON, the footer's length (8 bytes,
+little-endian), and the magic again. It has its final name only when all of it is on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from relive.errors import Damaged, Gone, ReliveError
+from relive.store.chunks.offload_notes import bring_back, is_offloaded, offloaded_packs
+
+PACK_MAGIC = b"relpack\x01"
+PLAIN, ZSTD = 0, 1
+_SAMPLE_BYTES = 16 << 10
+_WORTH_COMPRESSING = 0.7  # the writer's time is taken from the training, so it has to gain something
+_BUFFER_BYTES = 1 << 20  # larger pieces are written from where they are
+_COUNTER = itertools.count()
+_POLL_S = 0.02
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Some bytes of a pack: where they are, how they are stored, and the hash of what they should read as."""
+
+    pack: str
+    offset: int
+    stored_bytes: int
+    size_bytes: int
+    codec: int
+    digest: str
+
+
+def piece_digest(data: Any) -> str:
+    """128 bits of xxh3: as fast as memory, and enough to tell pieces of one's own apart; no defence against malice."""
+    import xxhash
+
+    return str(xxhash.xxh3_128_hexdigest(data))
+
+
+class Packs:
+    """A folder of packs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._elsewhere: dict[tuple[str, int], Piece] = {}
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self.folder) if name.endswith(".pack") and name[0] != ".")
+        except FileNotFoundError:
+            return []
+
+    def spooled(self) -> set[str]:
+        """The packs that are kept outside the home; reading one brings it back."""
+        return offloaded_packs(self.folder)
+
+    def mark_used(self, name: str) -> None:
+        """Those that were used longest ago are the first to be moved out of the home."""
+        with contextlib.suppress(OSError):  # one that may only be read isn't moved either
+            os.utime(self.folder / name)
+
+    def last_used(self, name: str) -> int:
+        """When a pack was written, brought back or read for a restore, in microseconds since 1970."""
+        try:
+            return (self.folder / name).stat().st_mtime_ns // 1000
+        except FileNotFoundError:
+            return 0
+
+    def pieces(self, name: str) -> list[Piece]:
+        """What a pack holds, from its footer; nothing when the file isn't a whole pack."""
+        try:
+            with (self.folder / name).open("rb") as file:
+                file.seek(-16, os.SEEK_END)
+                length, magic = int.from_bytes(file.read(8), "little"), file.read(8)
+                if magic != PACK_MAGIC:
+                    return []
+                file.seek(-16 - length, os.SEEK_END)
+                rows = _decode_footer(file.read(length))
+        except (OSError, ValueError):
+            return []
+        return [Piece(name, *row) for row in rows]
+
+    def known(self) -> dict[tuple[str, int], Piece]:
+        """Every piece of every pack by its hash and size."""
+        return {(piece.digest, piece.size_bytes): piece for name in self.names() for piece in self.pieces(name)}
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """While held, no pack is collected: from finding a piece that is there already to naming it in a journal."""
+        with self._locked(fcntl.LOCK_SH):
+            yield
+
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """While held, no pack is collected. Where one may only read there is no lock to take, and none is made."""
+        lock = self.folder / "lock"
+        may_lock = os.access(lock if lock.exists() else self.folder, os.W_OK)
+        return self.shared() if may_lock else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def alone(self, *, patience_s: float) -> Iterator[None]:
+        """While held, nobody writes a checkpoint. Writers never wait for one who waits for this."""
+        with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB, patience_s):
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, how: int, patience_s: float = 0.0) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as file:
+            deadline = time.monotonic() + patience_s
+            while not _try_lock(file, how):
+                if time.monotonic() > deadline:
+                    raise ReliveError(f"checkpoints are being written to {self.folder} all the time; try again later")
+                time.sleep(_POLL_S)
+            try:
+                yield
+            finally:
+                # Closing isn't enough: a process that was forked meanwhile has the file open, too.
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def find(self, piece: Piece) -> Piece:
+        """Where a piece is now: in its pack, here or outside, or in another one if its pack was rewritten."""
+        if (self.folder / piece.pack).exists() or is_offloaded(self.folder, piece.pack):
+            return piece
+        key = piece.digest, piece.size_bytes
+        moved = self._elsewhere.get(key)
+        if moved is None or not (self.folder / moved.pack).exists():
+            self._elsewhere = self.known()
+            moved = self._elsewhere.get(key)
+        if moved is None:
+            raise Gone(f"pack {piece.pack} is gone; restore an earlier checkpoint")
+        return moved
+
+    def read_into(self, piece: Piece, buffer: Any) -> None:
+        """Fill a writable buffer of the piece's size, and check it."""
+        try:
+            fd = os.open(self.folder / piece.pack, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return self.read_into(self._brought(piece), buffer)
+        try:
+            if piece.codec == PLAIN:
+                _read_fully(fd, memoryview(buffer), piece)
+            else:
+                unpack(os.pread(fd, piece.stored_bytes, piece.offset), buffer, piece)
+        finally:
+            os.close(fd)
+        check(buffer, piece)
+        return None
+
+    def _brought(self, piece: Piece) -> Piece:
+        """Where a piece is, and it is here."""
+        found = self.find(piece)
+        if not (self.folder / found.pack).exists():
+            bring_back(self.folder, found.pack)
+        return found
+
+    def read(self, piece: Piece) -> bytes:
+        buffer = bytearray(piece.size_bytes)
+        self.read_into(piece, buffer)
+        return bytes(buffer)
+
+
+_decode_footer = msgspec.json.Decoder(list[tuple[int, int, int, int, str]]).decode
+
+
+def _try_lock(file: Any, how: int) -> bool:
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_fully(fd: int, view: memoryview, piece: Piece) -> None:
+    done = 0
+    while done < piece.size_bytes:
+        count = os.preadv(fd, [view[done:]], piece.offset + done)
+        if count == 0:
+            raise Damaged(f"pack {piece.pack} ends early; restore an earlier checkpoint")
+        done += count
+
+
+def unpack(packed: Any, buffer: Any, piece: Piece) -> None:
+    """Fill a buffer from the stored bytes of a compressed piece."""
+    import zstandard
+
+    try:
+        plain = zstandard.decompress(packed, max_output_size=piece.size_bytes)
+    except zstandard.ZstdError as error:
+        raise Damaged(f"pack {piece.pack} is damaged ({error}); restore an earlier checkpoint") from error
+    if len(plain) != piece.size_bytes:
+        raise _damaged(piece)
+    memoryview(buffer)[:] = plain
+
+
+def check(data: Any, piece: Piece) -> None:
+    """Is this what was stored?"""
+    if piece_digest(data) != piece.digest:
+        raise _damaged(piece)
+
+
+def _damaged(piece: Piece) -> Damaged:
+    return Damaged(f"pack {piece.pack} is damaged at byte {piece.offset}; restore an earlier checkpoint")
+
+
+class PackWriter:
+    """Writes one pack; a context manager that leaves nothing behind if it fails or nothing was added."""
+
+    def __init__(self, packs: Packs) -> None:
+        packs.folder.mkdir(parents=True, exist_ok=True)
+        self.name = f"{time.time_ns():016x}-{os.getpid()}-{next(_COUNTER)}.pack"
+        self._target = packs.folder / self.name
+        self._partial = packs.folder / f".{self.name}.partial"
+        self._file: Any = None
+        self._pieces: list[Piece] = []
+        self._at = len(PACK_MAGIC)
+        self.stored_bytes = 0
+
+    def __enter__(self) -> PackWriter:
+        return self
+
+    def add(self, data: Any, digest: str) -> Piece:
+        """Append bytes whose hash is known."""
+        if self._file is None:
+            self._file = self._partial.open("wb", buffering=_BUFFER_BYTES)
+            self._file.write(PACK_MAGIC)
+        codec, stored = _packed(data)
+        self._file.write(stored)
+        piece = Piece(self.name, self._at, len(stored), len(data), codec, digest)
+        self._pieces.append(piece)
+        self._at += len(stored)
+        self.stored_bytes += len(stored)
+        return piece
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        if self._file is None:
+            return
+        try:
+            if failed is None:
+                self._finish()
+        finally:
+            try:
+                self._file.close()  # writes what it still holds, which may fail once more
+            finally:
+                self._partial.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        rows = [(p.offset, p.stored_bytes, p.size_bytes, p.codec, p.digest) for p in self._pieces]
+        footer = msgspec.json.encode(rows)
+        self._file.write(footer + len(footer).to_bytes(8, "little") + PACK_MAGIC)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._partial.rename(self._target)
+        folder = os.open(self._target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the name must be as durable as the line that will mention it
+        finally:
+            os.close(folder)
+
+
+def _packed(data: Any) -> tuple[int, Any]:
+    import zstandard
+
+    # A sample from the middle decides: headers and zeros at the beginning would deceive.
+    middle = max(0, len(data) // 2 - _SAMPLE_BYTES // 2)
+    sample = bytes(data[middle : middle + _SAMPLE_BYTES])
+    if len(sample) < 512 or len(zstandard.compress(sample, 1)) > _WORTH_COMPRESSING * len(sample):
+        return PLAIN, data
+    packed = zstandard.compress(bytes(data), 1)
+    return (ZSTD, packed) if len(packed) < _WORTH_COMPRESSING * len(data) else (PLAIN, data)

@@ -1,0 +1,14 @@
+"""Disk space: retention, garbage collection, offload to an object store, and integrity checks."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.store.gc.garbage import GarbageReport, collect_garbage, preview_garbage
+    from relive.store.gc.integrity import examine
+    from relive.store.gc.offload import kept_outside
+    from relive.store.gc.pins import is_pinned, pin, unpin
+    from relive.store.gc.retention import Policy
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,47 @@
+"""The journals of one run, read when somebody looks at them, each after the one that it was forked from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from relive.store.home import Home, JournalName, journals_in
+from relive.store.journal.journal_parser import ParsedJournal, parse_journal
+from relive.store.journal.line_reader import first_line
+
+
+def parse_run(home: Home, run: str) -> list[ParsedJournal]:
+    """All journals of a run, canonical rank first."""
+    family = RunJournals(dict(journals_in(home.run_folder(run))))
+    return [family.parsed(name) for name in family.paths]
+
+
+class RunJournals(Sequence[ParsedJournal]):
+    """The journals of a run: a forked child is read after its parent, in whose loops it may have logged."""
+
+    def __init__(self, paths: dict[JournalName, Path]) -> None:
+        self.paths = paths
+        self._parsed: dict[JournalName, ParsedJournal | None] = {}
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.parsed(list(self.paths)[at])
+
+    def parsed(self, name: JournalName) -> ParsedJournal:
+        found = self._parsed.get(name)
+        if found is None:
+            self._parsed[name] = None  # while it is being read; a pid that was reused could lead back to it
+            parent = self._parent(name)
+            found = self._parsed[name] = parse_journal(self.paths[name], name, self.parsed(parent) if parent else None)
+        return found
+
+    def _parent(self, name: JournalName) -> JournalName | None:
+        if not name.process:
+            return None
+        header = first_line(self.paths[name]) or {}
+        candidates = (JournalName(name.rank, int(header.get("parent") or 0)), JournalName(name.rank))
+        readable = (c for c in candidates if c in self.paths and self._parsed.get(c, c) is not None)
+        return next((c for c in readable if c != name), None)

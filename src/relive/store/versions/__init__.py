@@ -1,0 +1,13 @@
+"""Versions of the user's code, kept in git without touching the user's branch, index or work tree."""
+
+from typing import TYPE_CHECKING
+
+from relive.doors import lazy_names
+
+if TYPE_CHECKING:
+    from relive.store.versions import code_versions, version_checkout
+    from relive.store.versions.git_prefetch import GitPrefetch, start_git_prefetch
+    from relive.store.versions.version_checkout import has_version
+    from relive.store.versions.version_files import VersionFiles
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,102 @@
+"""Iterators over data loaders are entered where they were, if nothing but the sampler says what comes next."""
+
+from __future__ import annotations
+
+import pytest
+
+import relive
+from relive.hindsight import Question, plan_replay
+from relive.store import Home
+from tests.conftest import Script
+from tests.handsfree.styles import values
+
+pytestmark = pytest.mark.long
+
+HEAD = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(4)
+    data = TensorDataset(torch.randn(20, 3))
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def learn(x):
+        optimizer.zero_grad()
+        loss = (net(x + torch.randn(1)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+"""
+REBOUND = """
+    def fit():
+        batches = iter(loader)
+        for step in range(13):
+            try:
+                (x,) = next(batches)
+            except StopIteration:
+                batches = iter(loader)
+                (x,) = next(batches)
+            loss = learn(x)
+            # probe
+    fit()
+"""
+HELD = """
+    class Endless:
+        def __init__(self, loader):
+            self.loader = loader
+            self.batches = iter(loader)
+
+        def next(self):
+            try:
+                return next(self.batches)
+            except StopIteration:
+                self.batches = iter(self.loader)
+                return next(self.batches)
+
+    endless = Endless(loader)
+    for step in range(13):
+        (x,) = endless.next()
+        loss = learn(x)
+        # probe
+"""
+OWN_GENERATOR = HEAD.replace("shuffle=True)", "shuffle=True, generator=torch.Generator().manual_seed(1))") + REBOUND
+OTHER_LOADER = REBOUND.replace("iter(loader)", "iter(DataLoader(data, batch_size=4, shuffle=True))", 1)
+
+
+@pytest.mark.parametrize("step", [3, 12])
+@pytest.mark.parametrize("source", [HEAD + REBOUND, HEAD + HELD, OWN_GENERATOR], ids=["rebound", "held", "generator"])
+def test_a_step_that_is_replayed_gets_the_batch_it_got(source: str, step: int, script: Script):
+    script.write(source)
+    done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
+    script.write(source.replace("# probe", "print('probe:', float(x.double().sum() + loss.double()))"))
+    reference = script.project.parent / "reference"
+    script.relive("run", "train.py", env={"RELIVE_HOME": str(reference)})
+    with plan_replay(Home(script.home), Question(("probe",), f"step = {step}", workers=1)) as plan:
+        (case,) = plan.cases
+    (answer,) = relive.replay("probe", where=f"step = {step}", workers=1, home=script.home).runs
+
+    assert "state-left-out" not in done.stderr
+    assert (case.plan.resume, case.plan.iterations) == ("resume", 1)
+    assert not answer.missing
+    assert values(script.home, "probe") == [one for one in values(reference, "probe") if one[1] == (step,)]
+
+
+def test_an_iterator_over_another_loader_is_not_taken_for_the_one_that_was_there(script: Script):
+    script.write(HEAD + OTHER_LOADER)
+    script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
+    script.write(HEAD + OTHER_LOADER.replace("# probe", "print('probe:', float(x.double().sum()))"))
+    (answer,) = relive.replay("probe", where="step = 12", workers=1, home=script.home).runs
+
+    assert answer.verdict == "unverified" or answer.missing
+    assert "loader" in str([answer.unrestored, answer.missing])
+
+
+def test_an_iterator_whose_sampler_is_not_known_is_named(script: Script):
+    script.write(
+        HEAD.replace("shuffle=True)", "sampler=type('Own', (torch.utils.data.RandomSampler,), {})(data))") + HELD
+    )
+    done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
+
+    assert "endless.batches is an iterator, whose place can't be kept" in done.stderr

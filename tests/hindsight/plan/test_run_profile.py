@@ -1,0 +1,52 @@
+"""The course of a run tells what its script took, without what recording took."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relive.hindsight.plan.run_profile import Profile, read_profile
+from relive.store import Home
+from relive.store.chunks import list_checkpoints
+from relive.store.journal import ParsedJournal, parse_run
+
+SCRIPT = """
+import time
+import relive
+net = [0.5]
+with relive.checkpointing(net=net, every=2):
+    for epoch in relive.loop("epoch", range(5)):
+        for step in relive.loop("step", range(3)):
+            time.sleep(0.02)
+        time.sleep(0.02)
+relive.log("final", net[0])
+"""
+
+
+def profile(journal: ParsedJournal, run: str, **told: float) -> Profile:
+    """Of the run, as if its checkpoints had taken as long as is told."""
+    lines = [{**line, **told} if line.get("k") == "checkpoint" else line for line in journal.lines]
+    return read_profile(run, replace(journal, lines=lines), list_checkpoints(journal), start_up_s=0.1)
+
+
+def test_what_checkpoints_took_is_not_the_scripts(script: Any) -> None:
+    script(SCRIPT)
+    home = Home(script.home)
+    (run,) = home.run_ids()
+    (journal,) = parse_run(home, run)
+
+    bare = profile(journal, run, stall_s=0.0, write_s=0.0).mains[0]
+    found = profile(journal, run, stall_s=0.004, write_s=0.002).mains[0]
+
+    held_up = {
+        iteration.number: bare.iterations[iteration.number].took_s - iteration.took_s for iteration in found.iterations
+    }
+    taken = [line for line in journal.lines if line.get("k") == "checkpoint"]
+    assert sum(held_up.values()) == pytest.approx(0.004 * len(taken) + 0.002)
+    assert held_up[4] >= 0.006 - 1e-9, "the end is waited for"
+    assert held_up[0] == pytest.approx(0.0)
+    for iteration, before in zip(found.iterations, bare.iterations, strict=True):
+        at_nested = [line for line in taken if line["place"] == "loop" and line["loop"] == iteration.nested[0].number]
+        assert before.nested[0].took_s - iteration.nested[0].took_s == pytest.approx(0.004 * len(at_nested))

@@ -1,0 +1,168 @@
+"""Laws of ranks: steps are lined up by their loops, skew is |canonical − mean|, alarms miss no poisoned rank."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import relive
+from relive.errors import NotFound, QueryError
+from relive.query.compare import Rule, skew
+from relive.query.compare.rank_spread import Spread, spread
+from relive.query.compare.skew_alarms import alert, first_breach, ranks_at_work, settled
+from relive.store.catalog import find_run
+
+
+def made(*ranks: list[float | None]) -> Spread:
+    """A spread from the values of each rank; None is a step at which it logged nothing."""
+    value = np.array([[np.nan if one is None else one for one in rank] for rank in ranks]).T
+    there = np.array([[one is not None for one in rank] for rank in ranks]).T
+    at = tuple({"step": step} for step in range(len(value)))
+    return Spread("r" * 12, "loss", tuple(range(len(ranks))), at, value, there)
+
+
+def test_both_views_of_each_step(runs: Any) -> None:
+    run = runs.add([{"loss": [1.0, 2.0]}, {"loss": [1.0, 5.0]}, {"loss": [1.0, 2.0]}])
+
+    found = skew(runs.index, run, "loss")
+    assert (found["run"], found["ranks"], found["world_size"], found["max_skew"]) == (run, [0, 1, 2], 3, 1.0)
+    assert found["steps"][1] == {
+        "at": {"step": 1}, "canonical": 2.0, "mean": 3.0, "min": 2.0, "max": 5.0, "skew": 1.0, "ranks": 3,
+        "worst_rank": 1,
+    }  # fmt: skip
+
+
+def test_ranks_are_lined_up_by_their_iterations_not_by_how_much_they_logged(runs: Any) -> None:
+    run = runs.add([{"loss": [1.0, 2.0, 3.0]}, {"loss": [(), (), 3.5]}])
+
+    steps = skew(runs.index, run, "loss")["steps"]
+    assert [(step["at"]["step"], step["ranks"], step["skew"]) for step in steps] == [
+        (0, 1, 0.0),
+        (1, 1, 0.0),
+        (2, 2, 0.25),
+    ]
+
+
+def test_nan_on_one_rank_is_no_number_anywhere_and_that_rank_is_farthest(runs: Any) -> None:
+    run = runs.add([{"loss": [1.0]}, {"loss": [math.nan]}])
+
+    found = skew(runs.index, run, "loss")
+    (step,) = found["steps"]
+    assert (step["canonical"], step["mean"], step["skew"], step["worst_rank"]) == (1.0, None, None, 1)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_rank_that_never_started_is_told(runs: Any) -> None:
+    run = runs.add([{"loss": [1.0]}, {"loss": [2.0]}], header={"world_size": 4})
+
+    assert skew(runs.index, run, "loss")["missing_ranks"] == [2, 3]
+
+
+def test_values_logged_twice_in_one_iteration_are_two_steps(runs: Any) -> None:
+    run = runs.add([{"loss": [(1.0, 2.0), (2.0, 3.0)]}, {"loss": [(1.0,), (2.0, 5.0)]}])
+
+    frame = relive.skew(run, "loss", home=runs.home.path)
+    assert frame[["step", "canonical", "mean"]].to_numpy().tolist() == [[0, 1, 1], [0, 2, 2], [1, 2, 2], [1, 3, 4]]
+
+
+def test_what_was_not_logged_is_told_with_what_was(runs: Any) -> None:
+    run = runs.add({"loss": [1.0]})
+
+    with pytest.raises(QueryError, match="did not log 'los'; it logged loss"):
+        skew(runs.index, run, "los")
+    with pytest.raises(NotFound, match="`relive runs` lists them"):
+        skew(runs.index, "nope", "loss")
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=5, max_size=5), min_size=2, max_size=5))
+def test_the_skew_is_what_it_is_defined_as(ranks: list[list[float]]) -> None:
+    found = made(*ranks)
+
+    expected = [abs(ranks[0][step] - sum(rank[step] for rank in ranks) / len(ranks)) for step in range(5)]
+    assert found.skew.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["loss", "loss>", ">0.1", "loss>x", "loss>nan", "loss>-1", "loss<0.1", ""])
+def test_what_is_no_rule_is_refused(text: str) -> None:
+    with pytest.raises(QueryError, match="is no rule; write a name"):
+        Rule.parse(text)
+
+
+def test_a_rule_is_a_name_and_a_bound() -> None:
+    assert Rule.parse("val/loss > 0.05", 20) == Rule("val/loss", 0.05, 20)
+    assert Rule.parse("a>b>1") == Rule("a>b", 1.0, 1)
+    with pytest.raises(QueryError, match="at least 1 step"):
+        Rule.parse("loss>1", 0)
+
+
+def test_a_rule_is_broken_by_so_many_steps_on_end_and_by_no_fewer() -> None:
+    good, bad = 0.0, 10.0
+    found = made([0.0] * 7, [bad, bad, good, bad, bad, bad, good])
+
+    breach = first_breach(found, Rule("loss", 0.1, 3), 7)
+    assert breach is not None
+    assert (breach.first, breach.last) == (3, 5)
+    assert first_breach(found, Rule("loss", 0.1, 4), 7) is None
+    assert first_breach(found, Rule("loss", 0.1, 3), 5) is None
+
+
+def test_a_skew_that_is_no_number_counts_as_above() -> None:
+    breach = first_breach(made([1.0, 1.0], [1.0, math.nan]), Rule("loss", 1e9, 1), 2)
+
+    assert breach is not None
+    assert breach.last == 1
+
+
+def test_steps_that_tell_nothing_are_passed_over() -> None:
+    found = made([0.0, None, 0.0], [5.0, 5.0, 5.0])
+
+    breach = first_breach(found, Rule("loss", 0.1, 2), 3)
+    assert breach is not None
+    assert (breach.first, breach.last) == (0, 2)
+    assert first_breach(made([5.0, 5.0], [None, None]), Rule("loss", 0.1, 1), 2) is None
+
+
+def test_an_alert_says_where_and_who() -> None:
+    found = made([1.0, 1.0], [1.0, 1.0], [1.0, 4.0])
+    rule = Rule("loss", 0.5, 1)
+    breach = first_breach(found, rule, 2)
+
+    assert breach is not None
+    told = alert(found, rule, breach)
+    assert (told["worst_rank"], told["at"], told["values"]) == (2, {"step": 1}, {"0": 1.0, "1": 1.0, "2": 4.0})
+    assert told["text"] == "run rrrrrrrr: skew of loss is 1 at step 1, above 0.5 for 1 step; rank 2 is farthest off"
+    json.dumps(told, allow_nan=False)
+
+
+def test_a_step_counts_when_every_rank_at_work_has_passed_it() -> None:
+    found = made([1.0, 1.0, 1.0], [1.0, None, None], [1.0, None, 1.0])
+
+    assert settled(found, [0, 1, 2]) == 1
+    assert settled(found, [0, 2]) == 3
+    assert settled(found, []) == 3
+    assert settled(found, [0, 3]) == 0
+
+
+def test_a_rank_that_is_far_behind_is_not_waited_for_for_ever() -> None:
+    found = made([1.0] * 1_500, [1.0] + [None] * 1_499)
+
+    assert settled(found, [0, 1]) == 500
+
+
+def test_ranks_of_a_live_run_are_at_work(runs: Any) -> None:
+    live = runs.add([{"loss": [1.0]}, {"loss": [2.0]}], live=True)
+    ended = runs.add([{"loss": [1.0]}])
+    index = runs.index
+
+    assert ranks_at_work(find_run(index.runs(), live)) == [0, 1]
+    assert ranks_at_work(find_run(index.runs(), ended)) == []
+    assert spread(index, find_run(index.runs(), live), "loss").ranks == (0, 1)

@@ -1,0 +1,82 @@
+"""A fork waits while a thread of ours loads modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from relive.record.process.fork_safety import loading
+
+# The danger that Python warns of is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+
+def test_a_fork_waits_until_loading_is_over():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def load() -> None:
+        with loading:
+            begun.set()
+            go_on.wait()
+            time.sleep(0.1)
+
+    before = loading.times
+    thread = threading.Thread(target=load)
+    thread.start()
+    begun.wait()
+    go_on.set()
+    pid = _fork()
+    loaded = loading.times - before
+    thread.join()
+
+    assert loaded == 1
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_the_child_and_the_parent_can_load_after_a_fork():
+    pid = _fork()
+    with loading:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _fork() -> int:
+    """Start a child that ends well if it could load something itself, and is killed if it hangs."""
+    pid = os.fork()
+    if pid == 0:
+        import signal
+
+        signal.alarm(10)
+        with loading:
+            os._exit(0)
+    return pid
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("own_thread", [False, True])
+def test_a_fork_is_warned_of_only_if_it_would_be_without_us(script, own_thread: bool) -> None:
+    done = script(
+        f"""
+        import os, sys, threading, time, warnings
+        import relive
+        relive.log("loss", 1)
+        before = list(warnings.filters)
+        stop = threading.Event()
+        if {own_thread}:
+            threading.Thread(target=stop.wait).start()
+        for _ in range(2):
+            if os.fork() == 0:
+                print(list(warnings.filters) == before, flush=True)
+                os._exit(0)
+            os.wait()
+        stop.set()
+        time.sleep(1.5)
+        print(list(warnings.filters) == before)
+        """
+    )
+
+    assert done.stdout == "True\n" * 3
+    assert done.stderr.count("is multi-threaded") == (own_thread and sys.version_info >= (3, 12))

@@ -1,0 +1,310 @@
+"""Laws of the index: derived, incremental, shared by many processes, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relive.model import FINISHED, KILLED, RUNNING
+from relive.store import Home, JournalName
+from relive.store.catalog import Index
+from relive.store.catalog import parquet_segments as segments_module
+from relive.store.catalog.summaries import summarise
+from relive.store.journal import ROOT, Journal, parse_run, process_start, slot_kinds
+from relive.store.journal.journal_file import _pack_float
+
+
+class Store:
+    """A home with runs written straight into journals."""
+
+    def __init__(self, path: Path) -> None:
+        self.home = Home(path)
+        self.home.create()
+
+    def begin(self, rank: int = 0, run: str | None = None, **header: Any) -> tuple[str, Journal]:
+        run = run or self.home.new_run()
+        journal = Journal(self.home.run_folder(run) / JournalName(rank).stem)
+        me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
+        times = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns()}
+        journal.line("run", **{"run": run, "rank": rank, "project": "p", **me, **times, **header})
+        return run, journal
+
+    def write(self, values: dict[str, list[float]], **header: Any) -> str:
+        run, journal = self.begin(**header)
+        log(journal, values)
+        end(journal)
+        return run
+
+
+def log(journal: Journal, values: dict[str, list[float]]) -> None:
+    loop = journal.begin_loop("step", ROOT, 0)
+    for name, series in values.items():
+        for step, value in enumerate(series):
+            journal.append_float(name, value, loop, step)
+    journal.end_loop(loop, 1)
+
+
+def end(journal: Journal) -> None:
+    journal.line("end", outcome=FINISHED, error=None)
+    journal.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The laws hold whichever database has the catalog, also for the processes that a test starts."""
+    if request.param == "postgres":
+        monkeypatch.setenv("RELIVE_CATALOG", request.getfixturevalue("postgres").url())
+    return Store(tmp_path / "home")
+
+
+def rows(index: Index, names: list[str] | None = None) -> list[tuple[Any, ...]]:
+    entries = index.runs()
+    points = index.points(entries, names)
+    columns = (points.run, points.name, points.path, points.value)
+    listed = [column.tolist() for column in columns]
+    found = zip(*listed, points.dims.tolist(), strict=True)
+    return [(points.runs[r], points.names[n], points.paths[p], v, tuple(d)) for r, n, p, v, d in found]
+
+
+def test_every_value_of_every_run_is_there_in_order(store: Store) -> None:
+    first = store.write({"loss": [1.0, 2.0], "acc": [5.0]})
+    second = store.write({"loss": [3.0]})
+
+    assert rows(Index(store.home)) == [
+        (first, "loss", ("step",), 1.0, (0,)),
+        (first, "loss", ("step",), 2.0, (1,)),
+        (first, "acc", ("step",), 5.0, (0,)),
+        (second, "loss", ("step",), 3.0, (0,)),
+    ]
+    assert [row[3] for row in rows(Index(store.home), ["acc"])] == [5.0]
+
+
+def test_what_comes_later_is_added_without_reading_the_rest_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write({"loss": [1.0]})
+    rows(Index(store.home))
+    read: list[str] = []
+    real = segments_module.write
+    monkeypatch.setattr(segments_module, "write", lambda folder, columns: read.append("w") or real(folder, columns))
+
+    second = store.write({"loss": [2.0]})
+    index = Index(store.home)
+
+    assert [row[3] for row in rows(index)] == [1.0, 2.0]
+    assert read == ["w"]
+    assert index.runs()[1].record.run == second
+
+
+def test_the_index_can_be_thrown_away(store: Store) -> None:
+    for number in range(5):
+        store.write({"loss": [float(number)], "acc": [0.5 * number]})
+    index = Index(store.home)
+    before = (rows(index), index.summaries(index.runs()), index.loops(index.runs()), index.names(index.runs()))
+
+    index.rebuild()
+
+    again = (rows(index), index.summaries(index.runs()), index.loops(index.runs()), index.names(index.runs()))
+    assert again == before
+
+
+def test_a_live_run_is_there_with_its_values_and_is_read_again_each_time(store: Store) -> None:
+    run, journal = store.begin()
+    loop = journal.begin_loop("step", ROOT, 0)
+    index = Index(store.home)
+    for step in range(3):
+        journal.append_float("loss", float(step), loop, step)
+
+        assert [row[3] for row in rows(index)] == [float(s) for s in range(step + 1)]
+        assert [(e.record.run, e.record.outcome) for e in index.runs()] == [(run, RUNNING)]
+    end(journal)
+
+    assert [e.record.outcome for e in index.runs()] == [FINISHED]
+    assert len(rows(index)) == 3
+
+
+@pytest.mark.parametrize("header", [{"pid": 2**22 + 5}, {"start": "another boot:1"}])
+def test_a_run_whose_process_is_gone_was_killed(store: Store, header: dict[str, Any]) -> None:
+    _, journal = store.begin(**header)
+    log(journal, {"loss": [1.0]})
+
+    index = Index(store.home)
+    assert [e.record.outcome for e in index.runs()] == [KILLED]
+    assert len(rows(index)) == 1
+    journal.close()
+
+
+def test_a_run_on_another_machine_lives_while_it_gives_signs(store: Store) -> None:
+    run, journal = store.begin(host="elsewhere")
+    assert [e.record.outcome for e in Index(store.home).runs()] == [RUNNING]
+
+    os.utime(store.home.run_folder(run) / "0.lines", (0, 0))
+    assert [e.record.outcome for e in Index(store.home).runs()] == [KILLED]
+    journal.close()
+
+
+def test_a_removed_run_is_gone_from_everything(store: Store) -> None:
+    keep = store.write({"loss": [1.0]})
+    gone = store.write({"loss": [2.0]})
+    index = Index(store.home)
+    rows(index)
+    for file in store.home.run_folder(gone).iterdir():
+        file.unlink()
+    store.home.run_folder(gone).rmdir()
+
+    assert [row[0] for row in rows(index)] == [keep]
+    assert list(index.summaries(index.runs())) == [keep]
+    assert {row[0] for row in index.loops(index.runs())} == {keep}
+
+
+def test_a_journal_that_joins_a_finished_run_is_noticed(store: Store) -> None:
+    run = store.write({"loss": [1.0]})
+    index = Index(store.home)
+    rows(index)
+    _, other = store.begin(rank=1, run=run)
+    log(other, {"loss": [9.0]})
+    end(other)
+
+    entries = index.runs()
+    assert entries[0].record.ranks == (0, 1)
+    assert index.points(entries, None, all_ranks=True).value.tolist() == [1.0, 9.0]
+    assert index.points(entries, None).value.tolist() == [1.0]
+
+
+def test_many_segments_become_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments_module, "MERGE_FROM", 4)
+    monkeypatch.setattr(segments_module, "GRACE_S", -1)
+    index = Index(store.home)
+    for number in range(6):
+        store.write({"loss": [float(number)]})
+        rows(index)
+
+    assert [row[3] for row in rows(index)] == [float(number) for number in range(6)]
+    assert 0 < len(list(index.segments.glob("*.parquet"))) < 4
+
+
+def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Store) -> None:
+    _, journal = store.begin()
+    folds = journal.begin_loop("fold", ROOT, 0)
+    journal.line("item", folds, 0, item="first")
+    for value in (float("nan"), float("inf"), -0.0):
+        journal.append_float("loss", value, folds, 0)
+    journal.line("log", ROOT, 0, name=journal.name_id("note"), value="text")
+    journal.append_int("none", 0, ROOT, 0, slot_kinds.NONE)
+    live = Index(store.home).points(Index(store.home).runs(), None)
+    end(journal)
+    index = Index(store.home)
+    stored = index.points(index.runs(), None)
+
+    assert index.runs()[0].number is not None
+    assert stored.value.tobytes() == live.value.tobytes()
+    assert stored.text.tolist() == live.text.tolist() == [None, None, None, '"text"', None]
+    assert stored.items.tolist() == live.items.tolist() == ['{"fold":"first"}'] * 3 + [None, None]
+
+
+@pytest.mark.parametrize("damage", [b"not a database", b"", b"SQLite format 3\x00 and nonsense" * 50])
+def test_a_damaged_catalog_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+    store = Store(tmp_path / "home")
+    store.write({"loss": [1.0]})
+    index = Index(store.home)
+    rows(index)
+    index.close()
+    (store.home.index / "catalog.sqlite").write_bytes(damage)
+
+    assert [row[3] for row in rows(Index(store.home))] == [1.0]
+
+
+def test_a_home_that_cannot_be_written_can_be_read(store: Store) -> None:
+    store.write({"loss": [1.0]})
+    store.home.index.write_text("a file where the index should be")
+
+    index = Index(store.home)
+    assert [row[3] for row in rows(index)] == [1.0]
+    assert index.summaries(index.runs())[index.runs()[0].record.run][0].last == 1.0
+    assert len(index.loops(index.runs())) == 1
+
+
+def test_summaries_tell_last_lowest_highest_and_how_many(store: Store) -> None:
+    run = store.write({"loss": [3.0, float("nan"), 1.0, 2.0], "bad": [float("nan")]})
+
+    index = Index(store.home)
+    loss, bad = index.summaries(index.runs())[run]
+    assert (loss.count, loss.last, loss.lowest, loss.highest, loss.path) == (4, 2.0, 1.0, 3.0, ("step",))
+    assert (bad.count, bad.last, bad.last_text, bad.lowest) == (1, None, '{"$float":"nan"}', None)
+
+
+def test_an_empty_home_and_a_run_that_is_just_beginning_are_no_trouble(store: Store) -> None:
+    store.home.new_run()
+
+    index = Index(store.home)
+    assert index.runs() == []
+    assert len(index.points([], None)) == 0
+
+
+READER = """
+import sys
+from pathlib import Path
+from relive.store import Home
+from relive.store.catalog.index import Index
+for _ in range(8):
+    index = Index(Home(Path(sys.argv[1])))
+    entries = index.runs()
+    points = index.points(entries, ["loss"])
+    counts = {}
+    for position in points.run.tolist():
+        counts[position] = counts.get(position, 0) + 1
+    assert all(count == 50 for count in counts.values()), counts
+    index.close()
+"""
+
+
+@pytest.mark.long
+def test_many_processes_write_and_read_at_once_and_nobody_meets_a_lock(store: Store) -> None:
+    readers = [
+        subprocess.Popen([sys.executable, "-c", READER, str(store.home.path)], stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    written = []
+    while any(reader.poll() is None for reader in readers):
+        written.append(store.write({"loss": list(np.arange(50.0))}))
+        time.sleep(0.01)
+    errors = [reader.communicate()[1] for reader in readers]
+
+    assert errors == [""] * 4
+    assert len(rows(Index(store.home))) == 50 * len(written)
+
+
+def test_a_run_followed_in_parts_comes_to_what_it_is_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("relive.store.catalog.live_summaries.PART_SLOTS", 7)
+    store = Store(tmp_path)
+    home, (run, journal) = store.home, store.begin()
+    index, chance = Index(home), random.Random(4)
+    loop = journal.begin_loop("epoch", ROOT, 0)
+    for iteration in range(60):
+        if iteration % 11 == 3:
+            journal.loop_item(loop, iteration, iteration * 10)
+        inner = journal.begin_loop("step", loop, iteration)
+        for step in range(chance.randrange(4)):
+            journal.append_float(f"n{chance.randrange(3)}", chance.choice([chance.random(), float("nan")]), inner, step)
+            if chance.random() < 0.1:
+                journal.line("log", inner, step, name=journal.name_id("n0"), value="a text")
+        late = journal._next() if iteration == 30 else None
+        if iteration % 5 == 0 or late:
+            followed, whole = index.summaries(index.runs())[run], summarise(parse_run(home, run)[0])
+
+            assert {one.name: one for one in followed} == {one.name: one for one in whole}
+        if late:  # a slot that was reserved, and is written after others were read
+            journal.append_float("n0", 1.0, ROOT, 0)
+            index.summaries(index.runs())
+            journal._slot_at(late, _pack_float, ROOT, 0, -5.0, tag=slot_kinds.FLOAT << 24 | journal.name_id("n0"))
+    lowest = {summary.name: summary.lowest for summary in index.summaries(index.runs())[run]}
+    index.close()
+    assert lowest["n0"] == -5.0

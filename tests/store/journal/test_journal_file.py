@@ -1,0 +1,348 @@
+"""Laws of the journal: what returned is there, in order, whoever wrote it and however it ended."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import random
+import signal
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relive.errors import ReliveError
+from relive.store import JournalName
+from relive.store.journal import ROOT, Journal, JournalClosed, read_lines, slot_kinds
+from relive.store.journal.journal_file import SLOT_BYTES
+from relive.store.journal.journal_parser import ParsedJournal, parse_journal
+from relive.store.journal.slot_reader import place_times, read_slots
+
+
+def begin(folder: Path, **how: int) -> Journal:
+    journal = Journal(folder / "0", **how)
+    journal.line("run", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
+    return journal
+
+
+def read(folder: Path) -> ParsedJournal:
+    return parse_journal(folder / "0", JournalName())
+
+
+def test_floats_come_back_bit_for_bit_in_order(tmp_path: Path) -> None:
+    values = [0.1, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf"), float("nan")]
+    journal = begin(tmp_path)
+    for value in values:
+        journal.append_float("x", value, ROOT, 0)
+    journal.close()
+
+    assert [struct.pack("d", v) for v in read(tmp_path).value] == [struct.pack("d", v) for v in values]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "ç"]), st.integers(-(2**63), 2**63 - 1)), max_size=50))
+def test_integers_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int]]) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    journal = begin(folder)
+    for name, value in rows:
+        journal.append_int(name, value, ROOT, 0)
+    journal.close()
+
+    back = read(folder)
+    assert [(back.names[n], int(v)) for n, v in zip(back.name, back.exact, strict=True)] == rows
+
+
+def test_the_journal_grows_as_it_must_and_is_cut_at_the_end(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    for step in range(50_000):
+        journal.append_float("loss", float(step), ROOT, 0)
+    journal.close()
+
+    back = read(tmp_path)
+    assert back.value.tolist() == [float(step) for step in range(50_000)]
+    assert (tmp_path / "0.slots").stat().st_size <= 24 * 50_000 + 1000
+
+
+def test_a_float_takes_at_most_thirty_bytes(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    loop = journal.begin_loop("step", ROOT, 0)
+    for step in range(10_000):
+        journal.append_float("loss", 0.5, loop, step)
+    journal.end_loop(loop, 10_000)
+    journal.close()
+
+    stored = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert stored / 10_000 <= 30
+
+
+def test_loops_are_columns(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    epochs = journal.begin_loop("epoch", ROOT, 0)
+    journal.loop_range(epochs, 5, 2)
+    for epoch in range(3):
+        steps = journal.begin_loop("step", epochs, epoch)
+        journal.append_float("loss", 1.0, steps, 7)
+        journal.end_loop(steps, 8)
+        journal.append_float("acc", 2.0, epochs, epoch)
+    journal.end_loop(epochs, 3)
+    journal.close()
+
+    back = read(tmp_path)
+    rows = [(back.paths[p], tuple(d[: len(back.paths[p])])) for p, d in zip(back.path, back.dims.tolist(), strict=True)]
+    assert rows == [
+        (("epoch", "step"), (5, 7)), (("epoch",), (5,)),
+        (("epoch", "step"), (7, 7)), (("epoch",), (7,)),
+        (("epoch", "step"), (9, 7)), (("epoch",), (9,)),
+    ]  # fmt: skip
+    assert [(row.name, row.iterations, row.ended_us is not None) for row in back.loops.values()] == [
+        ("epoch", 3, True), ("step", 8, True), ("step", 8, True), ("step", 8, True),
+    ]  # fmt: skip
+
+
+def test_a_live_journal_can_be_read_at_any_time(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    for step in range(10):
+        journal.append_float("loss", float(step), ROOT, 0)
+
+        assert len(read(tmp_path)) == step + 1
+    journal.close()
+
+
+def test_a_torn_line_is_ignored_and_counted(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    journal.append_float("loss", 1.0, ROOT, 0)
+    journal.close()
+    with (tmp_path / "0.lines").open("ab") as file:
+        file.write(b'{"v":1,"seq":99,"k":"lo')
+
+    assert read_lines(tmp_path / "0").torn_bytes == 23
+    assert read(tmp_path).value.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_file_cut_anywhere_keeps_what_lies_before(tmp_path: Path, cut: int) -> None:
+    journal = begin(tmp_path)
+    for step in range(100):
+        journal.append_float("loss", float(step), ROOT, 0)
+    journal.close()
+    path = tmp_path / "0.slots"
+    os.truncate(path, path.stat().st_size - cut)
+
+    lost = -(-cut // SLOT_BYTES)
+    assert read(tmp_path).value.tolist() == [float(step) for step in range(100 - lost)]
+
+
+@pytest.mark.parametrize("word", [0, 2])
+def test_a_slot_with_a_lost_end_is_ignored(tmp_path: Path, word: int) -> None:
+    journal = begin(tmp_path)
+    for step in range(3):
+        journal.append_float("loss", float(step), ROOT, 0)
+    journal.close()
+    raw = bytearray((tmp_path / "0.slots").read_bytes())
+    middle = len(raw) - 2 * SLOT_BYTES + 8 * word
+    raw[middle : middle + 8] = bytes(8)
+    (tmp_path / "0.slots").write_bytes(raw)
+
+    assert read(tmp_path).value.tolist() == [0.0, 2.0]
+
+
+def test_threads_lose_nothing_and_keep_their_own_order(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    start = threading.Barrier(8)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+
+    def work(number: int) -> None:
+        start.wait()
+        for step in range(5_000):
+            journal.append_int(f"t{number % 3}", number * 100_000 + step, ROOT, 0)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    journal.close()
+
+    exact = read(tmp_path).exact
+    assert len(exact) == 40_000
+    for number in range(8):
+        own = exact[exact // 100_000 == number] % 100_000
+        assert own.tolist() == list(range(5_000))
+
+
+def test_a_signal_handler_may_log_while_the_program_logs(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    handled = []
+
+    def handler(_number: int, _frame: object) -> None:
+        handled.append(1)
+        journal.append_float(f"signal {len(handled) % 50}", float(len(handled)), ROOT, 0)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-4)
+    try:
+        for step in range(60_000):
+            journal.append_float(f"loss {step % 1000}", float(step), ROOT, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    journal.close()
+
+    assert handled
+    assert len(read(tmp_path)) == 60_000 + len(handled)
+
+
+def test_logging_to_a_closed_journal_says_so(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    journal.close()
+
+    with pytest.raises(JournalClosed):
+        journal.append_float("late", 1.0, ROOT, 0)
+    with pytest.raises(JournalClosed):
+        journal.append_int("late", 1, ROOT, 0)
+
+
+@pytest.mark.long
+def test_closing_while_threads_log_ends_no_process(tmp_path: Path) -> None:
+    for attempt in range(20):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        journal = begin(folder)
+
+        def work(journal: Journal = journal) -> None:
+            try:
+                while True:
+                    journal.append_float("x", 1.0, ROOT, 0)
+            except JournalClosed:
+                pass
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.01)
+        journal.close()
+        for thread in threads:
+            thread.join()
+
+        assert len(read(folder)) > 0
+
+
+def test_a_full_disk_is_an_error_and_never_a_bus_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int, _start: int, _length: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    journal = begin(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+
+    def fill() -> None:
+        for _ in range(100_000):
+            journal.append_float("x", 1.0, ROOT, 0)
+
+    with pytest.raises(OSError, match="No space"):
+        fill()
+
+    assert len(read(tmp_path)) > 2_000
+
+
+def test_one_name_too_many_is_refused_and_nothing_else_is(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    journal.append_float("x", 1.0, ROOT, 0)
+    journal._name_ids = itertools.count((1 << 24) - 1)
+    journal.append_float("the last", 2.0, ROOT, 0)
+
+    with pytest.raises(ReliveError, match="room for 16,777,216 names"):
+        journal.append_float("one more", 3.0, ROOT, 0)
+
+    journal.append_float("x", 4.0, ROOT, 0)
+    journal.close()
+    back = read(tmp_path)
+    told = [(back.names[n], float(v)) for n, v in zip(back.name, back.value, strict=True)]
+    assert told == [("x", 1.0), ("the last", 2.0), ("x", 4.0)]
+
+
+def test_a_torn_line_does_not_take_the_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = begin(tmp_path)
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
+        with pytest.raises(OSError, match="only part of a line"):
+            journal.line("log", value="half of this is lost")
+    journal.close()
+
+    journal.last_line("end", outcome="finished")
+
+    found = read_lines(tmp_path / "0")
+    assert (found.lines[-1]["k"], found.lines[-1]["outcome"], found.damaged) == ("end", "finished", 1)
+
+
+def test_times_are_right_across_the_wrap_of_the_short_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [123_456 << 30]
+    monkeypatch.setattr("relive.store.journal.journal_file._now", lambda: clock[0])
+    journal = Journal(tmp_path / "0")
+    wall = 1_700_000_000 * 10**9
+    journal.line("run", wall_ns=wall, clock_ns=clock[0])
+    expected = []
+    for step in range(400):  # 400 × 7 minutes: the 32-bit clock wraps many times
+        clock[0] += 7 * 60 * 10**9
+        journal.append_float("x", 1.0, ROOT, 0)
+        expected.append(wall // 1000 + (step + 1) * 7 * 60 * 10**6)
+        journal.sync()
+    journal.close()
+
+    assert max(abs(read(tmp_path).time_us - expected)) <= 2
+
+
+def test_times_never_run_backwards_when_the_wall_clock_jumps(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    for _ in range(1000):
+        journal.append_float("x", 1.0, ROOT, 0)
+    journal.close()
+    slots = read_slots(tmp_path / "0")
+
+    times = place_times(slots, 10**18, int(slots.bits[slots.kind == slot_kinds.TICK][0]))
+    assert (times[1:] >= times[:-1]).all()
+
+
+def _count_until_killed(folder: Path, acknowledged: mmap.mmap) -> None:
+    journal = begin(folder)
+    loop = journal.begin_loop("step", ROOT, 0)
+    step = 0
+    while True:
+        journal.append_float("loss", float(step), loop, step)
+        if step % 5 == 0:
+            journal.line("log", loop, step, name=journal.name_id("text"), value=f"step {step}")
+        step += 1
+        acknowledged[:8] = step.to_bytes(8, "little")  # one move of 8 bytes; pack_into would clear them first
+
+
+@pytest.mark.long
+def test_nothing_that_returned_is_lost_to_sigkill(tmp_path: Path) -> None:
+    generator = random.Random(7)
+    for attempt in range(60):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        acknowledged = mmap.mmap(-1, 8)
+        child = os.fork()
+        if child == 0:
+            _count_until_killed(folder, acknowledged)
+        while not acknowledged[0] and not acknowledged[1]:
+            time.sleep(0.0005)
+        time.sleep(generator.random() * 0.03)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        (returned,) = struct.unpack_from("<Q", acknowledged, 0)
+
+        back = read(folder)
+        losses = back.value[back.name == back.names.index("loss")].tolist()
+        texts = [text for text in back.text if text is not None] if back.text is not None else []
+        assert losses[:returned] == [float(step) for step in range(returned)]
+        assert len(losses) <= returned + 1
+        assert texts[: -(-returned // 5)] == [f'"step {step}"' for step in range(0, returned, 5)]

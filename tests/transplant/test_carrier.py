@@ -1,0 +1,226 @@
+"""What a statement needs comes along or goes by its old name; what can't be had is told before anything runs."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from relive.transplant import transplant
+from relive.transplant.results import Transplant
+
+OLD = dedent("""
+    import torch
+    from model import Net
+
+    def train(net, loader):
+        for epoch in range(3):
+            for x, y in loader:
+                l = loss(net(x), y)
+                l.backward()
+            net.eval()
+""")
+
+
+def carry(old: str, new: str, *said: str) -> Transplant:
+    """Carry the statements of the new version whose lines begin with some words."""
+    old, new = dedent(old), dedent(new)
+    lines = [number for number, line in enumerate(new.splitlines(), 1) if line.strip().startswith(said)]
+    assert len(lines) == len(said)
+    return transplant({"a.py": old}, {"a.py": new}, [("a.py", number) for number in lines])
+
+
+def test_a_renamed_variable_goes_by_its_old_name():
+    new = OLD.replace("l = ", "value = ").replace("l.backward", "value.backward") + "        log('loss', value)\n"
+    new = new.replace(
+        "value.backward()\n", "value.backward()\n            log('l', value.item(), f'{value:.3f} value')\n"
+    )
+    result = carry(OLD, new.rpartition("        log")[0], "log('l'")
+
+    assert result.names == {"value": "l"}
+    assert "            log('l', l.item(), f'{l:.3f} value')\n" in result.files["a.py"]
+
+
+def test_keywords_attributes_and_texts_are_no_variables():
+    old = "def f(a):\n    b = g(a)\n    h(b)\n    return b\n"
+    log = "log('value', x.value, value=value, t=\"value\")"
+    result = carry(old, f"def f(a):\n    value = g(a)\n    h(value)\n    {log}\n    return value\n", "log(")
+
+    assert "    log('value', x.value, value=b, t=\"value\")\n" in result.files["a.py"]
+
+
+def test_imports_functions_and_accumulators_come_along():
+    new = """
+        import torch
+        import math
+        import relive
+        from model import Net
+
+        def norm(model):
+            return math.sqrt(sum(float((p**2).sum()) for p in model.parameters()))
+
+        def train(net, loader):
+            seen = []
+            for epoch in range(3):
+                for x, y in loader:
+                    l = loss(net(x), y)
+                    l.backward()
+                    seen.append(l.item())
+                relive.log("norm", norm(net))
+                relive.log("mean", sum(seen) / len(seen))
+                net.eval()
+    """
+    result = carry(OLD, new, 'relive.log("norm"', 'relive.log("mean"')
+
+    assert result.refusals == ()
+    patched = result.files["a.py"].splitlines()
+    for line in (
+        "import math",
+        "import relive",
+        "def norm(model):",
+        "    seen = []",
+        "            seen.append(l.item())",
+    ):
+        assert line in patched
+    compile(result.files["a.py"], "a.py", "exec")
+
+
+def test_a_new_block_comes_along_with_what_the_statement_needs_of_it_and_nothing_else():
+    old = "def main(net):\n    for epoch in range(9):\n        step(net)\n    done()\n"
+    new = """
+        def main(net):
+            for epoch in range(9):
+                step(net)
+                if epoch % 2 == 0:
+                    m = evaluate(net)
+                    save(net)
+                    k = m * 2
+                    log("k", k)
+            done()
+    """
+    result = carry(old, new, "log(")
+
+    added = (
+        '        if epoch % 2 == 0:\n            m = evaluate(net)\n            k = m * 2\n            log("k", k)\n'
+    )
+    assert result.files["a.py"] == old.replace("    done()", f"{added}    done()")
+    assert result.landings[0].old_line == 7
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (
+            "def f(a, b):\n    x = a\n    log('b', b)\n    return x\n",
+            "b isn't in the old version: it is a parameter of f()",
+        ),
+        ("def f(a):\n    x, y = a\n    log('y', y)\n    return x\n", "it also binds x, which the old version has"),
+        (
+            "def f(a):\n    for b in a:\n        x = a\n        log('b', b)\n    return x\n",
+            "b isn't in the old version: `for b in a:` binds it",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_told(new: str, reason: str):
+    result = carry("def f(a):\n    x = a\n    return x\n", new, "log(")
+
+    assert result.landings == ()
+    assert result.files == {}
+    assert reason in result.refusals[0].reason
+
+
+def test_a_refusal_names_the_place_all_the_same():
+    old = "def f(a):\n    x = a\n    return x\n"
+    (refusal,) = carry(old, "def f(a, b):\n    x = a\n    log('b', b)\n    return x\n", "log(").refusals
+
+    assert (refusal.old_path, refusal.before) == ("a.py", 3)
+
+
+def test_a_value_that_only_some_ways_lead_to_is_told():
+    old = "def f(a):\n    if a:\n        x = 1\n    g(a)\n"
+    result = carry(old, "def f(a):\n    x = 1\n    g(a)\n    log('x', x)\n", "log(")
+
+    assert result.landings == ()
+    assert "x has its value there only on some ways" in result.refusals[0].reason
+
+
+def test_another_thing_of_the_same_name_is_not_taken_for_it():
+    old = "b = 7\n\ndef f(a):\n    h(a)\n    return a\n"
+    result = carry(old, "def f(a):\n    h(a)\n    b = a + 1\n    log('b', b)\n    return a\n", "log(")
+
+    assert "    b = a + 1\n    log('b', b)\n" in result.files["a.py"]
+
+
+def test_what_a_star_import_may_bring_lowers_confidence():
+    old = "from lib import *\ndef f(a):\n    g(a)\n"
+    result = carry(old, "import lib\nthing = 3\ndef f(a):\n    g(a)\n    log('x', thing)\n", "log(")
+
+    assert result.landings[0].confidence != "high"
+    assert "thing may have no value there" in result.landings[0].notes
+
+
+def test_what_old_code_uses_is_never_given_another_value():
+    old = "def f(a):\n    total = 0\n    g(a, total)\n    return total\n"
+    new = "def f(a):\n    total = 0\n    g(a, total)\n    n, total = h(a)\n    log('n', n)\n    return total\n"
+
+    assert "n, total" not in carry(old, new, "log(").files.get("a.py", "")
+
+
+def test_other_files_of_the_project_come_along_or_are_added_to():
+    old = {
+        "train.py": "from lib.data import load\nimport metrics\n\ndef main(net):\n    out = net(load())\n"
+        "    return out\n",
+        "metrics.py": "import math\n\ndef acc(a):\n    return a\n",
+        "lib/data.py": "def load():\n    return 1\n",
+    }
+    new = {
+        "train.py": "from lib.data import load, split\nimport metrics\nfrom lib.extra import deep\n\n"
+        "def main(net):\n    out = net(load())\n    log('f1', metrics.f1(out))\n    log('d', deep(split(out)))\n"
+        "    return out\n",
+        "metrics.py": "import math\nfrom half import half\n\ndef acc(a):\n    return a\n\n"
+        "def f1(o):\n    return half(math.sqrt(o))\n",
+        "half.py": "def half(x):\n    return x / 2\n",
+        "lib/data.py": "def load():\n    return 1\n\ndef split(o):\n    return o\n",
+        "lib/extra.py": "from .deeper import x\ndef deep(o):\n    return x\n",
+        "lib/deeper.py": "x = 1\n",
+    }
+    result = transplant(old, new, [("train.py", 7), ("train.py", 8)])
+
+    assert result.refusals == ()
+    assert {path: result.files[path] for path in ("half.py", "lib/extra.py", "lib/deeper.py")} == {
+        path: new[path] for path in ("half.py", "lib/extra.py", "lib/deeper.py")
+    }
+    assert "def f1(o):" in result.files["metrics.py"]
+    assert "from half import half" in result.files["metrics.py"]
+    assert "def split(o):" in result.files["lib/data.py"]
+    assert "from lib.data import split\n" in result.files["train.py"]
+
+
+def test_a_function_that_moved_to_another_file_is_found():
+    body = "def train(net):\n    for x in net:\n        loss = net(x)\n        loss.backward()\n"
+    old = {"main.py": "import os\n" + body, "loops.py": "def nothing():\n    pass\n"}
+    new = {"main.py": "import os\n", "loops.py": "def nothing():\n    pass\n\n" + body + "        log('l', loss)\n"}
+    result = transplant(old, new, [("loops.py", 8)])
+
+    assert result.files == {"main.py": old["main.py"] + "        log('l', loss)\n"}
+
+
+def test_a_file_that_was_renamed_is_found():
+    body = "def train(net):\n    for x in net:\n        loss = net(x)\n        loss.backward()\n"
+    result = transplant({"old_name.py": body}, {"name.py": body + "        log('l', loss)\n"}, [("name.py", 5)])
+
+    assert result.files == {"old_name.py": body + "        log('l', loss)\n"}
+
+
+@pytest.mark.parametrize("line", ["import math, time", "from math import sqrt, pi", "import math as m, time as t, os"])
+def test_an_import_of_several_names_comes_along_with_each_that_is_needed(line: str):
+    used = {"import math, time": "math.sqrt(time.time())", "from math import sqrt, pi": "sqrt(pi)"}
+    value = used.get(line, "m.sqrt(t.time())")
+    old = "net = [0.5]\nprint(net[0])\n"
+    result = carry(old, f'{old}{line}\nlog("x", {value})\n', 'log("x"')
+
+    assert result.refusals == ()
+    added = result.files["a.py"].removeprefix(old).splitlines()
+    assert len([one for one in added if "import" in one]) == 2
+    assert "os" not in result.files["a.py"]
+    compile(result.files["a.py"], "a.py", "exec")
