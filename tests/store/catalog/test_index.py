@@ -304,7 +304,7 @@ def test_a_run_followed_in_parts_comes_to_what_it_is_as_a_whole(tmp_path: Path, 
         if late:  # a slot that was reserved, and is written after others were read
             journal.append_float("n0", 1.0, ROOT, 0)
             index.summaries(index.runs())
-            journal._slot_at(late, _pack_float, ROOT, 0, -5.0, tag=slot_kinds.FLOAT << 24 | journal.name_id("n0"))
+            journal._write_slot(late, _pack_float, ROOT, 0, -5.0, tag=slot_kinds.FLOAT << 24 | journal.name_id("n0"))
     lowest = {summary.name: summary.lowest for summary in index.summaries(index.runs())[run]}
     index.close()
     assert lowest["n0"] == -5.0

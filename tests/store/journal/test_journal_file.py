@@ -22,7 +22,7 @@ from relive.store import JournalName
 from relive.store.journal import ROOT, Journal, JournalClosed, read_lines, slot_kinds
 from relive.store.journal.journal_file import SLOT_BYTES
 from relive.store.journal.journal_parser import ParsedJournal, parse_journal
-from relive.store.journal.slot_reader import place_times, read_slots
+from relive.store.journal.slot_reader import read_slots, wall_times_us
 
 
 def begin(folder: Path, **how: int) -> Journal:
@@ -307,7 +307,7 @@ def test_times_never_run_backwards_when_the_wall_clock_jumps(tmp_path: Path) -> 
     journal.close()
     slots = read_slots(tmp_path / "0")
 
-    times = place_times(slots, 10**18, int(slots.bits[slots.kind == slot_kinds.TICK][0]))
+    times = wall_times_us(slots, 10**18, int(slots.bits[slots.kind == slot_kinds.TICK][0]))
     assert (times[1:] >= times[:-1]).all()
 
 

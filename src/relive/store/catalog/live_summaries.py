@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relive.store.catalog.summaries import Summary, merged, summarise
 from relive.store.home import Home, JournalName, journals_in
-from relive.store.journal import ParseProgress, count_written, parse_appended
+from relive.store.journal import ParseProgress, count_written_slots, parse_appended
 
 PART_SLOTS = 100_000  # of a journal at a time, which bounds memory
 
@@ -57,13 +57,15 @@ class _Follower:
         self._begin()
 
     def _begin(self) -> None:
-        self._progress = ParseProgress(before=self._parent._progress.before if self._parent is not None else None)
+        self._progress = ParseProgress(known=self._parent._progress.known if self._parent is not None else None)
         self.summaries = {}
 
     def advance(self) -> None:
         """Read what was added since."""
         holes = self._progress.holes
-        if holes and count_written(self._path, holes):  # a slot that was being written then: its place is further back
+        if holes and count_written_slots(
+            self._path, holes
+        ):  # a slot that was being written then: its place is further back
             self._begin()
         while True:
             part, self._progress = parse_appended(self._path, self._name, self._progress, PART_SLOTS)
