@@ -29,7 +29,7 @@ def work():
     time.sleep(float(sys.argv[3]))
     Path(sys.argv[2]).with_suffix(".left").write_text(str(time.monotonic()))
 
-Catalog(Home(Path(sys.argv[1]))).tables.alone(work)
+Catalog(Home(Path(sys.argv[1]))).tables.run_exclusively(work)
 """
 Open = Callable[..., Catalog]
 
@@ -56,11 +56,11 @@ def add_runs(catalog: Catalog, *runs: str) -> list[int]:
 def test_what_is_added_is_there_for_everybody_and_numbers_are_never_given_twice(opened: Open) -> None:
     one, other = opened(), opened()
     first, second = add_runs(one, "a", "b")
-    assert other.known() == {"a": (first, 2), "b": (second, 2)}
+    assert other.known_runs() == {"a": (first, 2), "b": (second, 2)}
 
     with one.tables.transaction():
-        one.forget([first, second])
-    assert other.known() == {}
+        one.delete_runs([first, second])
+    assert other.known_runs() == {}
     assert add_runs(other, "c")[0] > second
 
 
@@ -74,7 +74,7 @@ def test_a_transaction_that_fails_changes_nothing(opened: Open) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert catalog.known() == {}
+    assert catalog.known_runs() == {}
     assert add_runs(catalog, "b")
 
 
@@ -99,22 +99,22 @@ def test_numbers_texts_and_bytes_come_back_as_they_were(opened: Open) -> None:
         for number, value in enumerate([0.1, 5e-324, 1.7976931348623157e308, None, math.inf])
     ]
     catalog = opened()
-    catalog.tables.add("summaries", columns, rows)
+    catalog.tables.insert_many("summaries", columns, rows)
 
-    found = catalog.tables.rows(f"select {', '.join(columns)} from summaries order by name_id")
+    found = catalog.tables.query(f"select {', '.join(columns)} from summaries order by name_id")
     assert [tuple(map(repr, row)) for row in found] == [tuple(map(repr, row)) for row in rows]
 
 
 def test_segments_are_listed_merged_and_told_of_their_runs(opened: Open) -> None:
     catalog = opened()
     numbers = add_runs(catalog, "a", "b", "c")
-    assert catalog.pending() == [(numbers[0], "a"), (numbers[1], "b"), (numbers[2], "c")]
+    assert catalog.runs_without_segment() == [(numbers[0], "a"), (numbers[1], "b"), (numbers[2], "c")]
     with catalog.tables.transaction():
         catalog.add_segment("one.parquet", 10, runs=numbers[:1])
         catalog.add_segment("two.parquet", 5, runs=numbers[1:2])
         catalog.add_segment("", 0, runs=numbers[2:])
-    assert catalog.pending() == []
-    assert catalog.files() == ["one.parquet", "two.parquet"]
+    assert catalog.runs_without_segment() == []
+    assert catalog.segment_files() == ["one.parquet", "two.parquet"]
 
     catalog.replace_segments(catalog.segments(), "both.parquet")
     assert [row[1:] for row in catalog.segments()] == [("both.parquet", 15)]
@@ -128,7 +128,7 @@ def test_clearing_leaves_nothing_and_the_catalog_goes_on(opened: Open) -> None:
     (catalog.tables.segments / "x.parquet").touch()
     catalog.tables.clear()
 
-    assert catalog.known() == opened().known() == {}
+    assert catalog.known_runs() == opened().known_runs() == {}
     assert not list(catalog.tables.segments.glob("*"))
     assert add_runs(catalog, "b")
 
@@ -138,10 +138,10 @@ def test_two_homes_never_meet(opened: Open) -> None:
     add_runs(one, "a")
     add_runs(other, "b")
 
-    assert (set(one.known()), set(other.known())) == ({"a"}, {"b"})
+    assert (set(one.known_runs()), set(other.known_runs())) == ({"a"}, {"b"})
     assert one.tables.segments != other.tables.segments
     one.tables.clear()
-    assert set(other.known()) == {"b"}
+    assert set(other.known_runs()) == {"b"}
 
 
 def hold(tmp_path: Path, seconds: float) -> subprocess.Popen[bytes]:
@@ -160,8 +160,8 @@ def test_only_one_process_at_a_time_brings_a_catalog_up_to_date(opened: Open, tm
     catalog = opened()
     holder = hold(tmp_path, 0.3)
 
-    assert catalog.known() == {}, "who only reads doesn't wait"
-    assert catalog.tables.alone((tmp_path / "held.left").exists)
+    assert catalog.known_runs() == {}, "who only reads doesn't wait"
+    assert catalog.tables.run_exclusively((tmp_path / "held.left").exists)
     assert holder.wait(timeout=30) == 0
 
 
@@ -172,5 +172,5 @@ def test_a_process_that_is_killed_leaves_no_lock_behind(opened: Open, tmp_path: 
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
 
-    assert catalog.tables.alone(lambda: "mine") == "mine"
+    assert catalog.tables.run_exclusively(lambda: "mine") == "mine"
     assert not (tmp_path / "held.left").exists()

@@ -93,8 +93,10 @@ def test_what_comes_later_is_added_without_reading_the_rest_again(
     store.write({"loss": [1.0]})
     rows(Index(store.home))
     read: list[str] = []
-    real = segments_module.write
-    monkeypatch.setattr(segments_module, "write", lambda folder, columns: read.append("w") or real(folder, columns))
+    real = segments_module.write_segment
+    monkeypatch.setattr(
+        segments_module, "write_segment", lambda folder, columns: read.append("w") or real(folder, columns)
+    )
 
     second = store.write({"loss": [2.0]})
     index = Index(store.home)

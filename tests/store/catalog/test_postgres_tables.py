@@ -58,7 +58,7 @@ def test_a_question_outlives_its_connection(postgres: Any, catalog: Catalog) -> 
     add(catalog, "a")
     cut_off(postgres, catalog)
 
-    assert set(catalog.known()) == {"a"}
+    assert set(catalog.known_runs()) == {"a"}
 
 
 @pytest.mark.parametrize("at", ["before", "inside", "after"])
@@ -70,29 +70,29 @@ def test_what_is_changed_when_the_connection_breaks_is_done_once(postgres: Any, 
         if at == "before" and len(tries) == 1:
             cut_off(postgres, catalog)
         with catalog.tables.transaction():
-            catalog.forget([number for number, _ in catalog.known().values()])
+            catalog.delete_runs([number for number, _ in catalog.known_runs().values()])
             catalog.add_run("a", started_us=1, folder_ns=2, record="{}")
             if at == "inside" and len(tries) == 1:
                 cut_off(postgres, catalog)
             catalog.add_run("b", started_us=1, folder_ns=2, record="{}")
         if at == "after" and len(tries) == 1:
             cut_off(postgres, catalog)
-            catalog.known()
+            catalog.known_runs()
 
-    catalog.tables.alone(work)
+    catalog.tables.run_exclusively(work)
 
     assert len(tries) == 2
     assert sorted(run for _, run, _, _ in catalog.runs()) == ["a", "b"]
-    catalog.tables.alone(lambda: None)
+    catalog.tables.run_exclusively(lambda: None)
 
 
 def test_a_connection_that_breaks_every_time_is_told_with_the_remedy(postgres: Any, catalog: Catalog) -> None:
     def work() -> None:
         cut_off(postgres, catalog)
-        catalog.known()
+        catalog.known_runs()
 
-    with pytest.raises(StorageAway, match=r"broke off twice.*unset the setting `catalog`"):
-        catalog.tables.alone(work)
+    with pytest.raises(StorageAway, match=r"broke twice.*unset the setting `catalog`"):
+        catalog.tables.run_exclusively(work)
 
 
 @pytest.mark.slow
@@ -101,17 +101,17 @@ def test_a_database_that_is_restarted_is_waited_for(postgres: Any, catalog: Cata
     postgres.stop()
     postgres.start()
 
-    assert set(catalog.known()) == {"a"}
+    assert set(catalog.known_runs()) == {"a"}
 
 
 def test_a_forked_child_leaves_the_connection_of_its_parent_alone(catalog: Catalog) -> None:
     add(catalog, "a")
     child = os.fork()
     if not child:
-        os._exit(0 if set(catalog.known()) == {"a"} else 1)
+        os._exit(0 if set(catalog.known_runs()) == {"a"} else 1)
 
     assert os.waitpid(child, 0)[1] == 0
-    assert set(catalog.known()) == {"a"}
+    assert set(catalog.known_runs()) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -152,27 +152,29 @@ def test_a_copy_of_a_home_has_a_catalog_of_its_own(tmp_path: Path, home: Home, c
     shutil.copytree(home.path, tmp_path / "copy")
     copy = Catalog(Home(tmp_path / "copy", home.settings))
 
-    assert copy.known() == {}
-    assert set(Catalog(Home(tmp_path / "home", home.settings)).known()) == {"a"}
+    assert copy.known_runs() == {}
+    assert set(Catalog(Home(tmp_path / "home", home.settings)).known_runs()) == {"a"}
     home.path.rename(tmp_path / "moved")
-    assert set(Catalog(Home(tmp_path / "moved", home.settings)).known()) == {"a"}, "a home that is moved is the same"
+    assert set(Catalog(Home(tmp_path / "moved", home.settings)).known_runs()) == {"a"}, (
+        "a home that is moved is the same"
+    )
 
 
 def test_an_index_that_was_deleted_comes_back(home: Home, catalog: Catalog) -> None:
     add(catalog, "a")
     with catalog.tables.transaction():
-        catalog.add_segment("gone.parquet", 1, runs=[number for number, _ in catalog.known().values()])
+        catalog.add_segment("gone.parquet", 1, runs=[number for number, _ in catalog.known_runs().values()])
     shutil.rmtree(home.index)
 
-    assert Catalog(home).known() == {}
-    assert Catalog(home).files() == []
+    assert Catalog(home).known_runs() == {}
+    assert Catalog(home).segment_files() == []
 
 
 def test_tables_of_another_version_are_made_anew(home: Home, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     add(catalog, "a")
     monkeypatch.setattr("relive.store.catalog.postgres_tables.SCHEMA_VERSION", 99)
 
-    assert Catalog(home).known() == {}
+    assert Catalog(home).known_runs() == {}
     assert Catalog(home).tables._version() == 99
 
 

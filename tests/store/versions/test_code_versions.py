@@ -308,7 +308,7 @@ def test_large_files_are_known_by_their_hash(repo: Path) -> None:
 
 
 def test_a_start_does_not_wait_for_the_hash_of_everything(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_tree, "_HASHED_BYTES", 150)
+    monkeypatch.setattr(work_tree, "_HASH_BUDGET_BYTES", 150)
     write(repo, {"a.bin": b"a" * 140, "b.bin": b"b" * 110})
 
     version = taken(repo, large_bytes=99)
@@ -391,16 +391,16 @@ def test_a_subfolder_or_a_link_stands_for_the_whole_repository(repo: Path, tmp_p
 def test_files_that_vanish_meanwhile_are_left_out(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(repo, {"new.py": b"1", "other.py": b"2", "train.py": b"lr = 3\n"})
 
-    def choose_and_delete(*args: object) -> work_tree.Choice:
-        choice = work_tree.choose(*args)  # type: ignore[arg-type]
+    def select_and_delete(*args: object) -> work_tree.FileSelection:
+        selection = work_tree.select_files(*args)  # type: ignore[arg-type]
         (repo / "new.py").unlink()
         (repo / "train.py").unlink()
         (repo / "train.py").mkdir()
         (repo / "other.py").unlink()
         os.mkfifo(repo / "other.py")
-        return choice
+        return selection
 
-    monkeypatch.setattr(code_versions, "choose", choose_and_delete)
+    monkeypatch.setattr(code_versions, "select_files", select_and_delete)
 
     assert files(taken(repo)) == ["pkg/net.py"]
 
