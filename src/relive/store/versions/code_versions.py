@@ -1,4 +1,4 @@
-"""Takes, lists and reads versions: snapshots of the user's code as commits on a branch of our own."""
+"""Takes, lists and reads versions: the user's code, stored as commits on a branch of our own."""
 
 from __future__ import annotations
 
@@ -174,9 +174,7 @@ def _write_tree(target: VersionRepository, selection: FileSelection) -> tuple[st
         git.run("read-tree", head)
     _unstage(git, gone)
     dropped = _stage(git, selection.keep)
-    tree = git.run_line(
-        "write-tree", "--missing-ok"
-    )  # otherwise git would fetch the objects that a partial clone lacks
+    tree = git.run_line("write-tree", "--missing-ok")  # or git would fetch the objects that a partial clone lacks
     if target.cache is not None:
         with suppress(FileNotFoundError):  # an empty project has no index
             os.replace(git.variables["GIT_INDEX_FILE"], target.cache)
@@ -265,6 +263,6 @@ def _list_tips(target: VersionRepository) -> dict[str, Tip]:
 
 
 def _commit_message(target: VersionRepository, label: str) -> str:
-    """Returns the message. It names the user's HEAD, which isn't a parent: garbage collection must not depend on us."""
+    """Names the user's HEAD, which isn't a parent: our branch must not keep alive commits that the user drops."""
     subject = "".join(c for c in " ".join(label.split()) if c.isprintable()) or f"code of {target.stem}"
     return f"{subject}\n\nrelive-head: {target.user.head}\n" if target.user.head else subject + "\n"

@@ -15,7 +15,8 @@ from relive.store.versions.work_tree import StatusQuery, WorkTreeStatus, path_pr
 # Messages of git that mean: no repository. One that git distrusts counts as none, because we may not write to it.
 _NO_REPOSITORY = (b"not a git repository", b"must be run in a work tree", b"dubious ownership", b"unsafe repository")
 _IGNORE_PATTERNS = """.venv/ venv/ site-packages/ node_modules/ __pycache__/ *.pyc .ipynb_checkpoints/ .mypy_cache/
-    .pytest_cache/ .ruff_cache/ .hypothesis/ .tox/ .nox/ .cache/ .eggs/ *.egg-info/ .DS_Store .idea/ .vscode/ .hg/ .svn/"""
+    .pytest_cache/ .ruff_cache/ .hypothesis/ .tox/ .nox/ .cache/ .eggs/ *.egg-info/ .DS_Store .idea/ .vscode/ .hg/
+    .svn/"""
 
 
 class VersionRepository(NamedTuple):
@@ -109,9 +110,8 @@ def _use_private_repository(top: Path, home: Path, scratch: Path) -> VersionRepo
     stem = "main" if home.parent == top else _project_stem(top)
     index, cache = scratch / "index", repository / f"{stem}.index"
     git = Git(top).with_paths(repository=repository, work_tree=top, index=index)
-    status = _query_status(
-        git, path_prefix_of_home(home, top)
-    )  # before there is an index, so that every file is untracked
+    # Before there is an index, so that every file is untracked.
+    status = _query_status(git, path_prefix_of_home(home, top))
     from shutil import copy2
 
     with suppress(FileNotFoundError):
