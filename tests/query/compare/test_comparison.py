@@ -139,7 +139,7 @@ def test_a_folder_with_something_in_it_is_refused(versions: tuple[Index, list[st
         version_checkout.checkout(index.home, code, tmp_path / "mine")
     with pytest.raises(VersionError, match="is a file"):
         version_checkout.checkout(index.home, code, tmp_path / "mine/notes")
-    with pytest.raises(VersionError, match="inside of the repository"):
+    with pytest.raises(VersionError, match="is inside the repository"):
         version_checkout.checkout(index.home, code, Path(code["repository"]) / "x")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes"]
     assert (tmp_path / "mine/notes").read_text() == "precious"
