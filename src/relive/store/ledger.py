@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from relive.errors import Damaged
-from relive.store.journal import sync_folder
+from relive.store.durable_files import sync_folder
 
 FORMAT = 1
 Line = dict[str, Any]

@@ -3,138 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
-from relive.model import MAX_NAME_CHARS
 from relive.server.http import Problem
-from relive.store.journal import SLOT_BYTES, SLOTS_MAGIC
+from relive.store.journal import SLOT_BYTES, SLOTS_MAGIC, line_schema
 from relive.store.sync import Range
 
 MAX_NESTING = 100
 MAX_LINE_BYTES = 16 << 20
 LOOPS_AHEAD = 4_000_000  # a loop's number may be so much higher than its slot's: readers make tables of that size
 
-Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
-Name = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
-Word = Annotated[str, Meta(max_length=10_000)]
-
-
-class AnyLine(msgspec.Struct):
-    """What every line has."""
-
-    v: Annotated[int, Meta(ge=1, le=1)]
-    seq: Annotated[int, Meta(ge=1, lt=(1 << 40))]
-    t: Count
-    k: Annotated[str, Meta(max_length=40)]
-    loop: Annotated[int, Meta(ge=0, lt=(1 << 32))]
-    i: Annotated[int, Meta(ge=0, lt=(1 << 32))]
-
-
-class LineEntry(msgspec.Struct):
-    kind: Word | None = None
-    script: Word | None = None
-    module: Word | None = None
-    root: Word | None = None
-    cwd: Word | None = None
-
-
-class RunLine(AnyLine):
-    run: str
-    wall_ns: Count
-    clock_ns: Count
-    name: Name = ""
-    project: Name = ""
-    rank: Count = 0
-    world_size: Count = 1
-    tags: dict[str, Any] | None = None
-    entry: LineEntry | None = None
-    parent: Word | None = None
-    argv: list[str] = []
-    environment: dict[str, Any] | None = None
-    host: Word | None = None
-    pid: Count | None = None
-    start: Word | None = None
-
-
-class ChildLine(AnyLine):
-    wall_ns: Count
-    clock_ns: Count
-    pid: Count
-    parent: Count | None = None
-
-
-class ReplayLine(AnyLine):
-    wall_ns: Count
-    clock_ns: Count
-
-
-class NameLine(AnyLine):
-    id: Annotated[int, Meta(ge=1, lt=(1 << 24))]
-    name: Name
-
-
-class NamedLine(AnyLine):
-    name: Name
-
-
-class LogLine(AnyLine):
-    name: Annotated[int, Meta(ge=1, lt=(1 << 24))]
-    value: Any
-
-
-class ItemLine(AnyLine):
-    item: Any
-
-
-class ArtifactLine(AnyLine):
-    name: Name
-    kind: Word
-    size_bytes: Count
-    digest: Word
-    chunks: list[str] = []
-    files: list[dict[str, Any]] = []
-
-
-class CheckpointLine(AnyLine):
-    place: Word
-    name: Name
-    manifest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    bytes: Count
-    new_bytes: Count
-    stall_s: float
-    write_s: float
-
-
-class EndLine(AnyLine):
-    outcome: Annotated[str, Meta(max_length=40)]
-    error: dict[str, Any] | None = None
-
-
-class WarningLine(AnyLine):
-    message: Word
-
-
-class PackagesLine(AnyLine):
-    packages: dict[str, str]
-
-
-class DataVersionLine(AnyLine):
-    id: Word | None
-
-
-_decode = msgspec.json.Decoder(AnyLine).decode
-_decoders = {
-    kind: msgspec.json.Decoder(shape).decode
-    for kind, shape in {
-        "run": RunLine, "child": ChildLine, "replay": ReplayLine,
-        "name": NameLine, "arg": NamedLine, "data": NamedLine, "log": LogLine,
-        "item": ItemLine, "artifact": ArtifactLine, "checkpoint": CheckpointLine, "end": EndLine,
-        "warning": WarningLine, "packages": PackagesLine, "data_version": DataVersionLine,
-    }.items()
-}  # fmt: skip
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 
 
@@ -156,12 +35,32 @@ def check_lines(lines: bytes | memoryview) -> None:
             raise Problem(413, f"a line of {len(row)} bytes is longer than {MAX_LINE_BYTES}; keep it as an artifact")
         if nesting(row) > MAX_NESTING:
             raise Problem(422, f"a line is nested deeper than {MAX_NESTING} levels; log it as text")
-        try:
-            line: AnyLine = _decode(row)
-            if line.k in _decoders:
-                _decoders[line.k](row)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise Problem(422, f"a line is no record ({error}); check the journal with `relive doctor`") from error
+        _decode(row)
+
+
+def _decode(row: bytes) -> line_schema.JournalLine | None:
+    """Decodes a line of a kind that this release knows; returns None for one that a later release may have added."""
+    try:
+        return line_schema.line_decoder()(row)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        kind = _unknown_kind(row)
+        if kind is not None:
+            return None
+        about = f"{error}; check the journal with `relive doctor`"
+        raise Problem(422, f"a line does not fit the schema of its kind: {_kind_in(row)}{about}") from error
+
+
+def _unknown_kind(row: bytes) -> str | None:
+    try:
+        envelope = line_schema.envelope_decoder()(row)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return envelope.k if envelope.v <= line_schema.JOURNAL_FORMAT and envelope.k not in line_schema.kinds() else None
+
+
+def _kind_in(row: bytes) -> str:
+    found = re.search(rb'"k"\s*:\s*"(\w{1,40})"', row)
+    return f"{found[1].decode()!r}, " if found else ""
 
 
 def nesting(row: bytes) -> int:
@@ -193,11 +92,12 @@ def check_slots(slots: bytes | memoryview, at: int) -> None:
 
 def _check_first(given: Range) -> None:
     row = bytes(given.lines).partition(b"\n")[0]
+    if given.journal.replay:
+        wanted: type[line_schema.JournalStarted] = line_schema.ReplayStarted
+    else:
+        wanted = line_schema.ChildStarted if given.journal.process else line_schema.RunStarted
     first = _decode(row)
-    wanted = "replay" if given.journal.replay else "child" if given.journal.process else "run"
-    if first.k != wanted:
-        raise Problem(422, f"a journal begins with a line of kind {wanted!r}, not {first.k!r}")
-    if wanted == "run":
-        header: RunLine = _decoders["run"](row)
-        if header.run != given.run:
-            raise Problem(422, f"this journal belongs to run {header.run[:12]!r}; send it there")
+    if not isinstance(first, wanted):
+        raise Problem(422, f"a journal begins with a line of kind {wanted.__struct_config__.tag!r}; send it from there")
+    if isinstance(first, line_schema.RunStarted) and first.run != given.run:
+        raise Problem(422, f"this journal belongs to run {first.run[:12]!r}; send it there")

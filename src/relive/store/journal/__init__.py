@@ -5,19 +5,17 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.store.journal import slot_kinds
+    from relive.store.journal import line_schema, slot_kinds
     from relive.store.journal.heartbeat import is_shipped, read_again, record_heartbeat
     from relive.store.journal.journal_file import (
-        JOURNAL_FORMAT,
         ROOT,
         SLOT_BYTES,
         SLOTS_MAGIC,
         Journal,
         JournalClosed,
-        sync_folder,
     )
     from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
-    from relive.store.journal.line_reader import Line, first_line, read_lines
+    from relive.store.journal.line_reader import first_line, read_lines
     from relive.store.journal.liveness import age_s, is_alive, process_start
     from relive.store.journal.loop_context import LoopRow
     from relive.store.journal.plain_json import plain_number, plain_text, plain_value

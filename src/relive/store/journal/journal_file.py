@@ -27,9 +27,10 @@ import msgspec
 
 from relive.errors import ReliveError
 from relive.model import clean_name
+from relive.store.durable_files import sync_folder
 from relive.store.journal import slot_kinds
+from relive.store.journal.line_schema import JournalLine, NameDefined
 
-JOURNAL_FORMAT = 1
 SLOT_BYTES = 24
 SLOTS_MAGIC = b"relive\x00\x01" + bytes(16)
 FIRST_GROWTH_BYTES = 64 << 10
@@ -168,22 +169,22 @@ class Journal:
 
     # --- everything else ----------------------------------------------------------------------------------------
 
-    def line(self, kind: str, loop: int = ROOT, iteration: int = 0, /, **content: Any) -> None:
-        """Records a JSON line. Readers ignore an incomplete line; its slot only marks its place in the sequence."""
+    def line(self, kind: type[JournalLine], loop: int = ROOT, iteration: int = 0, /, **content: Any) -> None:
+        """Records a line of the given kind. Readers ignore an incomplete line; its slot only marks its place in the sequence."""
         if self._buffer is _CLOSED:
             raise self._closed_error()
         sequence = self._next()
-        record = {"v": JOURNAL_FORMAT, "seq": sequence, "t": _now(), "k": kind, "loop": loop, "i": iteration, **content}
+        record = kind(seq=sequence, t=_now(), loop=loop, i=iteration, **content)
         try:
             data = _encode(record) + b"\n"
         except UnicodeEncodeError:  # for example a path that isn't valid Unicode
-            data = _encode(_escape_surrogates(record)) + b"\n"
+            data = _encode(_escape_surrogates(msgspec.to_builtins(record))) + b"\n"
         self._write_line(data)
         self._write_slot(sequence, _pack_int, loop, iteration, 0, tag=slot_kinds.LINE << 24)
 
-    def last_line(self, kind: str, /, **content: Any) -> None:
+    def last_line(self, kind: type[JournalLine], /, **content: Any) -> None:
         """Records the end of the run in a closed journal that could not grow: closing it has freed some disk space."""
-        record = {"v": JOURNAL_FORMAT, "seq": self._next(), "t": _now(), "k": kind, "loop": ROOT, "i": 0, **content}
+        record = msgspec.to_builtins(kind(seq=self._next(), t=_now(), loop=ROOT, i=0, **content))
         self._write_line((b"\n" if self._has_torn_line else b"") + _encode(_escape_surrogates(record)) + b"\n")
         _fdatasync(self._lines.fd)
 
@@ -249,7 +250,7 @@ class Journal:
             raise ReliveError(
                 f"a run has room for {MAX_NAMES:,} names; put what varies into the value, not into the name"
             )
-        self.line("name", id=number, name=clean_name(name))
+        self.line(NameDefined, id=number, name=clean_name(name))
         self._names[name] = number
         return number
 
@@ -297,14 +298,6 @@ def _escape_surrogates(form: Any) -> Any:
         return {_escape_surrogates(key): _escape_surrogates(value) for key, value in form.items()}
     return [_escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form
 
-
-def sync_folder(folder: Path) -> None:
-    """Syncs a folder, so that the names of new files in it are as durable as the files."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _peek(counter: itertools.count[int]) -> int:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from relive.store.home import JournalName
 from relive.store.journal import slot_kinds
-from relive.store.journal.line_reader import Line, Lines, read_lines
+from relive.store.journal.line_reader import Lines, read_lines
+from relive.store.journal.line_schema import (
+    UNKNOWN_START,
+    JournalLine,
+    JournalStarted,
+    NameDefined,
+    ValueLogged,
+    lines_of,
+)
 from relive.store.journal.loop_context import (
     UNKNOWN_NAME,
     IterationItems,
@@ -29,8 +37,8 @@ class ParsedJournal:
     """A parsed journal. The arrays are columns with one row per logged value, in the order of logging."""
 
     journal: JournalName
-    header: Line
-    lines: list[Line]
+    header: JournalStarted
+    lines: list[JournalLine]
     loops: dict[int, LoopRow]
     names: list[str]
     paths: list[tuple[str, ...]]
@@ -77,19 +85,21 @@ class ParseProgress:
     """How far a journal has been parsed, and the state that parsing the rest needs."""
 
     known: ParsedJournal | KnownLoops | None = None  # loops and items of the journal so far, or of its parent
-    header: Line = field(default_factory=dict)
+    header: JournalStarted = UNKNOWN_START
     name_of: dict[int, str] = field(default_factory=dict)
     tick_ns: int | None = None
     next_slot: int = 1
     lines_end: int = 0
-    pending_lines: tuple[Line, ...] = ()  # lines read ahead of their slots
+    pending_lines: tuple[JournalLine, ...] = ()  # lines read ahead of their slots
     holes: tuple[int, ...] = ()  # slots that were skipped because they were not written yet
     has_more: bool = False
 
     def with_lines(self, read: Lines) -> ParseProgress:
         """Adds the header and the names that newly read lines define."""
-        names = {line["id"]: line["name"] for line in read.lines if line.get("k") == "name"}
-        header = self.header or (read.lines[0] if read.lines else {})
+        names = {line.id: line.name for line in lines_of(NameDefined, read.lines)}
+        header = self.header
+        if header is UNKNOWN_START:
+            header = next(iter(lines_of(JournalStarted, read.lines[:1])), UNKNOWN_START)
         return replace(self, header=header, name_of={**self.name_of, **names}, lines_end=read.end)
 
 
@@ -103,12 +113,12 @@ def parse_appended(
     slots = _before_unknown_name(found, progress.name_of)
     first, last = progress.next_slot, int(slots.seq[-1]) if len(slots.seq) else progress.next_slot - 1
     lines = [*progress.pending_lines, *read.lines]
-    part = _build_parsed(journal, read._replace(lines=[line for line in lines if line["seq"] <= last]), slots, progress)
+    part = _build_parsed(journal, read._replace(lines=[line for line in lines if line.seq <= last]), slots, progress)
     holes = set(range(first, last + 1)).difference(slots.seq.tolist()) if last - first + 1 > len(slots.seq) else ()
     ticks = slots.of(slot_kinds.TICK).bits
     return part, replace(
         progress, known=KnownLoops(part.loops, part.known_items), next_slot=last + 1, holes=(*progress.holes, *holes),
-        pending_lines=tuple(line for line in lines if line["seq"] > last),
+        pending_lines=tuple(line for line in lines if line.seq > last),
         tick_ns=int(ticks[-1]) if len(ticks) else progress.tick_ns, has_more=last == first + count - 1,
     )  # fmt: skip
 
@@ -123,11 +133,10 @@ def _before_unknown_name(slots: Slots, name_of: dict[int, str]) -> Slots:
 
 def _build_parsed(journal: JournalName, read: Lines, slots: Slots, progress: ParseProgress) -> ParsedJournal:
     header, name_of, known = progress.header, progress.name_of, progress.known
-    wall_ns, clock_ns = int(header.get("wall_ns", 0)), int(header.get("clock_ns", 0))
-    times = wall_times_us(slots, wall_ns, clock_ns, progress.tick_ns)
+    times = wall_times_us(slots, header.wall_ns, header.clock_ns, progress.tick_ns)
     items = IterationItems(slots, read.lines, known.known_items if known is not None else None)
     loops = build_loops(slots, times, name_of, items, known.loops if known is not None else {})
-    rows = _logged_rows(slots, times, read.lines, wall_ns, clock_ns)
+    rows = _logged_rows(slots, times, read.lines, header.clock_to_wall_ns)
     context = RowContexts(loops, rows["loop"], rows["iteration"], items)
     names, name = _renumber_names(rows.pop("name"), name_of)
     return ParsedJournal(
@@ -137,7 +146,9 @@ def _build_parsed(journal: JournalName, read: Lines, slots: Slots, progress: Par
     )  # fmt: skip
 
 
-def _logged_rows(slots: Slots, times: NDArray[Any], lines: list[Line], wall_ns: int, clock_ns: int) -> dict[str, Any]:
+def _logged_rows(
+    slots: Slots, times: NDArray[Any], lines: list[JournalLine], clock_to_wall_ns: int
+) -> dict[str, Any]:
     """Returns the columns of the logged values, from slots and lines, in the order of their sequence numbers."""
     import numpy as np
 
@@ -156,20 +167,20 @@ def _logged_rows(slots: Slots, times: NDArray[Any], lines: list[Line], wall_ns: 
         "iteration": slots.iteration[logged].astype(np.int64), "time_us": times[logged], "kind": kind,
         "name": slots.name[logged], "value": value, "exact": exact, "text": None,
     }  # fmt: skip
-    log_lines = [line for line in lines if line.get("k") == "log"]
-    return _merge_line_rows(rows, log_lines, wall_ns - clock_ns) if log_lines else rows
+    log_lines = lines_of(ValueLogged, lines)
+    return _merge_line_rows(rows, log_lines, clock_to_wall_ns) if log_lines else rows
 
 
-def _merge_line_rows(rows: dict[str, Any], lines: list[Line], clock_to_wall_ns: int) -> dict[str, Any]:
+def _merge_line_rows(rows: dict[str, Any], lines: list[ValueLogged], clock_to_wall_ns: int) -> dict[str, Any]:
     """Merges the values logged as lines into the columns, by sequence number."""
     import numpy as np
 
     texts = np.empty(len(lines), object)
-    texts[:] = [to_text(line["value"]) for line in lines]
+    texts[:] = [to_text(line.value) for line in lines]
     more: dict[str, Any] = {
-        "seq": [line["seq"] for line in lines], "loop": [line["loop"] for line in lines],
-        "iteration": [line["i"] for line in lines], "name": [line["name"] for line in lines],
-        "time_us": [(line["t"] + clock_to_wall_ns) // 1000 for line in lines],
+        "seq": [line.seq for line in lines], "loop": [line.loop for line in lines],
+        "iteration": [line.i for line in lines], "name": [line.name for line in lines],
+        "time_us": [(line.t + clock_to_wall_ns) // 1000 for line in lines],
         "kind": np.full(len(lines), slot_kinds.LINE, np.uint8), "value": np.full(len(lines), np.nan),
         "exact": np.zeros(len(lines), np.int64), "text": texts,
     }  # fmt: skip

@@ -1,32 +1,36 @@
-"""How the lines of a journal are read back: the whole ones, and what was wrong with the rest."""
+"""Reads the lines of a journal: the whole ones that fit the schema, and counts of all others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from relive.store.journal.journal_file import JOURNAL_FORMAT
+from relive.store.journal.line_schema import (
+    JOURNAL_FORMAT,
+    JournalLine,
+    JournalStarted,
+    envelope_decoder,
+    kinds,
+    line_decoder,
+)
 
-Line = dict[str, Any]
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _MIN_LINE = 2
 
 
 class Lines(NamedTuple):
     """The lines of a journal, and what was wrong with its file."""
 
-    lines: list[Line]
+    lines: list[JournalLine]
     torn_bytes: int = 0  # an unfinished line at the end
-    damaged: int = 0  # whole lines that are not JSON
+    damaged: int = 0  # whole lines that are not JSON, or not what their kind must be
     newer: int = 0  # lines of a later format than this reader knows
     end: int = 0  # the offset behind the last whole line
 
 
 def read_lines(path: Path, at: int = 0) -> Lines:
-    """All whole lines of `<path>.lines`, or those from an offset on; a torn tail is left out and counted."""
+    """Reads all whole lines of `<path>.lines`, or those from an offset on; a torn tail is skipped and counted."""
     try:
         with path.with_name(path.name + ".lines").open("rb") as file:
             file.seek(at)
@@ -34,29 +38,35 @@ def read_lines(path: Path, at: int = 0) -> Lines:
     except FileNotFoundError:
         return Lines([])
     body, _, tail = raw.rpartition(b"\n")
-    lines: list[Line] = []
+    decode = line_decoder()
+    lines: list[JournalLine] = []
     damaged = newer = 0
     for row in body.split(b"\n"):
         if len(row) < _MIN_LINE:
             continue
         try:
-            line = _decode(row)
-        except (msgspec.DecodeError, RecursionError):
-            damaged += 1
-            continue
-        if isinstance(line, dict) and line.get("v", 0) <= JOURNAL_FORMAT:
-            lines.append(line)
-        else:
-            newer += 1
+            lines.append(decode(row))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            is_newer, is_unknown = _classify(row)
+            newer += is_newer
+            damaged += not (is_newer or is_unknown)
     return Lines(lines, len(tail), damaged, newer, at + len(raw) - len(tail))
 
 
-def first_line(path: Path) -> Line | None:
-    """The line that opens the journal, without reading the rest."""
+def _classify(row: bytes) -> tuple[bool, bool]:
+    """Whether a line that does not fit the schema is of a later format, or of a kind that a later release added."""
+    try:
+        envelope = envelope_decoder()(row)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False, False
+    return envelope.v > JOURNAL_FORMAT, envelope.k not in kinds()
+
+
+def first_line(path: Path) -> JournalStarted | None:
+    """The line that opens the journal, without reading the rest; None when there is none that fits the schema."""
     try:
         with path.with_name(path.name + ".lines").open("rb") as file:
-            row = file.readline()
-        line = _decode(row)
-    except (OSError, msgspec.DecodeError, RecursionError):
+            line = line_decoder()(file.readline())
+    except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return line if isinstance(line, dict) else None
+    return line if isinstance(line, JournalStarted) else None

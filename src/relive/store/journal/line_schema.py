@@ -7,9 +7,9 @@ do not know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, TypeVar, Union
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -60,12 +60,21 @@ class ErrorFields(msgspec.Struct, kw_only=True, frozen=True):
 # --- the first line of a journal -------------------------------------------------------------------------------------
 
 
-class RunStarted(JournalLine, tag="run", kw_only=True, frozen=True):
+class JournalStarted(JournalLine, kw_only=True, frozen=True):
+    """The first line of any journal: the wall clock and the monotonic clock at one moment."""
+
+    wall_ns: Count
+    clock_ns: Count
+
+    @property
+    def clock_to_wall_ns(self) -> int:
+        return self.wall_ns - self.clock_ns
+
+
+class RunStarted(JournalStarted, tag="run", kw_only=True, frozen=True):
     """A rank begins to record."""
 
     run: str
-    wall_ns: Count
-    clock_ns: Count
     name: Name = ""
     project: Name = ""
     rank: Rank = 0
@@ -83,20 +92,16 @@ class RunStarted(JournalLine, tag="run", kw_only=True, frozen=True):
     since_start_s: float | UnsetType | None = UNSET
 
 
-class ChildStarted(JournalLine, tag="child", kw_only=True, frozen=True):
+class ChildStarted(JournalStarted, tag="child", kw_only=True, frozen=True):
     """A child process of a rank begins to record."""
 
-    wall_ns: Count
-    clock_ns: Count
     pid: Count
     parent: Count | None = None  # its parent's pid
 
 
-class ReplayStarted(JournalLine, tag="replay", kw_only=True, frozen=True):
+class ReplayStarted(JournalStarted, tag="replay", kw_only=True, frozen=True):
     """A replay begins to record values, in its worker or merged into the run."""
 
-    wall_ns: Count
-    clock_ns: Count
     parent: Count = 0
     run: str | UnsetType = UNSET  # of a worker's journal
     number: Count | UnsetType = UNSET  # of a merged journal: counts the replays of the run
@@ -303,7 +308,17 @@ def _leaf_classes(kind: type[JournalLine]) -> Iterator[type[JournalLine]]:
 @lru_cache(maxsize=1)
 def line_decoder() -> Callable[[bytes], JournalLine]:
     """Returns the decoder of lines; it raises `msgspec.ValidationError` for one that is not of the schema."""
-    return msgspec.json.Decoder(Union[tuple(kinds().values())]).decode
+    return msgspec.json.Decoder(Union[tuple(kinds().values())]).decode  # noqa: UP007 - no `|` over a tuple
+
+
+UNKNOWN_START = JournalStarted(seq=1, t=0, loop=1, i=0, wall_ns=0, clock_ns=0)  # of a journal whose first line is lost
+
+L = TypeVar("L", bound=JournalLine)
+
+
+def lines_of(kind: type[L], lines: Iterable[JournalLine]) -> list[L]:
+    """The lines of one kind, in order."""
+    return [line for line in lines if isinstance(line, kind)]
 
 
 @lru_cache(maxsize=1)

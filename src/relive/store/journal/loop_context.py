@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relive.store.journal import slot_kinds
 from relive.store.journal.journal_file import ROOT
-from relive.store.journal.line_reader import Line
+from relive.store.journal.line_schema import JournalLine, LoopItem, lines_of
 from relive.store.journal.slot_reader import Slots, is_kind
 from relive.store.journal.value_codec import to_text
 
@@ -49,12 +49,12 @@ class KnownLoops(NamedTuple):
 class IterationItems:
     """The items of iterations that differ from the loop's range. Keys are loop << 32 | iteration."""
 
-    def __init__(self, slots: Slots, lines: list[Line], inherited: IterationItems | None) -> None:
+    def __init__(self, slots: Slots, lines: list[JournalLine], inherited: IterationItems | None) -> None:
         found = slots.of(slot_kinds.ITEM)
         keys = (found.loop.astype("int64") << 32) | found.iteration
         self.integers: dict[int, int] = dict(zip(keys.tolist(), found.bits.tolist(), strict=True))
         self.others: dict[int, Any] = {
-            line["loop"] << 32 | line["i"]: line["item"] for line in lines if line.get("k") == "item"
+            line.loop << 32 | line.i: line.item for line in lines_of(LoopItem, lines)
         }
         if inherited is not None:
             self._inherit(inherited, set(slots.of(slot_kinds.LOOP).loop.tolist()))

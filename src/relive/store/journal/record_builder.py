@@ -1,116 +1,134 @@
-"""The lines of a run's journals → its record of six fields."""
+"""Builds the record of a run, with its six fields, from the lines of its canonical rank."""
 
 from __future__ import annotations
 
 import os
 import platform
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from relive.model import KILLED, RUNNING, RunRecord
+from relive.store.journal import line_schema
 from relive.store.journal.heartbeat import SILENCE_S, last_contact
-from relive.store.journal.line_reader import Line
+from relive.store.journal.line_schema import EntryPointFields, JournalLine, RunEnded, RunStarted, lines_of
 from relive.store.journal.liveness import is_alive
 
-STALE_S = 300  # a run on another machine that gave no sign for this long is taken for dead
+STALE_S = 300  # a run on another machine that showed no sign of life for this long is taken for dead
+_CODE_FIELDS = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
+_ENTRY_FIELDS = ("kind", "script", "module", "cwd", "instrumented")
+_DATA_FIELDS = ("path", "kind", "digest", "size_bytes", "detail", "role")
 
 
-def build_record(run: str, lines: list[Line], ranks: tuple[int, ...], folder: Path) -> RunRecord:
-    """The record of a run from the lines of its canonical rank."""
-    header: Line = next((line for line in lines if line["k"] == "run"), {})
-    end: Line | None = next((line for line in reversed(lines) if line["k"] == "end"), None)
-    started_us = int(header.get("wall_ns", 0)) // 1000
-    entry = header.get("entry") or {}
-    outcome = end["outcome"] if end else (RUNNING if _lives(header, folder) else KILLED)
+def build_record(run: str, lines: Sequence[JournalLine], ranks: tuple[int, ...], folder: Path) -> RunRecord:
+    """Builds the record of a run from the lines of its canonical rank."""
+    start, end = _find_start(lines), _find_end(lines)
+    outcome = end.outcome if end else (RUNNING if _is_process_live(start, folder) else KILLED)
+    entry = (start.entry if start else None) or EntryPointFields()
     return RunRecord(
-        run=run, name=header.get("name", ""), project=header.get("project", ""), started_us=started_us,
-        ended_us=_ended_us(header, end, lines, outcome), outcome=outcome, error=end.get("error") if end else None,
-        filename=_filename(entry), parent=header.get("parent"), world_size=header.get("world_size", 1), ranks=ranks,
-        tags=_tags(header, lines), config=_config(header, lines), code=_code(entry, lines),
-        data=_data(lines), environment=_environment(header, lines), artifacts=_artifacts(lines),
-        warnings=tuple(line["message"] for line in lines if line["k"] == "warning"),
-        process={key: header.get(key) for key in ("pid", "start", "host")},
+        run=run, name=start.name if start else "", project=start.project if start else "",
+        started_us=start.wall_ns // 1000 if start else 0, ended_us=_ended_us(start, end, lines, outcome),
+        outcome=outcome, error=msgspec.to_builtins(end.error) if end else None, filename=_filename(entry),
+        parent=start.parent if start else None, world_size=start.world_size if start else 1, ranks=ranks,
+        tags=_tags(start, lines), config=_config(start, lines), code=_code(entry, lines),
+        data=_data(lines), environment=_environment(start, lines), artifacts=_artifacts(lines),
+        warnings=tuple(line.message for line in lines_of(line_schema.WarningGiven, lines)),
+        process={key: getattr(start, key, None) for key in ("pid", "start", "host")},
     )  # fmt: skip
 
 
-def is_live(lines: list[Line], folder: Path) -> bool:
-    """Is the process that writes these lines still at it?"""
-    header: Line = next((line for line in lines if line["k"] == "run"), {})
-    return not any(line["k"] == "end" for line in lines) and _lives(header, folder)
+def is_live(lines: Sequence[JournalLine], folder: Path) -> bool:
+    """Whether the process that writes these lines is still running."""
+    return _find_end(lines) is None and _is_process_live(_find_start(lines), folder)
 
 
-def _lives(header: Line, folder: Path) -> bool:
-    if not header:
+def _find_start(lines: Sequence[JournalLine]) -> RunStarted | None:
+    return next(iter(lines_of(RunStarted, lines)), None)
+
+
+def _find_end(lines: Sequence[JournalLine]) -> RunEnded | None:
+    return next(reversed(lines_of(RunEnded, lines)), None)
+
+
+def _is_process_live(start: RunStarted | None, folder: Path) -> bool:
+    if start is None:
         return False
     contact = last_contact(folder)
-    if contact is not None:  # recorded elsewhere: a process of that number here would be another
+    if contact is not None:  # recorded elsewhere: a process with that pid here is another one
         return contact > time.time() - SILENCE_S
-    if header.get("host") == platform.node():
-        return is_alive(header.get("pid"), header.get("start"))
+    if start.host == platform.node():
+        return is_alive(start.pid, start.start)
     try:
-        return os.stat(folder / f"{header.get('rank', 0)}.lines").st_mtime > time.time() - STALE_S
+        return os.stat(folder / f"{start.rank}.lines").st_mtime > time.time() - STALE_S
     except OSError:
         return False
 
 
-def _ended_us(header: Line, end: Line | None, lines: list[Line], outcome: str) -> int | None:
+def _ended_us(
+    start: RunStarted | None, end: RunEnded | None, lines: Sequence[JournalLine], outcome: str
+) -> int | None:
     if outcome == RUNNING:
         return None
-    last = end or (lines[-1] if lines else {})
-    clock_to_wall_ns: int = header.get("wall_ns", 0) - header.get("clock_ns", 0)
-    return (int(last.get("t", 0)) + clock_to_wall_ns) // 1000
+    last = end or (lines[-1] if lines else None)
+    return ((last.t if last else 0) + (start.clock_to_wall_ns if start else 0)) // 1000
 
 
-def _filename(entry: dict[str, Any]) -> str:
-    script = entry.get("script")
-    if not script:
-        return str(entry.get("module") or entry.get("kind") or "")
-    root = entry.get("root") or ""
-    return os.path.relpath(script, root) if root and script.startswith(root + os.sep) else os.path.basename(script)
+def _filename(entry: EntryPointFields) -> str:
+    if not entry.script:
+        return entry.module or entry.kind or ""
+    if entry.root and entry.script.startswith(entry.root + os.sep):
+        return os.path.relpath(entry.script, entry.root)
+    return os.path.basename(entry.script)
 
 
-def _tags(header: Line, lines: list[Line]) -> dict[str, Any]:
-    """Those that it began with, and those it was given later."""
-    later = {line["name"]: line["value"] for line in lines if line["k"] == "tag"}
-    return {**(header.get("tags") or {}), **later}
+def _tags(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, Any]:
+    """The tags that the run began with, and those it was given later."""
+    later = {line.name: line.value for line in lines_of(line_schema.Tag, lines)}
+    return {**((start.tags if start else None) or {}), **later}
 
 
-def _config(header: Line, lines: list[Line]) -> dict[str, Any]:
+def _config(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, Any]:
     args = {
-        line["name"]: {key: line.get(key) for key in ("value", "default", "origin")}
-        for line in lines
-        if line["k"] == "arg"
+        line.name: {"value": line.value, "default": line.default, "origin": line.origin}
+        for line in lines_of(line_schema.Arg, lines)
     }
-    return {"args": args, "argv": header.get("argv", [])}
+    return {"args": args, "argv": start.argv if start else []}
 
 
-def _code(entry: dict[str, Any], lines: list[Line]) -> dict[str, Any]:
-    taken = next((line for line in lines if line["k"] == "version"), {})
-    kept = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
-    code = {key: taken[key] for key in kept if key in taken}
-    told = {k: entry.get(k) for k in ("kind", "script", "module", "cwd", "instrumented")}
-    return {"version": taken.get("id"), **code, **told}
+def _code(entry: EntryPointFields, lines: Sequence[JournalLine]) -> dict[str, Any]:
+    captured = next(iter(lines_of(line_schema.VersionCaptured, lines)), None)
+    code = _present_fields(captured, _CODE_FIELDS)
+    started = {name: getattr(entry, name) or None for name in _ENTRY_FIELDS}
+    return {"version": captured.id if captured else None, **code, **started}
 
 
-def _data(lines: list[Line]) -> dict[str, Any]:
-    kept = ("path", "kind", "digest", "size_bytes", "detail", "role")
-    declared = {line["name"]: {k: line[k] for k in kept if k in line} for line in lines if line["k"] == "data"}
-    read = [{k: line[k] for k in kept if k in line} for line in lines if line["k"] == "read"]
-    version = next((line["id"] for line in reversed(lines) if line["k"] == "data_version"), None)
-    return {"version": version, "declared": declared, "read": read}
-
-
-def _environment(header: Line, lines: list[Line]) -> dict[str, Any]:
-    packages: dict[str, str] = next((line["packages"] for line in lines if line["k"] == "packages"), {})
-    return {**(header.get("environment") or {}), "packages": packages}
-
-
-def _artifacts(lines: list[Line]) -> tuple[dict[str, Any], ...]:
-    envelope = {"v", "seq", "t", "k", "loop", "i"}
-    found = {
-        line["name"]: {key: value for key, value in line.items() if key not in envelope}
-        for line in lines
-        if line["k"] == "artifact"
+def _data(lines: Sequence[JournalLine]) -> dict[str, Any]:
+    declared = lines_of(line_schema.DataDeclared, lines)
+    read = lines_of(line_schema.InputRead, lines)
+    versions = lines_of(line_schema.DataVersion, lines)
+    return {
+        "version": versions[-1].id if versions else None,
+        "declared": {line.name: _present_fields(line, _DATA_FIELDS) for line in declared},
+        "read": [_present_fields(line, _DATA_FIELDS) for line in read],
     }
-    return tuple(found.values())
+
+
+def _environment(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, Any]:
+    installed = lines_of(line_schema.PackagesInstalled, lines)
+    packages = installed[0].packages if installed else {}
+    return {**((start.environment if start else None) or {}), "packages": packages}
+
+
+def _artifacts(lines: Sequence[JournalLine]) -> tuple[dict[str, Any], ...]:
+    kept = lines_of(line_schema.ArtifactKept, lines)
+    own = line_schema.ArtifactKept.__struct_fields__[len(JournalLine.__struct_fields__) :]
+    return tuple({line.name: _present_fields(line, own) for line in kept}.values())
+
+
+def _present_fields(line: JournalLine | None, names: Sequence[str]) -> dict[str, Any]:
+    """The fields that the line has on disk."""
+    return {name: value for name in names if (value := getattr(line, name, UNSET)) is not UNSET}

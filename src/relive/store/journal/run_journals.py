@@ -9,6 +9,7 @@ from typing import Any
 from relive.store.home import Home, JournalName, journals_in
 from relive.store.journal.journal_parser import ParsedJournal, parse_journal
 from relive.store.journal.line_reader import first_line
+from relive.store.journal.line_schema import ChildStarted
 
 
 def parse_run(home: Home, run: str) -> list[ParsedJournal]:
@@ -40,7 +41,8 @@ class RunJournals(Sequence[ParsedJournal]):
     def _parent_of(self, name: JournalName) -> JournalName | None:
         if not name.process:
             return None
-        header = first_line(self.paths[name]) or {}
-        candidates = (JournalName(name.rank, int(header.get("parent") or 0)), JournalName(name.rank))
+        header = first_line(self.paths[name])
+        parent = header.parent if isinstance(header, ChildStarted) else None
+        candidates = (JournalName(name.rank, parent or 0), JournalName(name.rank))
         available = (c for c in candidates if c in self.paths and self._parsed.get(c, c) is not None)
         return next((c for c in available if c != name), None)
