@@ -64,7 +64,7 @@ class _Collector:
         removed, rewritten = self._sweep_packs()
         moved: list[int] = []
         outside: list[int] = []
-        troubles = [
+        failures = [
             *_storage_errors(lambda: self._offload(policy, moved)),
             *_storage_errors(lambda: self._remove_offloaded(outside)),
         ]
@@ -75,7 +75,7 @@ class _Collector:
                 tally_sizes(CHUNKS, filter(None, chunks)), tally_sizes(LEFTOVERS, leftovers),
             ),
             tuple(references.doubts),
-            tuple(troubles),
+            tuple(failures),
         )  # fmt: skip
 
     def _drop(self, drops: Iterable[Drop[RankRows]]) -> None:

@@ -58,9 +58,9 @@ class Range:
 class RangeGap(ReliveError):
     """A range that starts beyond the end of what is stored."""
 
-    def __init__(self, held: IntakePosition) -> None:
-        super().__init__(f"bytes before these are missing; continue from slots {held.slots} and lines {held.lines}")
-        self.held = held
+    def __init__(self, stored: IntakePosition) -> None:
+        super().__init__(f"bytes before these are missing; continue from slots {stored.slots} and lines {stored.lines}")
+        self.held = stored
 
 
 class Busy(ReliveError):
