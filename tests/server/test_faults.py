@@ -243,7 +243,7 @@ def test_a_second_server_on_the_same_store_is_refused(serve):
     second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert second.returncode == 1
-    assert "another server has" in second.stderr
+    assert "another server uses" in second.stderr
     assert "stop it first" in second.stderr
     server.wait()
 

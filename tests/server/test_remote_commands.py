@@ -272,7 +272,7 @@ class Liar(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("digest", "said"), [("a" * 64, "other bytes than those of chunk"), ("../../../../tmp/escaped", "can't be")]
+    ("digest", "said"), [("a" * 64, "bytes that don't match chunk"), ("../../../../tmp/escaped", "invalid artifact")]
 )
 def test_a_server_that_lies_is_caught(elsewhere, monkeypatch, tmp_path: Path, digest: str, said: str):
     artifact = {"name": "x", "kind": "file", "size_bytes": 4, "digest": digest, "chunks": [digest]}

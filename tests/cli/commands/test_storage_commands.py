@@ -116,7 +116,8 @@ def test_a_spool_that_is_away_is_an_error_with_the_remedy_and_nothing_is_given_u
     done = cli(trained, "gc", code=1)
 
     assert re.search(
-        r"Error: the spool .* can't be used: .*; see that it is there .*; then run `relive gc` again", done.stderr
+        r"Error: the object store .* can't be used: .*; check that it exists .*; then run `relive gc` again",
+        done.stderr,
     )
     assert packs(trained) == before
     assert len(cli(trained, "checkpoints", "last", "--json").stdout.splitlines()) >= 5
