@@ -47,9 +47,7 @@ from relive.errors import ReliveError
 from relive.settings import Settings
 
 MAIN_DEPTH, NESTED_DEPTH = 1, 2
-_CHEAP_SHARE = (
-    0.25  # of ε: an iteration with cheaper checkpoints gets one at its end even if a nested loop's end had one
-)
+_CHEAP_SHARE = 0.25  # of ε: below it, an iteration gets a checkpoint at its end even if a nested loop's end had one
 _NESTED_SHARE = 0.5  # of an iteration: if nested loops take more of it, checkpoints belong at their ends
 _CONTENTION_SHARE = 0.3  # of the writer's CPU time slows the training down on a spare core: GIL and memory bandwidth
 _BRIEF_S = 1e-3  # shorter iterations are considered together
@@ -69,14 +67,14 @@ class Checkpointer:
         self, objects: dict[str, Any], writer: Writer, line: LineSink, *, overhead: float | None,
         every: int | None, moments: RankSchedule | None = None,
     ) -> None:  # fmt: skip
-        self._handlers: dict[str, StateHandler] = {name: handler_for(name, thing) for name, thing in objects.items()}
+        self._handlers: dict[str, StateHandler] = {name: handler_for(name, obj) for name, obj in objects.items()}
         self._objects = objects
         self._modules = ModulePartsCache()
-        self._named = {id(thing) for thing in objects.values()}
+        self._named = {id(obj) for obj in objects.values()}
         # If a library runs the main loop, a replay can't resume inside an iteration.
         self._max_depth = MAIN_DEPTH if any(isinstance(one, TrainerState) for one in objects.values()) else NESTED_DEPTH
         self._capture = Capture(dict(self._handlers))
-        self._known = {id(thing): name for name, thing in objects.items() if not is_plain(thing)}
+        self._known = {id(obj): name for name, obj in objects.items() if not is_plain(obj)}
         self._capture.known = dict(self._known)
         self._writer = writer
         self._line = line
@@ -157,9 +155,8 @@ class Checkpointer:
     def _raise_writer_error(self) -> None:
         error = self._writer.take_error()
         if error is not None:
-            self.ledger.charge(
-                _now() - self._taken_at
-            )  # an upper bound; otherwise every further attempt would seem free
+            # An upper bound of the cost; otherwise every further attempt would seem free.
+            self.ledger.charge(_now() - self._taken_at)
             raise ReliveError(f"a checkpoint could not be written ({error}); free some space") from error
 
     @property
@@ -169,7 +166,7 @@ class Checkpointer:
 
     def is_of(self, objects: dict[str, Any]) -> bool:
         """Whether these are the same objects whose state this checkpointer captures."""
-        return {id(thing) for thing in objects.values()} == self._named
+        return {id(obj) for obj in objects.values()} == self._named
 
     def end_block(self, name: str, loop: int, took_s: float, line: int, frame: FrameType) -> None:
         """A `relive.skipblock`, which is no loop, ended."""

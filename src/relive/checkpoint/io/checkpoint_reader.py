@@ -38,9 +38,7 @@ VARIABLES = "variables"  # prefix: live-out variables of the loop
 AROUND = "around"  # prefix: variables of the frames around a nested loop when it ended
 GRADIENTS = "gradients"  # the entry of loop-carried gradients
 UNKEPT = "unkept"  # the entry with the names of variables that were not captured
-_INTERNAL_KINDS = frozenset(
-    {"places", "file", "lost", "module attributes"}
-)  # of objects that can't be passed to `restore(into=…)`
+_INTERNAL_KINDS = frozenset({"places", "file", "lost", "module attributes"})  # not for `restore(into=…)`
 _TENSOR_KINDS = frozenset({"module", "optimizer", "array", "generator"})  # which hold no other objects
 DISCOVERED = "near"  # prefix: objects discovered around the loop
 
@@ -156,7 +154,7 @@ class Checkpoint:
             if name.startswith(prefix)
         }
 
-    def may_refer(self) -> bool:
+    def may_refer_to_discovered(self) -> bool:
         """Whether named objects may refer to discovered ones: they hold more than tensors."""
         return any(self._entries[name]["kind"] not in _TENSOR_KINDS for name in self.named())
 

@@ -28,7 +28,7 @@ def put_back(
     not run as it was recorded, so its variables are restored, too. Returns the names that do not exist now.
     """
     user = users_frame(frame)
-    if user is not None and checkpoint.may_refer():
+    if user is not None and checkpoint.may_refer_to_discovered():
         checkpoint.register(discover_around_loop(user, line or user.f_lineno, objects, outer, with_empty=True))
     checkpoint.restore(objects, random=False)
     missing = [name for name in checkpoint.named() if name not in objects]

@@ -33,10 +33,8 @@ class Flattener:
     def __init__(self, leaves: list[Any], numbers: dict[int, int], known: Mapping[int, str] | None = None) -> None:
         self.leaves = leaves.copy()  # starts with the leaves that are numbered already
         self.blobs: list[bytes] = []  # pickled objects, and bytes objects
-        self._known = (
-            known or {}
-        )  # objects with their own entry in the checkpoint: trees and pickles refer to them by name
-        self._seen = numbers.copy()
+        self._known = known or {}  # objects with their own entry: trees and pickles refer to them by name
+        self._numbers = numbers.copy()  # of leaves, by identity
         self._containers: dict[int, tuple[Any, Json]] = {}  # referenced, so that no identity is reused
         self._shared_count = 0
 
@@ -83,10 +81,10 @@ class Flattener:
 
     def leaf(self, value: Any) -> int:
         """Returns the number of a leaf; a tensor that occurs twice is one leaf."""
-        if id(value) not in self._seen:
-            self._seen[id(value)] = len(self.leaves)
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self.leaves)
             self.leaves.append(value)
-        return self._seen[id(value)]
+        return self._numbers[id(value)]
 
     def _flatten_sparse(self, value: Any) -> Json:
         coalesced = value.detach().coalesce()
@@ -111,8 +109,8 @@ class _Pickler(pickle.Pickler):
         self._name = name
         self._known = known
 
-    def persistent_id(self, thing: Any) -> str | None:
-        known = self._known.get(id(thing))
+    def persistent_id(self, obj: Any) -> str | None:
+        known = self._known.get(id(obj))
         return known if known != self._name else None  # in its own entry an object is pickled
 
 
