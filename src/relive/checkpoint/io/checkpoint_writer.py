@@ -17,7 +17,6 @@ from relive.store.chunks import Chunks, Packs, PackWriter, Piece, piece_digest, 
 FORMAT = 1
 PIECE_BYTES = 4 << 20
 IDLE_S = 30.0  # after which an idle thread ends
-OnWritten = Callable[["Written"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,9 @@ class Written:
     new_bytes: int
     took_s: float
     cpu_s: float
+
+
+OnWritten = Callable[[Written], None]
 
 
 class Writer:

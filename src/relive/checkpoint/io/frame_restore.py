@@ -19,8 +19,8 @@ from relive.checkpoint.state import (
 
 
 def put_back(
-    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None, line: int = 0,
-    is_warm: bool = False,
+    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None,
+    line: int = 0, is_warm: bool = False,
 ) -> list[str]:  # fmt: skip
     """Restores named and discovered objects, variables, gradients and random generators of a running script.
 

@@ -17,13 +17,13 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def loops_frame(frame: FrameType | None, made_in: CodeType | None) -> FrameType | None:
-    """Returns the user's frame whose loop iterates over an iterable that was created in `made_in`.
+def loops_frame(frame: FrameType | None, created_in: CodeType | None) -> FrameType | None:
+    """Returns the user's frame whose loop iterates over an iterable that was created in `created_in`.
 
     A generator of the user's in between, as in `for x in progress(relive.loop(…))`, only passes the items on.
     """
     user = users_frame(frame)
-    while user is not None and user.f_code is not made_in and user.f_code.co_flags & CO_GENERATOR:
+    while user is not None and user.f_code is not created_in and user.f_code.co_flags & CO_GENERATOR:
         outer = users_frame(user.f_back)
         if outer is None:
             return user
