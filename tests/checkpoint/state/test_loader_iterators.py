@@ -1,4 +1,4 @@
-"""Iterators over data loaders are entered where they were, if nothing but the sampler says what comes next."""
+"""Laws of loader iterators: their position is restored, if only the sampler determines the next batch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OTHER_LOADER = REBOUND.replace("iter(loader)", "iter(DataLoader(data, batch_size
 
 @pytest.mark.parametrize("step", [3, 12])
 @pytest.mark.parametrize("source", [HEAD + REBOUND, HEAD + HELD, OWN_GENERATOR], ids=["rebound", "held", "generator"])
-def test_a_step_that_is_replayed_gets_the_batch_it_got(source: str, step: int, script: Script):
+def test_a_replayed_step_gets_the_same_batch(source: str, step: int, script: Script):
     script.write(source)
     done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(source.replace("# probe", "print('probe:', float(x.double().sum() + loss.double()))"))
@@ -83,7 +83,7 @@ def test_a_step_that_is_replayed_gets_the_batch_it_got(source: str, step: int, s
     assert values(script.home, "probe") == [one for one in values(reference, "probe") if one[1] == (step,)]
 
 
-def test_an_iterator_over_another_loader_is_not_taken_for_the_one_that_was_there(script: Script):
+def test_an_iterator_over_another_loader_is_not_confused_with_the_captured_one(script: Script):
     script.write(HEAD + OTHER_LOADER)
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(HEAD + OTHER_LOADER.replace("# probe", "print('probe:', float(x.double().sum()))"))
@@ -93,10 +93,10 @@ def test_an_iterator_over_another_loader_is_not_taken_for_the_one_that_was_there
     assert "loader" in str([answer.unrestored, answer.missing])
 
 
-def test_an_iterator_whose_sampler_is_not_known_is_named(script: Script):
+def test_an_iterator_whose_sampler_is_not_repeatable_is_named(script: Script):
     script.write(
         HEAD.replace("shuffle=True)", "sampler=type('Own', (torch.utils.data.RandomSampler,), {})(data))") + HELD
     )
     done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
 
-    assert "endless.batches is an iterator, whose place can't be kept" in done.stderr
+    assert "endless.batches is an iterator, whose position can't be kept" in done.stderr

@@ -1,4 +1,4 @@
-"""Environments of gymnasium are part of the state of a training."""
+"""Laws of environments: those of gymnasium are part of the state of a training."""
 
 from __future__ import annotations
 
