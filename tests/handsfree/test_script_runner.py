@@ -199,7 +199,7 @@ def test_instrumenting_failed_is_a_warning(script: Script, monkeypatch: pytest.M
     forget()
     monkeypatch.setattr(import_hook, "instrument", fail)
     with pytest.warns(match="not-instrumented"):
-        code = import_hook.code_of(b"x = 1", "odd.py", import_hook.Survey())
+        code = import_hook.compile_instrumented(b"x = 1", "odd.py", import_hook.Survey())
 
     assert code.co_filename == "odd.py"
 

@@ -291,5 +291,5 @@ def test_a_secret_of_the_wrong_type_is_not_kept_as_the_reason_of_the_failure(scr
     done = script("import relive\nrelive.arg('api_key', 0)\n", "--kwargs", "api_key=hunter2", check=False)
 
     assert done.returncode == 1
-    assert "--kwargs api_key: what was given is not a valid int" in done.stderr
+    assert "--kwargs api_key: the value is not a valid int" in done.stderr
     assert b"hunter2" not in journal_bytes(script.home)

@@ -14,11 +14,11 @@ from relive.record import Recorder, session
 from relive.record.process import LaunchContext
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
-_LEAST_S = 1.0  # to start a process that reads the run
-_ENOUGH_S = 3600.0
+_STARTUP_S = 1.0  # to start a process that reads the run
+_ALWAYS_ALLOWED_S = 3600.0
 
 
-def check_at_exit(around: LaunchContext) -> None:
+def schedule_self_check(around: LaunchContext) -> None:
     """Try the run out when it has ended; what is learnt is kept beside it."""
     begun, pid, driver = time.monotonic(), os.getpid(), session.driver
     mode = around.settings.self_check
@@ -29,14 +29,14 @@ def check_at_exit(around: LaunchContext) -> None:
     def start() -> None:
         if os.getpid() != pid or scopes.first_begun is None:
             return  # a forked child, or a script without a main loop
-        allowed_s = (time.monotonic() - begun) * around.settings.overhead if mode == AUTO else _ENOUGH_S
-        if allowed_s > scopes.first_begun - begun + _LEAST_S:
-            _start(around.home.path, run, allowed_s)
+        allowed_s = (time.monotonic() - begun) * around.settings.overhead if mode == AUTO else _ALWAYS_ALLOWED_S
+        if allowed_s > scopes.first_begun - begun + _STARTUP_S:
+            _start_self_check(around.home.path, run, allowed_s)
 
     session.at_exit.append(start)
 
 
-def _start(home: Path, run: str, allowed_s: float) -> None:
+def _start_self_check(home: Path, run: str, allowed_s: float) -> None:
     env = {name: value for name, value in os.environ.items() if name != "RELIVE_PARENT"} | {"RELIVE_OFF": "1"}
     with contextlib.suppress(OSError):  # a machine without room for another process loses the check only
         subprocess.Popen(

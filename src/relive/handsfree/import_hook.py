@@ -11,21 +11,21 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-from relive.handsfree.capture import explainer, loop_hooks, safely
+from relive.handsfree.capture import explainer, loop_hooks, call_safely
 from relive.instrument import HOOK, Survey, instrument
 from relive.record.process import warn_once
 
-_FOREIGN = frozenset({"site-packages", "dist-packages", "node_modules"})
-Listen = Callable[[ModuleType], None]
+_LIBRARY_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules"})
+ModuleHook = Callable[[ModuleType], None]
 
 
-def code_of(source: bytes, path: str, known: Survey) -> CodeType:
+def compile_instrumented(source: bytes, path: str, known: Survey) -> CodeType:
     """A file's code with its loops and log calls made visible, or as it is if that can't be done."""
-    rewritten = _rewritten(source, path, known)
+    rewritten = _try_instrument(source, path, known)
     return rewritten if rewritten is not None else compile(source, path, "exec", dont_inherit=True)
 
 
-def _rewritten(source: bytes, path: str, known: Survey) -> CodeType | None:
+def _try_instrument(source: bytes, path: str, known: Survey) -> CodeType | None:
     try:
         tree = ast.parse(source, path)
         explainer.chose(path, instrument(tree, known))
@@ -38,22 +38,22 @@ def _rewritten(source: bytes, path: str, known: Survey) -> CodeType | None:
         return None
 
 
-def is_own(path: str, root: str) -> bool:
+def is_project_file(path: str, root: str) -> bool:
     """Is a file the project's: below its root, and of no library or environment there?"""
     real = os.path.realpath(path)
     if not real.startswith(root.rstrip(os.sep) + os.sep):
         return False
     folders = os.path.relpath(real, root).split(os.sep)[:-1]
-    if any(part in _FOREIGN or part.startswith(".") for part in folders):
+    if any(part in _LIBRARY_FOLDERS or part.startswith(".") for part in folders):
         return False
     above = [os.path.join(root, *folders[: at + 1]) for at in range(len(folders))]
     return not any(os.path.exists(os.path.join(folder, "pyvenv.cfg")) for folder in above)
 
 
-class Finder(MetaPathFinder):
+class InstrumentingFinder(MetaPathFinder):
     """Stands before the other finders, and changes only how some of the modules that they find are loaded."""
 
-    def __init__(self, root: str, known: Survey, listeners: dict[str, Listen]) -> None:
+    def __init__(self, root: str, known: Survey, listeners: dict[str, ModuleHook]) -> None:
         self._root = root
         self._known = known
         self._listeners = listeners
@@ -65,9 +65,9 @@ class Finder(MetaPathFinder):
         if spec is None or spec.loader is None:
             return spec
         if name in self._listeners:
-            spec.loader = _Listening(spec.loader, self._listeners[name])
-        elif type(spec.loader) is SourceFileLoader and spec.origin and is_own(spec.origin, self._root):
-            spec.loader = _Instrumenting(name, spec.origin, self._known)
+            spec.loader = _HookedLoader(spec.loader, self._listeners[name])
+        elif type(spec.loader) is SourceFileLoader and spec.origin and is_project_file(spec.origin, self._root):
+            spec.loader = _InstrumentingLoader(name, spec.origin, self._known)
         return spec
 
     def _found(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
@@ -77,7 +77,7 @@ class Finder(MetaPathFinder):
         return None
 
 
-class _Instrumenting(SourceFileLoader):
+class _InstrumentingLoader(SourceFileLoader):
     """Loads a module of the project from its source. Nothing is cached: the compiled file beside it is Python's."""
 
     def __init__(self, name: str, path: str, known: Survey) -> None:
@@ -86,17 +86,17 @@ class _Instrumenting(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        return code_of(self.get_data(path), path, self._known)
+        return compile_instrumented(self.get_data(path), path, self._known)
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__[HOOK] = loop_hooks
         super().exec_module(module)
 
 
-class _Listening(Loader):
+class _HookedLoader(Loader):
     """Loads a module as its own loader does, and listens to it from then on."""
 
-    def __init__(self, loader: Any, listen: Listen) -> None:
+    def __init__(self, loader: Any, listen: ModuleHook) -> None:
         self._loader = loader
         self._listen = listen
 
@@ -112,9 +112,9 @@ class _Listening(Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        listen_safely(module, self._listen)
+        install_hook(module, self._listen)
 
 
-def listen_safely(module: ModuleType, listen: Listen) -> None:
+def install_hook(module: ModuleType, listen: ModuleHook) -> None:
     """Set a listener on a loaded module."""
-    safely(module.__name__, listen, module)
+    call_safely(module.__name__, listen, module)

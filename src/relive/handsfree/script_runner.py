@@ -15,10 +15,10 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from relive.errors import NotFound
-from relive.handsfree.capture import LISTENERS, LOADERS, explainer, loop_hooks, teller
-from relive.handsfree.exit_check import check_at_exit
-from relive.handsfree.frameworks import FRAMEWORKS
-from relive.handsfree.import_hook import Finder, code_of, is_own, listen_safely
+from relive.handsfree.capture import LOGGER_HOOKS, LOADER_HOOKS, explainer, loop_hooks, script_logs
+from relive.handsfree.exit_check import schedule_self_check
+from relive.handsfree.frameworks import FRAMEWORK_HOOKS
+from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, is_project_file, install_hook
 from relive.handsfree.script_start import ScriptStart
 from relive.installation import PACKAGE_FOLDER
 from relive.instrument import HOOK, RULES, Survey, reachable, survey, told_by_name
@@ -31,8 +31,8 @@ def run(start: ScriptStart) -> None:
     found = locate(start)
     sys.modules["__main__"] = found.module
     sys.argv = [found.argv0, *start.argv]
-    _hide_ourselves()
-    known = _listen(found.path, start) if start.root is not None else _listen_safely(found.path, start)
+    _hide_own_frames()
+    known = _set_up_capture(found.path, start) if start.root is not None else _set_up_safely(found.path, start)
     if found.module.__package__:
         importlib.import_module(found.module.__package__)
     source = Path(found.path).read_bytes()
@@ -40,13 +40,13 @@ def run(start: ScriptStart) -> None:
         code = compile(source, found.path, "exec", dont_inherit=True)
     else:
         found.module.__dict__[HOOK] = loop_hooks
-        code = code_of(source, found.path, known)
+        code = compile_instrumented(source, found.path, known)
     exec(code, found.module.__dict__)
 
 
-def locate(start: ScriptStart) -> _Script:
+def locate(start: ScriptStart) -> _MainScript:
     """Find what is to be run, and look for modules where it would."""
-    return _Module.of(start) if start.is_module else _Script.of(start)
+    return _MainModule.of(start) if start.is_module else _MainScript.of(start)
 
 
 def main_as_started() -> ScriptStart | None:
@@ -61,15 +61,15 @@ def main_as_started() -> ScriptStart | None:
     return ScriptStart(path, sys.argv[1:])
 
 
-def _listen_safely(path: str, start: ScriptStart) -> Survey | None:
+def _set_up_safely(path: str, start: ScriptStart) -> Survey | None:
     try:
-        return _listen(path, start)
+        return _set_up_capture(path, start)
     except Exception as error:  # noqa: BLE001 - the script must run, recorded or not
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded hands-free")
         return None
 
 
-def _listen(path: str, start: ScriptStart) -> Survey | None:
+def _set_up_capture(path: str, start: ScriptStart) -> Survey | None:
     """Set up everything that hears; None when relive is off."""
     around = read_launch_context()
     if start.root is None and around.settings.off:
@@ -77,29 +77,29 @@ def _listen(path: str, start: ScriptStart) -> Survey | None:
     root, sources = os.path.realpath(start.root or around.entry.root), start.sources
     if sources is None:
         sources = around.settings.sources
-    files = reachable(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _reader(root))
+    files = reachable(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _project_reader(root))
     known = survey(files.values())
-    teller.sources, teller.only = frozenset(sources), dict(start.only)
-    teller.named = told_by_name(files.values())
-    teller.is_own = partial(is_own, root=root)
+    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
+    script_logs.named = told_by_name(files.values())
+    script_logs.is_own = partial(is_project_file, root=root)
     session.instrumented = {"rules": RULES, "sources": list(sources)}
-    listeners = LISTENERS | FRAMEWORKS | LOADERS
-    sys.meta_path.insert(0, Finder(root, known, listeners))
+    listeners = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS
+    sys.meta_path.insert(0, InstrumentingFinder(root, known, listeners))
     for name, listen in listeners.items():
         if name in sys.modules:
-            listen_safely(sys.modules[name], listen)
+            install_hook(sys.modules[name], listen)
     session.place(open_driver)  # the run begins with the script, not with its first loop
     if start.root is None:
-        check_at_exit(around)
+        schedule_self_check(around)
     if start.explains:
         explainer.start()
     return known
 
 
-def _reader(root: str) -> Any:
+def _project_reader(root: str) -> Any:
     def read(path: str) -> str | None:
         whole = os.path.join(root, path)
-        if not os.path.isfile(whole) or not is_own(whole, root):
+        if not os.path.isfile(whole) or not is_project_file(whole, root):
             return None
         return Path(whole).read_bytes().decode("utf-8", "surrogateescape")
 
@@ -110,7 +110,7 @@ def _reader(root: str) -> Any:
 
 
 @dataclass(slots=True)
-class _Script:
+class _MainScript:
     """A main module, not yet run."""
 
     path: str
@@ -118,35 +118,35 @@ class _Script:
     module: ModuleType
 
     @classmethod
-    def of(cls, start: ScriptStart) -> _Script:
+    def of(cls, start: ScriptStart) -> _MainScript:
         path = os.path.abspath(start.target)
         if not os.path.isfile(path):
             raise NotFound(f"{start.target} is no file; name the script, or a module with -m")
-        _search_first(os.path.dirname(os.path.realpath(path)))
+        _set_search_folder(os.path.dirname(os.path.realpath(path)))
         module = _main_module(path, None)
         module.__loader__ = SourceFileLoader("__main__", path)
         return cls(path, start.target, module)
 
 
-class _Module(_Script):
+class _MainModule(_MainScript):
     """The same for `-m name`."""
 
     @classmethod
-    def of(cls, start: ScriptStart) -> _Script:
-        _search_first(os.getcwd())
-        spec = _spec_of(start.target)
+    def of(cls, start: ScriptStart) -> _MainScript:
+        _set_search_folder(os.getcwd())
+        spec = _find_main_spec(start.target)
         if spec is None or not isinstance(spec.loader, SourceFileLoader) or not spec.origin:
             raise NotFound(f"there is no module {start.target} with Python source; name one that can be imported here")
         return cls(spec.origin, spec.origin, _main_module(spec.origin, spec))
 
 
-def _search_first(folder: str) -> None:
+def _set_search_folder(folder: str) -> None:
     """Where Python would look for modules first; a worker of a replay has been told by its job."""
     if not sys.flags.safe_path:
         sys.path[0] = folder
 
 
-def _spec_of(name: str) -> ModuleSpec | None:
+def _find_main_spec(name: str) -> ModuleSpec | None:
     """Where a module is, without importing the packages around it: that comes when they are listened to."""
     search, spec = None, None
     parts = name.split(".")
@@ -172,18 +172,18 @@ def _main_module(path: str, spec: ModuleSpec | None) -> ModuleType:
 # --- tracebacks -------------------------------------------------------------------------------------------------------
 
 
-def _hide_ourselves() -> None:
+def _hide_own_frames() -> None:
     """An uncaught exception is shown from the script on, as if nobody had started it but Python."""
     shown = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        error.__traceback__ = sys.last_traceback = own = _from_script(trace)
+        error.__traceback__ = sys.last_traceback = own = _trim_to_script(trace)
         shown(kind, error, own)
 
     sys.excepthook = hook
 
 
-def _from_script(trace: TracebackType | None) -> TracebackType | None:
+def _trim_to_script(trace: TracebackType | None) -> TracebackType | None:
     begun = False
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import relive
 from relive.errors import ReliveError
-from relive.record.background.ring_buffer import Ring
+from relive.record.background.ring_buffer import RingAllocator
 
 # A writer as anybody could have it: plain methods, some state, and a file that shows what was done.
 MODULE = """
@@ -232,7 +232,7 @@ def test_a_closed_writer_says_so_and_closing_again_is_fine(opened: Open) -> None
     writer.close()
     writer.close()
 
-    with pytest.raises(ReliveError, match="closed; make a new one"):
+    with pytest.raises(ReliveError, match="closed; create a new one"):
         writer.add("x", 1)
 
 
@@ -275,7 +275,7 @@ def test_a_forked_child_leaves_the_writer_to_its_parent(opened: Open, tmp_path: 
 
 
 def test_it_does_not_go_to_another_process(opened: Open) -> None:
-    with opened() as writer, pytest.raises(ReliveError, match="make another one there"):
+    with opened() as writer, pytest.raises(ReliveError, match="create one there"):
         pickle.dumps(writer)
 
 
@@ -283,7 +283,7 @@ def test_dropping_it_open_is_told_and_loses_nothing(opened: Open) -> None:
     writer = opened()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.warns(ResourceWarning, match="dropped open"):
+        with pytest.warns(ResourceWarning, match="dropped without close"):
             del writer
 
 
@@ -336,7 +336,7 @@ def test_a_kill_of_the_training_loses_no_call_that_a_process_was_given(script: A
 def test_a_process_that_dies_is_told(writers: Any, tmp_path: Path) -> None:
     writer = relive.background(writers.Writer, tmp_path / "out")
     writer.die()
-    with pytest.raises(ReliveError, match="ended with exit code 7, and calls that waited are lost"):
+    with pytest.raises(ReliveError, match="ended with exit code 7, and waiting calls are lost"):
         writer.flush()
     writer.add("x", 1)  # training goes on
 
@@ -429,17 +429,17 @@ def test_tensorboard_gets_the_very_bytes_that_it_would_have_written(tmp_path: Pa
 
 
 @given(st.lists(st.one_of(st.integers(1, 40), st.just(0)), max_size=200))
-def test_parcels_that_wait_never_overlap_and_wait_only_for_want_of_room(steps: list[int]):
-    ring, taken, touched = Ring(100), 0, 0
+def test_waiting_messages_never_overlap_and_wait_only_for_lack_of_space(steps: list[int]):
+    ring, received, touched = RingAllocator(100), 0, 0
     for size in steps:
         if not size:
-            taken += bool(ring.waiting)
-            ring.take_out(taken)
+            received += bool(ring.waiting)
+            ring.free(received)
             continue
-        begin = ring.put(size)
-        lying = sorted(ring.waiting)
+        begin = ring.allocate(size)
+        allocated = sorted(ring.waiting)
 
-        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(lying))
-        assert all(0 <= low < high <= 100 for low, high in lying)
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(allocated))
+        assert all(0 <= low < high <= 100 for low, high in allocated)
         assert begin is not None or touched + size > 100
-        touched = max([touched, *(end for _, end in lying)])
+        touched = max([touched, *(end for _, end in allocated)])

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from relive.record.process.fork_safety import loading
+from relive.record.process.fork_safety import import_lock
 
 # The danger that Python warns of is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -19,18 +19,18 @@ def test_a_fork_waits_until_loading_is_over():
     begun, go_on = threading.Event(), threading.Event()
 
     def load() -> None:
-        with loading:
+        with import_lock:
             begun.set()
             go_on.wait()
             time.sleep(0.1)
 
-    before = loading.times
+    before = import_lock.times
     thread = threading.Thread(target=load)
     thread.start()
     begun.wait()
     go_on.set()
     pid = _fork()
-    loaded = loading.times - before
+    loaded = import_lock.times - before
     thread.join()
 
     assert loaded == 1
@@ -39,7 +39,7 @@ def test_a_fork_waits_until_loading_is_over():
 
 def test_the_child_and_the_parent_can_load_after_a_fork():
     pid = _fork()
-    with loading:
+    with import_lock:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
@@ -50,7 +50,7 @@ def _fork() -> int:
         import signal
 
         signal.alarm(10)
-        with loading:
+        with import_lock:
             os._exit(0)
     return pid
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from relive.record.process.launch import Launch, detect, find_entry, is_pool_worker, project_root
+from relive.record.process.launch import Launch, detect_launch, find_entry, is_pool_worker, project_root
 
 TELL = """\
 import json
-from relive.record.process.launch import detect
+from relive.record.process.launch import detect_launch
 from relive.record.process.launch import find_entry
 print(json.dumps({asked}()._asdict()))
 """
-TELL_ENTRY, TELL_LAUNCH = TELL.format(asked="find_entry"), TELL.format(asked="detect")
+TELL_ENTRY, TELL_LAUNCH = TELL.format(asked="find_entry"), TELL.format(asked="detect_launch")
 
 
 def tell(*command: str, cwd: Path, **variables: str) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_process_on_its_own_has_no_key() -> None:
-    assert detect({}) == Launch(0, 1, 0, None)
-    assert detect({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) == Launch(0, 1, 0, None)
+    assert detect_launch({}) == Launch(0, 1, 0, None)
+    assert detect_launch({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) == Launch(0, 1, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_a_process_on_its_own_has_no_key() -> None:
     ],
 )  # fmt: skip
 def test_every_launcher_tells_rank_and_size_and_gives_a_key(variables: dict[str, str]) -> None:
-    found = detect(variables)
+    found = detect_launch(variables)
 
     assert (found.rank, found.world_size, found.local_rank) == (3, 8, 1)
     assert found.key
-    assert detect(variables | {"RELIVE_LAUNCH": "mine"}).key == "mine"
+    assert detect_launch(variables | {"RELIVE_LAUNCH": "mine"}).key == "mine"
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,23 @@ def test_every_launcher_tells_rank_and_size_and_gives_a_key(variables: dict[str,
     ],
 )
 def test_another_launch_or_restart_has_another_key(variables: dict[str, str], changed: dict[str, str]) -> None:
-    assert detect(variables).key == detect(variables).key
-    assert detect(variables).key != detect(variables | changed).key
+    assert detect_launch(variables).key == detect_launch(variables).key
+    assert detect_launch(variables).key != detect_launch(variables | changed).key
 
 
 def test_a_batch_script_that_srun_did_not_start_stands_alone() -> None:
-    assert detect({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) == Launch()
+    assert detect_launch({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) == Launch()
 
 
 def test_a_launch_that_nothing_tells_from_another_has_no_key() -> None:
-    found = detect({"PMI_RANK": "1", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"})
+    found = detect_launch({"PMI_RANK": "1", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"})
 
     assert (found.rank, found.world_size, found.key) == (1, 8, None)
 
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "9", "²"])
 def test_nonsense_in_the_variables_is_passed_over(rank: str) -> None:
-    assert detect({"RANK": rank, "WORLD_SIZE": "8"}) == Launch()
+    assert detect_launch({"RANK": rank, "WORLD_SIZE": "8"}) == Launch()
 
 
 TWO_RANKS = """

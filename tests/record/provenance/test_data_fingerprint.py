@@ -49,13 +49,13 @@ def cache(tmp_path: Path) -> Iterator[FingerprintCache]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the files that were really read through."""
     counted: list[int] = []
-    honest = module._read_through
+    honest = module._hash_file
 
     def counting(file: Any, size_bytes: int) -> str:
         counted.append(size_bytes)
         return honest(file, size_bytes)
 
-    monkeypatch.setattr(module, "_read_through", counting)
+    monkeypatch.setattr(module, "_hash_file", counting)
     return counted
 
 

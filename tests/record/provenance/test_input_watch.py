@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from relive.record.provenance import input_watch
-from relive.record.provenance.input_watch import InputWatch, role, unheard
+from relive.record.provenance.input_watch import InputWatch, ignore_reads, input_role
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def watch(root: Path) -> Iterator[InputWatch]:
 
 def make(path: Path, content: str = "x") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with unheard():
+    with ignore_reads():
         path.write_text(content)
     return path
 
@@ -56,7 +56,7 @@ def test_the_usual_readers_are_heard(root: Path, watch: InputWatch) -> None:
     np = pytest.importorskip("numpy")
     pd = pytest.importorskip("pandas")
     table, array = root / "table.csv", root / "array.npy"
-    with unheard():
+    with ignore_reads():
         table.write_text("a,b\n1,2\n")
         np.save(array, np.arange(3))
 
@@ -102,7 +102,7 @@ def test_code_libraries_system_hidden_and_own_files_are_no_inputs(root: Path, wa
 
 
 def test_a_project_below_a_system_folder_still_has_inputs() -> None:
-    scope = input_watch._Scope("/usr/src/app", "/usr/src/app/.relive")
+    scope = input_watch._InputFilter("/usr/src/app", "/usr/src/app/.relive")
 
     assert scope.may_be_input("/usr/src/app/data.csv")
     assert not scope.may_be_input("/usr/share/data.csv")
@@ -229,4 +229,4 @@ def test_files_can_still_be_opened_while_python_ends(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_small_settings_files_are_configuration(path: str, size: int, expected: str) -> None:
-    assert role(path, size) == expected
+    assert input_role(path, size) == expected

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from relive.record.provenance.runtime_environment import REDACTED, is_secret, packages, quick, redact_argv
+from relive.record.provenance.runtime_environment import (
+    REDACTED,
+    describe_environment,
+    installed_packages,
+    is_secret,
+    redact_argv,
+)
 
 SECRETS = (
     "API_KEY WANDB_API_KEY AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID HF_TOKEN token --token github-token GITHUB_TOKEN2 "
@@ -64,7 +70,7 @@ def test_only_chosen_variables_are_kept_and_a_secret_never() -> None:
         "EDITOR": "vi", "MY_DATA": "x", "MY_KEY": "abc", "STORE": "s3://me:abc@host", "TORCH_HOME": "/t",
     }  # fmt: skip
 
-    kept = quick(environ, [], extra=["MY_DATA", "MY_KEY", "STORE"])["variables"]
+    kept = describe_environment(environ, [], extra=["MY_DATA", "MY_KEY", "STORE"])["variables"]
 
     assert kept == {
         "CUDA_VISIBLE_DEVICES": "0", "NCCL_DEBUG": "INFO", "SLURM_JOB_NODELIST": "n[1-2]", "MY_DATA": "x",
@@ -73,7 +79,7 @@ def test_only_chosen_variables_are_kept_and_a_secret_never() -> None:
 
 
 def test_the_quick_part_tells_the_machine_and_the_process() -> None:
-    facts = quick(os.environ, ["train.py", "--lr=1"])
+    facts = describe_environment(os.environ, ["train.py", "--lr=1"])
 
     assert facts["python"] == ".".join(map(str, sys.version_info[:3])) or sys.version_info.releaselevel != "final"
     assert (facts["executable"], facts["pid"], facts["cwd"]) == (sys.executable, os.getpid(), os.getcwd())
@@ -89,7 +95,7 @@ def test_the_quick_part_tells_the_machine_and_the_process() -> None:
 def test_the_quick_part_takes_less_than_five_milliseconds_the_first_time_too() -> None:
     program = (
         "import os, sys, time; import relive.record.provenance.runtime_environment as e; s = time.process_time(); "
-        "e.quick(os.environ, sys.argv); print(time.process_time() - s); print('torch' in sys.modules)"
+        "e.describe_environment(os.environ, sys.argv); print(time.process_time() - s); print('torch' in sys.modules)"
     )
     took_s = []
     for _ in range(3):
@@ -107,7 +113,7 @@ def test_quick_survives_a_removed_folder(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(gone)
     gone.rmdir()
 
-    assert quick({}, [])["cwd"] is None
+    assert describe_environment({}, [])["cwd"] is None
 
 
 def test_packages_have_versions_and_a_broken_one_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +127,7 @@ def test_packages_have_versions_and_a_broken_one_costs_nothing(tmp_path: Path, m
     monkeypatch.syspath_prepend(tmp_path)
 
     start = time.perf_counter()
-    found = packages()
+    found = installed_packages()
 
     assert found["mine"] == "3.0"
     assert found["pytest"] == metadata.version("pytest")

@@ -6,11 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-TRIES = 8
+MIN_ENTRIES = 8
 SHORT_S = 0.5  # on average; such a loop is part of another that was not seen to train
 
 
-class Scopes:
+class CheckpointScopes:
     """How often each main loop was entered, and how long that took."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Scopes:
 
     def is_worth_it(self, name: str) -> bool:
         times, total_s = self._entered.get(name, (0, 0.0))
-        return times < TRIES or total_s / times > SHORT_S
+        return times < MIN_ENTRIES or total_s / times > SHORT_S
 
     @contextlib.contextmanager
     def measured(self, name: str) -> Iterator[None]:
@@ -33,4 +33,4 @@ class Scopes:
             self._entered[name] = times + 1, total_s + time.monotonic() - begun
 
 
-scopes = Scopes()
+scopes = CheckpointScopes()

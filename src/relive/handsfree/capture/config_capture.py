@@ -11,19 +11,19 @@ from types import FrameType
 from typing import Any
 
 from relive.checkpoint.state import frames_of
-from relive.handsfree.capture.log_capture import teller
+from relive.handsfree.capture.log_capture import script_logs
 from relive.record import Driver
 
-_SIMPLE = (bool, int, float, str, type(None))
+_LEAF_TYPES = (bool, int, float, str, type(None))
 _CONFIG_NAME = re.compile(r"^_?(args?|cfg|conf|config|options?|opts?|opt|hparams?|hps?|params|flags|settings)$", re.I)
 _CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]+$")
 MAX_ARGS = 200
 MAX_DEPTH = 4
 
 
-def note_configs(driver: Driver, frame: FrameType | None) -> None:
+def record_configs(driver: Driver, frame: FrameType | None) -> None:
     """Record the settings in reach of a frame as args of the run."""
-    if "config" not in teller.sources:
+    if "config" not in script_logs.sources:
         return
     found: dict[str, tuple[Any, str]] = {}
     for one in reversed(frames_of(frame)):  # what is nearer to the loop counts more
@@ -55,11 +55,11 @@ def _is_config(name: str, value: Any) -> bool:
 def _leaves(value: Any, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     for key, inner in _items(value):
         name = f"{prefix}{key}"
-        if isinstance(inner, _SIMPLE):
+        if isinstance(inner, _LEAF_TYPES):
             yield name, inner
         elif isinstance(inner, PurePath):
             yield name, str(inner)
-        elif isinstance(inner, list | tuple) and len(inner) <= 32 and all(isinstance(i, _SIMPLE) for i in inner):
+        elif isinstance(inner, list | tuple) and len(inner) <= 32 and all(isinstance(i, _LEAF_TYPES) for i in inner):
             yield name, list(inner)
         elif depth < MAX_DEPTH and _holds_settings(inner):
             yield from _leaves(inner, f"{name}.", depth + 1)

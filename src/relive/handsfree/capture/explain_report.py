@@ -63,41 +63,41 @@ class Explainer:
         user = users_frame(frame)
         if not self._is_on or user is None:
             return
-        there = {_bare(subject).partition(".")[0] for subject in kept.get(name, {})}
+        there = {_bare_name(subject).partition(".")[0] for subject in kept.get(name, {})}
         read = [(one, user.f_locals.get(one, user.f_globals.get(one))) for one in sorted(used_in(user, line))]
         self._unchanged[name] = [one for one, value in read if one not in there and not _has_no_state(value)]
         self._kept = kept
 
     def _tell(self) -> None:
         for path, choice in self._chosen:
-            _say(f"{os.path.relpath(path)}:{choice.line} {choice.name} ({choice.kind.value}): {choice.why}")
+            _print_line(f"{os.path.relpath(path)}:{choice.line} {choice.name} ({choice.kind.value}): {choice.why}")
             self._tell_kept(choice.name)
             if choice.name in self._unchanged:
-                _say(f"    takes as unchanged: {', '.join(self._unchanged[choice.name]) or 'nothing that it reads'}")
+                _print_line(f"    takes as unchanged: {', '.join(self._unchanged[choice.name]) or 'nothing that it reads'}")
 
         for name, by in self._led.items():
-            _say(f"{name} (training): {by} runs it; it is kept with all that {by} holds")
+            _print_line(f"{name} (training): {by} runs it; it is kept with all that {by} holds")
             self._tell_kept(name)
 
     def _tell_kept(self, name: str) -> None:
-        for subject, kind in sorted(_shown(self._kept.get(name, {}))):
-            _say(f"    keeps {_bare(subject)}: {_rule(subject, kind)}")
+        for subject, kind in sorted(_listed_state(self._kept.get(name, {}))):
+            _print_line(f"    keeps {_bare_name(subject)}: {_rule_text(subject, kind)}")
 
 
-def _shown(kept: Mapping[str, str]) -> list[tuple[str, str]]:
+def _listed_state(kept: Mapping[str, str]) -> list[tuple[str, str]]:
     """What a checkpoint holds, but for its notes to itself."""
     return [
         (subject, kind) for subject, kind in kept.items() if kind != "extra" or subject.partition(":")[0] in _EXTRAS
     ]
 
 
-def _bare(subject: str) -> str:
+def _bare_name(subject: str) -> str:
     """`model` of `near:model` and `variables:model`."""
     name = subject.partition(":")[2] or subject
     return name.partition(":")[2] if subject.startswith("around") else name
 
 
-def _rule(subject: str, kind: str) -> str:
+def _rule_text(subject: str, kind: str) -> str:
     start = subject.partition(":")[0]
     return _EXTRAS.get(start) or _RULES.get(kind, kind)
 
@@ -106,7 +106,7 @@ def _has_no_state(value: Any) -> bool:
     return value is None or isinstance(value, _NO_STATE)
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(f"relive: {text}", file=sys.stderr)
 
 

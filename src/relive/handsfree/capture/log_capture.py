@@ -52,7 +52,7 @@ class LogCapture:
         if source not in self.sources:
             return
         try:
-            told = named_numbers(_parts(values), is_number)
+            told = named_numbers(_split_parts(values), is_number)
         except Exception as error:  # noqa: BLE001 - the user's training must go on
             warn_once("telling-lost", f"{type(error).__name__}: {error}; what this call tells is not recorded")
             return
@@ -78,7 +78,7 @@ class LogCapture:
         return pairs
 
 
-def safely(who: str, hear: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+def call_safely(who: str, hear: Callable[..., None], *args: Any, **kwargs: Any) -> None:
     """Hear a call of a library. A version that looks other than expected must not trouble the script."""
     try:
         hear(*args, **kwargs)
@@ -88,7 +88,7 @@ def safely(who: str, hear: Callable[..., None], *args: Any, **kwargs: Any) -> No
         warn_once("telling-lost", f"{who}: {type(error).__name__}: {error}; what it is told is not recorded")
 
 
-def _parts(values: Sequence[Any]) -> list[Any]:
+def _split_parts(values: Sequence[Any]) -> list[Any]:
     parts: list[Any] = []
     for at, value in enumerate(values):
         if at:
@@ -108,4 +108,4 @@ def is_number(value: Any) -> bool:
     return is_tensor and value.ndim == 0 and value.dtype != torch.bool  # type: ignore[union-attr]
 
 
-teller = LogCapture()
+script_logs = LogCapture()

@@ -9,9 +9,9 @@ from typing import Any
 
 from relive.checkpoint.state import users_frame
 from relive.handsfree.capture.checkpoint_scopes import scopes
-from relive.handsfree.capture.config_capture import note_configs
+from relive.handsfree.capture.config_capture import record_configs
 from relive.handsfree.capture.explain_report import explainer
-from relive.handsfree.capture.log_capture import LoggedText, teller
+from relive.handsfree.capture.log_capture import LoggedText, script_logs
 from relive.record import Driver, open_driver, session
 
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
@@ -19,22 +19,22 @@ _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, 
 
 def loop(name: str, items: Iterable[Any]) -> Iterable[Any]:
     """A loop that matters, but is never the main loop."""
-    return the_driver().loop(name, items)
+    return current_driver().loop(name, items)
 
 
 def main(name: str, items: Iterable[Any]) -> Iterable[Any]:
     """A loop that trains: the outermost of these keeps checkpoints."""
-    driver = the_driver()
+    driver = current_driver()
     if driver.is_checkpointing or not scopes.is_worth_it(name):
         return driver.loop(name, items)
-    return checkpointed(driver, name, items, {})
+    return checkpointed_loop(driver, name, items, {})
 
 
-def checkpointed(driver: Driver, name: str, items: Iterable[Any], objects: dict[str, Any]) -> Iterator[Any]:
+def checkpointed_loop(driver: Driver, name: str, items: Iterable[Any], objects: dict[str, Any]) -> Iterator[Any]:
     """A main loop, in a scope of its own; `objects` are known by name, all else is found near it."""
     user = users_frame(sys._getframe(1))
     line = user.f_lineno if user is not None else 0
-    note_configs(driver, user)
+    record_configs(driver, user)
     try:
         with scopes.measured(name), driver.checkpointing(objects, overhead=None, every=driver.every):
             yield from driver.loop(name, items)
@@ -42,7 +42,7 @@ def checkpointed(driver: Driver, name: str, items: Iterable[Any], objects: dict[
         explainer.ended(name, user, line, driver.kept)
 
 
-def the_driver() -> Driver:
+def current_driver() -> Driver:
     return session.place(open_driver).driver
 
 
@@ -116,4 +116,4 @@ def print(*values: Any, **how: Any) -> None:
     """The script's own `print`; the numbers that it names are heard."""
     builtins.print(*values, **how)
     if how.get("file") in (None, sys.stdout, sys.stderr):
-        teller.hear_text("print", values)
+        script_logs.hear_text("print", values)

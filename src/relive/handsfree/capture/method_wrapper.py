@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def wrap(kind: type, name: str, around: Callable[..., Any]) -> None:
+def wrap_method(kind: type, name: str, around: Callable[..., Any]) -> None:
     """`around(original, self, …)` is what the method does from now on; once, however often it is asked for."""
     original = getattr(kind, name)
     if hasattr(original, "__relive_wraps__"):

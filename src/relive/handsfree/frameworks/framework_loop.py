@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from relive.checkpoint.state import TrainerState
-from relive.handsfree.capture import checkpointed, explainer, safely, scopes, teller, the_driver, wrap
+from relive.handsfree.capture import checkpointed_loop, explainer, call_safely, scopes, script_logs, current_driver, wrap_method
 from relive.record.process import warn_once
 
 EPOCH, STEP = "epoch", "step"
-LIBRARY = "library"  # what its state is called in checkpoints
-Hold = Callable[[], TrainerState | None]  # None: its state can't be kept
+STATE_NAME = "library"  # what its state is called in checkpoints
+GetState = Callable[[], TrainerState | None]  # None: its state can't be kept
 
 
 class FrameworkLoop:
@@ -26,11 +26,11 @@ class FrameworkLoop:
         self.is_over = False  # the epochs that are left are not to be run: their end is there already
         self.stopped = False  # what the library's own sign to stop said, while ours stands there
         self.number = 0  # of the epoch it is in; a replay may begin with any
-        self._hold: Hold | None = None
-        self._epochs: _Numbered | None = None
-        self._steps: _Numbered | None = None
+        self._hold: GetState | None = None
+        self._epochs: _DrivenIterations | None = None
+        self._steps: _DrivenIterations | None = None
 
-    def drive(self, hold: Hold) -> None:
+    def drive(self, hold: GetState) -> None:
         """A training begins whose loop can be entered in the middle."""
         self.leave()
         self.is_driven, self.is_over, self._hold = True, False, hold
@@ -44,7 +44,7 @@ class FrameworkLoop:
     def begin_epoch(self) -> None:
         self.end_steps()
         if self._epochs is None:
-            self._epochs = _Numbered(self._entered)
+            self._epochs = _DrivenIterations(self._entered)
         number = self._epochs.go()
         if number is None:
             self.is_over = self.is_driven
@@ -53,7 +53,7 @@ class FrameworkLoop:
 
     def begin_step(self) -> None:
         if self._steps is None:
-            self._steps = _Numbered(lambda items: the_driver().loop(STEP, _Unkept(items)))
+            self._steps = _DrivenIterations(lambda items: current_driver().loop(STEP, _WithoutCheckpoints(items)))
         self._steps.go()
 
     def end_steps(self) -> None:
@@ -77,15 +77,15 @@ class FrameworkLoop:
 
     def log(self, values: Mapping[Any, Any]) -> None:
         """What the library logs by itself, in the loops it is in."""
-        teller.hear_always(values)
+        script_logs.hear_always(values)
 
     def _entered(self, items: Iterable[int]) -> Iterable[Any]:
-        driver = the_driver()
+        driver = current_driver()
         held = self._held()
         if held is None or driver.is_checkpointing or not scopes.is_worth_it(EPOCH):
-            return driver.loop(EPOCH, _Unkept(items))
+            return driver.loop(EPOCH, _WithoutCheckpoints(items))
         explainer.led(EPOCH, str(held.told["by"]))
-        return checkpointed(driver, EPOCH, items, {LIBRARY: held})
+        return checkpointed_loop(driver, EPOCH, items, {STATE_NAME: held})
 
     def _held(self) -> TrainerState | None:
         try:
@@ -98,7 +98,7 @@ class FrameworkLoop:
             return None
 
 
-class _Unkept:
+class _WithoutCheckpoints:
     """The items of a loop of which no checkpoint is taken: nothing but its library could skip it."""
 
     is_kept = False
@@ -110,7 +110,7 @@ class _Unkept:
         return iter(self._items)
 
 
-class _Numbered:
+class _DrivenIterations:
     """The iterations of a loop that others run: 0, 1, 2, … until they say that it has run out."""
 
     def __init__(self, enter: Callable[[Iterable[int]], Iterable[Any]]) -> None:
@@ -146,23 +146,23 @@ class _Numbered:
 SOURCE = "frameworks"
 
 
-def after_init(kind: Any, callbacks: Callable[[Any], list[Any]], made: type) -> None:
+def insert_callback(kind: Any, callbacks: Callable[[Any], list[Any]], made: type) -> None:
     """Put our callback before all others, so that they are in the loops that it tells of; unless there is one."""
 
     def init(original: Callable[..., None], self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
-        if SOURCE in teller.sources:
-            safely(kind.__name__, put, self)
+        if SOURCE in script_logs.sources:
+            call_safely(kind.__name__, put, self)
 
     def put(owner: Any) -> None:
         there = callbacks(owner)
-        if framework_loop_of(there) is None:
+        if find_framework_loop(there) is None:
             there.insert(0, made())
 
-    wrap(kind, "__init__", init)
+    wrap_method(kind, "__init__", init)
 
 
-def framework_loop_of(callbacks: Iterable[Any]) -> FrameworkLoop | None:
+def find_framework_loop(callbacks: Iterable[Any]) -> FrameworkLoop | None:
     """The course that one of these callbacks tells of, if one of them is ours."""
     found = (getattr(callback, "relive_course", None) for callback in callbacks)
     return next((course for course in found if isinstance(course, FrameworkLoop)), None)

@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from relive.handsfree.frameworks.framework_loop import FrameworkLoop, after_init
+from relive.handsfree.frameworks.framework_loop import FrameworkLoop, insert_callback
 
 
 def keras_callback(base: type) -> type:
@@ -35,6 +35,6 @@ def keras_callback(base: type) -> type:
     return ReliveCallback
 
 
-def listen_to_keras(module: ModuleType) -> None:
+def hook_keras(module: ModuleType) -> None:
     made = keras_callback(sys.modules["keras.src.callbacks.callback"].Callback)
-    after_init(module.CallbackList, lambda owner: owner.callbacks, made)
+    insert_callback(module.CallbackList, lambda owner: owner.callbacks, made)

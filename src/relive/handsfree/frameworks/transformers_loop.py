@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from relive.checkpoint.state import Library, TrainerState
-from relive.handsfree.capture import wrap
-from relive.handsfree.frameworks.framework_loop import FrameworkLoop, after_init, framework_loop_of
+from relive.handsfree.capture import wrap_method
+from relive.handsfree.frameworks.framework_loop import FrameworkLoop, insert_callback, find_framework_loop
 
-_NO_RESULTS = ("epoch", "runtime", "per_second")  # the loop tells the one, and the clock the others
-_PARTS = ("_run_epoch", "_inner_training_loop", "_finalize_training")  # of the Trainers whose loop can be entered
+_SKIPPED_ENDINGS = ("epoch", "runtime", "per_second")  # the loop tells the one, and the clock the others
+_REQUIRED_METHODS = ("_run_epoch", "_inner_training_loop", "_finalize_training")  # of the Trainers whose loop can be entered
 LIBRARY = Library(
     "transformers",
     ("transformers.trainer_callback", "transformers.integrations", "accelerate", "torch.utils.data"),
@@ -48,48 +48,48 @@ def transformers_callback(base: type) -> type:
 
         def on_log(self, *_args: Any, logs: dict[str, Any] | None = None, **_told: Any) -> None:
             told = (logs or {}).items()
-            self.relive_course.log({name: value for name, value in told if not name.endswith(_NO_RESULTS)})
+            self.relive_course.log({name: value for name, value in told if not name.endswith(_SKIPPED_ENDINGS)})
 
     return ReliveCallback
 
 
-def listen_to_transformers(module: ModuleType) -> None:
+def hook_transformers(module: ModuleType) -> None:
     made = transformers_callback(sys.modules["transformers.trainer_callback"].TrainerCallback)
-    after_init(module.Trainer, lambda trainer: trainer.callback_handler.callbacks, made)
+    insert_callback(module.Trainer, lambda trainer: trainer.callback_handler.callbacks, made)
     enter_transformers(module)
 
 
 def enter_transformers(module: ModuleType) -> None:
     """Let its training be entered at any epoch, if this version has the parts that it takes."""
-    if not all(hasattr(module.Trainer, name) for name in _PARTS):
+    if not all(hasattr(module.Trainer, name) for name in _REQUIRED_METHODS):
         return
-    wrap(module.Trainer, "_inner_training_loop", _training)
-    wrap(sys.modules["transformers.trainer_callback"].CallbackHandler, "on_epoch_begin", _epoch_begin)
-    wrap(module.Trainer, "_run_epoch", _run_epoch)
-    wrap(module.Trainer, "_finalize_training", _finalize)
+    wrap_method(module.Trainer, "_inner_training_loop", _wrap_training_loop)
+    wrap_method(sys.modules["transformers.trainer_callback"].CallbackHandler, "on_epoch_begin", _wrap_epoch_begin)
+    wrap_method(module.Trainer, "_run_epoch", _wrap_run_epoch)
+    wrap_method(module.Trainer, "_finalize_training", _wrap_finalize)
 
 
-def _training(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
-    course = framework_loop_of(trainer.callback_handler.callbacks)
+def _wrap_training_loop(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
+    course = find_framework_loop(trainer.callback_handler.callbacks)
     if course is None:
         return original(trainer, *args, **options)
-    course.drive(lambda: hold(trainer))
+    course.drive(lambda: find_trainer_state(trainer))
     try:
         return original(trainer, *args, **options)
     finally:
         course.leave()
 
 
-def _epoch_begin(original: Callable[..., Any], handler: Any, args: Any, state: Any, control: Any) -> Any:
-    course = framework_loop_of(handler.callbacks)
+def _wrap_epoch_begin(original: Callable[..., Any], handler: Any, args: Any, state: Any, control: Any) -> Any:
+    course = find_framework_loop(handler.callbacks)
     if course is not None and course.is_driven and not course.begins_epoch():
         return control  # nobody is told of an epoch that is not run
     return original(handler, args, state, control)
 
 
-def _run_epoch(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
+def _wrap_run_epoch(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
     """The Trainer counts from where it began; a replay that went on elsewhere knows better."""
-    course = framework_loop_of(trainer.callback_handler.callbacks)
+    course = find_framework_loop(trainer.callback_handler.callbacks)
     if course is None or not course.is_driven:
         return original(trainer, *args, **options)
     if course.is_over:
@@ -101,8 +101,8 @@ def _run_epoch(original: Callable[..., Any], trainer: Any, *args: Any, **options
     return original(trainer, *args, **options)
 
 
-def _finalize(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
-    course = framework_loop_of(trainer.callback_handler.callbacks)
+def _wrap_finalize(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
+    course = find_framework_loop(trainer.callback_handler.callbacks)
     if course is not None and course.is_driven:
         if course.is_over:
             trainer.control.should_training_stop = course.stopped
@@ -110,7 +110,7 @@ def _finalize(original: Callable[..., Any], trainer: Any, *args: Any, **options:
     return original(trainer, *args, **options)
 
 
-def hold(trainer: Any) -> TrainerState | None:
+def find_trainer_state(trainer: Any) -> TrainerState | None:
     """The state of a Trainer; None where it is spread over processes, or its batches may change their size."""
     args = trainer.args
     spread = args.world_size > 1 or trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
