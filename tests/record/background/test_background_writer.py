@@ -353,7 +353,7 @@ def test_a_writer_that_cannot_be_made_is_told_with_its_reason(writers: Any, tmp_
 
 
 def test_what_cannot_be_sent_is_told_when_it_is_given(writers: Any, tmp_path: Path) -> None:
-    with pytest.raises(ReliveError, match="give the writer itself instead of its class"):
+    with pytest.raises(ReliveError, match="pass a writer instance instead of its class"):
         relive.background(lambda: None)
     writer = relive.background(writers.Writer, tmp_path / "out")
     writer.add("x", threading.Lock())

@@ -1,4 +1,4 @@
-"""What a hands-free run observes: loops, log calls, configs and loaders of the script."""
+"""What a hands-free run captures: loops, log calls, configs and data loaders of the script."""
 
 from typing import TYPE_CHECKING
 

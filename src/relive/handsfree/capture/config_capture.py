@@ -1,4 +1,4 @@
-"""Settings of a script, found where it keeps them: parsed arguments, configs, dataclasses, constants."""
+"""Finds the settings of a script in its variables: parsed arguments, configs, dataclasses, constants."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MAX_DEPTH = 4
 
 
 def record_configs(driver: Driver, frame: FrameType | None) -> None:
-    """Record the settings in reach of a frame as args of the run."""
+    """Records the settings in the variables of a frame and its callers as args of the run."""
     if "config" not in script_logs.sources:
         return
     found: dict[str, tuple[Any, str]] = {}
-    for one in reversed(frames_of(frame)):  # what is nearer to the loop counts more
-        for holder in (one.f_globals, one.f_locals):
-            for name, value in list(holder.items()):
+    for user_frame in reversed(frames_of(frame)):  # the frame next to the loop wins
+        for variables in (user_frame.f_globals, user_frame.f_locals):
+            for name, value in list(variables.items()):
                 found |= {key: (setting, name) for key, setting in _settings(name, value)}
     for name, (value, origin) in list(found.items())[:MAX_ARGS]:
         driver.note_arg(name, value, origin=origin)

@@ -1,4 +1,4 @@
-"""Data loaders whose iterators are counted, so that a loop which takes from one by `next` can be entered later."""
+"""Counts the batches that iterators of data loaders return, so that replays can restore their position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each logging library is listened to: its own call goes on as ever, and what it was told is heard."""
+"""Hooks for logging libraries: their calls work as before, and the values passed to them are captured."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from relive.handsfree.capture.log_capture import call_safely, script_logs
 Listener = Callable[..., None]
 
 
-def _listen_to(owner: Any, name: str, hear: Listener) -> None:
-    """Hear the arguments of each call of a function or method, when it has done its own work."""
+def _listen_to(owner: Any, name: str, listener: Listener) -> None:
+    """Wraps a function or method so that the listener gets the arguments of each call after it has returned."""
     original = getattr(owner, name, None)
-    if original is None or hasattr(original, "__relive_heard__"):
+    if original is None or hasattr(original, "__relive_captured__"):
         return
 
     @functools.wraps(original)
-    def heard(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        call_safely(name, hear, *args, **kwargs)
+        call_safely(name, listener, *args, **kwargs)
         return result
 
-    heard.__relive_heard__ = True  # type: ignore[attr-defined]
-    setattr(owner, name, heard)
+    wrapper.__relive_captured__ = True  # type: ignore[attr-defined]
+    setattr(owner, name, wrapper)
 
 
 # --- TensorBoard ------------------------------------------------------------------------------------------------------
@@ -38,11 +38,11 @@ def _hook_tensorboard(module: ModuleType) -> None:
 
 
 def _on_add_scalar(_writer: Any, tag: str = "", scalar_value: Any = None, *_args: Any, **_kwargs: Any) -> None:
-    script_logs.hear("tensorboard", {tag: scalar_value})
+    script_logs.capture("tensorboard", {tag: scalar_value})
 
 
 def _on_add_scalars(_writer: Any, main_tag: str = "", tag_scalar_dict: Any = None, *_args: Any, **_kwargs: Any) -> None:
-    script_logs.hear("tensorboard", {f"{main_tag}/{key}": value for key, value in (tag_scalar_dict or {}).items()})
+    script_logs.capture("tensorboard", {f"{main_tag}/{key}": value for key, value in (tag_scalar_dict or {}).items()})
 
 
 # --- wandb and mlflow -------------------------------------------------------------------------------------------------
@@ -54,15 +54,23 @@ def _hook_wandb(module: ModuleType) -> None:
 
 def _on_wandb_log(_run: Any, data: Any = None, *_args: Any, **_kwargs: Any) -> None:
     if isinstance(data, Mapping):
-        script_logs.hear_nested("wandb", data)
+        script_logs.capture_nested("wandb", data)
 
 
 def _hook_mlflow(module: ModuleType) -> None:
     fluent = sys.modules.get("mlflow.tracking.fluent")
     for owner in (fluent, module):
         if owner is not None:
-            _listen_to(owner, "log_metric", lambda key, value, *_args, **_kwargs: script_logs.hear("mlflow", {key: value}))
-            _listen_to(owner, "log_metrics", lambda metrics, *_args, **_kwargs: script_logs.hear("mlflow", metrics))
+            _listen_to(owner, "log_metric", _on_log_metric)
+            _listen_to(owner, "log_metrics", _on_log_metrics)
+
+
+def _on_log_metric(key: Any, value: Any, *_args: Any, **_kwargs: Any) -> None:
+    script_logs.capture("mlflow", {key: value})
+
+
+def _on_log_metrics(metrics: Any, *_args: Any, **_kwargs: Any) -> None:
+    script_logs.capture("mlflow", metrics)
 
 
 # --- tqdm and logging -------------------------------------------------------------------------------------------------
@@ -72,20 +80,20 @@ def _hook_tqdm(module: ModuleType) -> None:
     bar = module.tqdm
     _listen_to(bar, "set_postfix", _on_set_postfix)
     for name in ("set_postfix_str", "set_description", "set_description_str"):
-        _listen_to(bar, name, lambda _bar, text=None, *_args, **_kwargs: script_logs.hear_text("tqdm", [text]))
+        _listen_to(bar, name, lambda _bar, text=None, *_args, **_kwargs: script_logs.capture_text("tqdm", [text]))
     original = bar.write
 
     @functools.wraps(original.__func__)
     def write(cls: Any, s: Any, *args: Any, **kwargs: Any) -> Any:
         result = original.__func__(cls, s, *args, **kwargs)
-        script_logs.hear_text("tqdm", [s])
+        script_logs.capture_text("tqdm", [s])
         return result
 
     bar.write = classmethod(write)
 
 
 def _on_set_postfix(_bar: Any, ordered_dict: Any = None, refresh: bool = True, **values: Any) -> None:
-    script_logs.hear("tqdm", {**(ordered_dict or {}), **values})
+    script_logs.capture("tqdm", {**(ordered_dict or {}), **values})
 
 
 def _hook_logging(module: ModuleType) -> None:
@@ -93,9 +101,9 @@ def _hook_logging(module: ModuleType) -> None:
 
 
 def _on_log_record(_logger: Any, record: Any) -> None:
-    """Only what the project's own code says: libraries tell much that nobody asked for."""
-    if script_logs.is_own(record.pathname):
-        script_logs.hear_text("logging", [record.msg] if not record.args else [record.getMessage()])
+    """Captures only messages of the project's own code, not those of libraries."""
+    if script_logs.is_project_file(record.pathname):
+        script_logs.capture_text("logging", [record.msg] if not record.args else [record.getMessage()])
 
 
 LOGGER_HOOKS: dict[str, Callable[[ModuleType], None]] = {

@@ -1,4 +1,4 @@
-"""Libraries whose loop is their own, and who is told when one of them is loaded."""
+"""The frameworks that run the training loop themselves, by module name, with the hook for each."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Provenance:
             self._watch.start()
 
     def declare(self, name: str, source: Any, etag: str | None) -> None:
-        """Binds data to the run. Files are read in the background; objects at once, since the script may change them."""
+        """Binds data to the run. Files are read in the background, objects at once: the script may change them."""
         if etag is None and isinstance(source, str | os.PathLike) and os.path.exists(source):
             path = os.path.realpath(source)
             self._covered.add(path)
