@@ -20,7 +20,7 @@ class Off:
 
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
-        self.kept: dict[str, dict[str, str]] = {}
+        self.last_checkpoints: dict[str, dict[str, str]] = {}
 
     def log(self, name: str, value: Any, place: Place) -> Any:
         return value

@@ -54,7 +54,7 @@ class Recorder:
         self._blocks: dict[str, Checkpointer] = {}
         self.overhead: float | None = None
         self.every: int | None = None  # checkpoint interval for loops of instrumented scripts
-        self.kept: dict[str, dict[str, str]] = {}  # loop name → contents of its last checkpoint
+        self.last_checkpoints: dict[str, dict[str, str]] = {}  # loop name → contents of its last checkpoint
         self.rank = 0
         self.shared_folder: Path | None = None  # the run folder, if other ranks record into it as well
         self.rank_schedule: RankSchedule | None = None  # when all ranks take their checkpoints
@@ -137,7 +137,7 @@ class Recorder:
             with self._guarded("checkpoint-lost"):
                 if self._checkpointer is not None:
                     self._checkpointer.close()
-                    self.kept |= self._checkpointer.kept
+                    self.last_checkpoints |= self._checkpointer.kept
             self._checkpointer = outside
 
     def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:

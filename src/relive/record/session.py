@@ -22,7 +22,7 @@ class Driver(Protocol):
 
     root: Place
     every: int | None
-    kept: dict[str, dict[str, str]]
+    last_checkpoints: dict[str, dict[str, str]]
 
     @property
     def is_checkpointing(self) -> bool: ...
@@ -62,7 +62,7 @@ class OpeningDriver:
 
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
-        self.kept: dict[str, dict[str, str]] = {}
+        self.last_checkpoints: dict[str, dict[str, str]] = {}
         self.logged: list[tuple[str, Any]] = []
 
     def log(self, name: str, value: Any, place: Place) -> Any:

@@ -1,4 +1,4 @@
-"""A fork waits while a thread of ours loads modules."""
+"""A fork waits while a thread of relive imports modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relive.record.process.fork_safety import import_lock
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-def test_a_fork_waits_until_loading_is_over():
+def test_a_fork_waits_until_an_import_is_over():
     begun, go_on = threading.Event(), threading.Event()
 
     def load() -> None:
@@ -37,14 +37,14 @@ def test_a_fork_waits_until_loading_is_over():
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_the_child_and_the_parent_can_load_after_a_fork():
+def test_parent_and_child_can_import_after_a_fork():
     pid = _fork()
     with import_lock:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def _fork() -> int:
-    """Start a child that ends well if it could load something itself, and is killed if it hangs."""
+    """Forks a child that exits with 0 if it can import something, and is killed if it hangs."""
     pid = os.fork()
     if pid == 0:
         import signal
@@ -57,7 +57,7 @@ def _fork() -> int:
 
 @pytest.mark.long
 @pytest.mark.parametrize("own_thread", [False, True])
-def test_a_fork_is_warned_of_only_if_it_would_be_without_us(script, own_thread: bool) -> None:
+def test_a_fork_warns_only_if_it_would_without_relive(script, own_thread: bool) -> None:
     done = script(
         f"""
         import os, sys, threading, time, warnings

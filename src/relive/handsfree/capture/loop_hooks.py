@@ -39,7 +39,7 @@ def checkpointed_loop(driver: Driver, name: str, items: Iterable[Any], objects: 
         with scopes.measured(name), driver.checkpointing(objects, overhead=None, every=driver.every):
             yield from driver.loop(name, items)
     finally:
-        explainer.end_loop(name, user, line, driver.kept)
+        explainer.end_loop(name, user, line, driver.last_checkpoints)
 
 
 def current_driver() -> Driver:

@@ -81,7 +81,7 @@ class Background:
     def _abandon(self) -> None:
         """In a forked child: leaves the queued calls to the parent, so that none is executed twice."""
         if self._is_open:
-            self._replace_worker(_ForkedWorker()).abandon()
+            self._replace_worker(_InheritedWorker()).abandon()
 
 
 def _close_at_exit(worker: WriterWorker, process: int) -> None:
@@ -106,7 +106,7 @@ class _ClosedWorker:
     def abandon(self) -> None: ...
 
 
-class _ForkedWorker(_ClosedWorker):
+class _InheritedWorker(_ClosedWorker):
     """The worker of a writer in a forked child: drops calls and warns once; the parent does the work."""
 
     def __init__(self) -> None:
