@@ -273,9 +273,8 @@ class _ProcessHooks:
             os.environ[PARENT_VARIABLE] = value
 
     def close_in_worker(self) -> None:
-        error = (
-            sys.exc_info()[1] or find_worker_exit()
-        )  # an uncaught exception of the worker is still being handled, or was
+        # An uncaught exception of the worker is still being handled, or its exit code is all that is left.
+        error = sys.exc_info()[1] or find_worker_exit()
         for run in reversed(self.runs.copy()):
             run.close(error)
 
