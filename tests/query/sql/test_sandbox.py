@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from relive.errors import QueryError
 from relive.query.sql import sandbox
-from relive.query.sql.sql_statement import Edited, with_plain_blanks
+from relive.query.sql.sql_statement import EditedSql, normalize_blanks
 from relive.query.table.wide_table import Column, Table
 
 
@@ -118,11 +118,11 @@ def test_frame_takes_nothing_but_names(names: str) -> None:
 @given(st.text(alphabet="abé雪 \n\u00a0'\"$-/*()", max_size=20))
 @settings(max_examples=300, deadline=None)
 def test_blanks_are_made_plain_only_outside_quotes(text: str) -> None:
-    plain = with_plain_blanks(text)
+    plain = normalize_blanks(text)
 
     assert len(plain) == len(text)
     assert all(new == old or (old == "\u00a0" and new == " ") for new, old in zip(plain, text, strict=True))
-    assert with_plain_blanks("'" + text.replace("'", "") + "'") == "'" + text.replace("'", "") + "'"
+    assert normalize_blanks("'" + text.replace("'", "") + "'") == "'" + text.replace("'", "") + "'"
 
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.text(min_size=1, max_size=4), st.text(max_size=6)), max_size=5))
@@ -135,7 +135,7 @@ def test_positions_in_edited_sql_lead_back_to_where_they_came_from(parts: list[t
         edits.append((len(old), len(old) + len(replaced.encode()), by))
         old, new = old + replaced.encode(), new + by.encode()
 
-    edited = Edited.of(old.decode(), edits)
+    edited = EditedSql.of(old.decode(), edits)
 
     assert edited.sql.encode() == new
     assert [edited.origin(at) for at, _ in same] == [at for _, at in same]
