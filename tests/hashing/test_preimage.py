@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.errors import Unstable
-from relive.hashing import digest, plain_binder, register, stable_hash
+from relive.hashing import digest, plain_dict_hasher, register, stable_hash
 
 np = pytest.importorskip("numpy")
 
@@ -455,7 +455,7 @@ def test_shape_is_part_of_an_empty_array(rows: int, columns: int) -> None:
 
 @given(st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text() | st.lists(st.integers())))
 def test_the_quick_hash_of_plain_arguments_is_the_usual_one(value: dict[str, Any]) -> None:
-    quick = plain_binder(["a", "b"])(value)
+    quick = plain_dict_hasher(["a", "b"])(value)
 
     is_plain = value.keys() == {"a", "b"} and not any(isinstance(item, list) for item in value.values())
     assert quick == (stable_hash(value) if is_plain else None)

@@ -138,7 +138,7 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
         ignored = tuple(task["ignore_for_cache"] or ())
         keys = self._keys.get((function, ignored))
         if keys is None:
-            keys = self._keys[function, ignored] = Keys(function, special=_special)
+            keys = self._keys[function, ignored] = Keys(function, substitute=_substitute)
         try:
             return keys.make(_arguments(keys, ignored, task["args"], task["kwargs"]))
         except Unstable as error:
@@ -185,7 +185,7 @@ def _as_output(value: Any) -> Any:
     return _Output(str(value)) if isinstance(value, PurePath | File) else value
 
 
-def _special(value: Any) -> object:
+def _substitute(value: Any) -> object:
     """Files by their content, and types that the user taught Parsl to hash by what that gives."""
     if isinstance(value, File):
         return [value.url, content_of(Path(value.filepath), None) if value.scheme == "file" else None]

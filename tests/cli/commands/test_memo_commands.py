@@ -66,7 +66,7 @@ def test_ls_show_why_and_rm(made: Terminal):
     assert "without pickle" in shown
     assert "array([  0,   1," in shown
     why = made.relive("memo", "why", "features('data.csv', size=9)").stdout
-    assert "new argument: size = 9 (remembered: 128)" in why
+    assert "new argument: size = 9 (stored: 128)" in why
     assert "1 call forgotten" in made.relive("memo", "rm", "--function", "fetch", "--yes").stdout
     assert "0 calls forgotten" in made.relive("memo", "rm", "--where", "age > 30d", "--yes").stdout
     assert "1 call forgotten" in made.relive("memo", "rm", listed[0]["key"][:12], "--yes").stdout
@@ -79,8 +79,8 @@ MISTAKES = {
     ("show", "0123456789abcdef"): "relive memo ls",
     ("rm",): "--where 'age >= 0s'",
     ("rm", "--where", "age > yesterday"): "write a number",
-    ("why", "nothing()"): "known are",
-    ("ls", "--function", "nothing"): "known are",
+    ("why", "nothing()"): "recorded functions",
+    ("ls", "--function", "nothing"): "recorded functions",
 }
 
 
