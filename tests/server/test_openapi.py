@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from relive.server import routes
-from relive.server.openapi import Described, document
+from relive.server.openapi import RouteSpec, openapi_document
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed; pip install schemathesis")
 
-DESCRIBED = [value for value in vars(routes).values() if isinstance(value, Described)]
-SCHEMA = schemathesis.openapi.from_dict(document(DESCRIBED, "0"))
+DESCRIBED = [value for value in vars(routes).values() if isinstance(value, RouteSpec)]
+SCHEMA = schemathesis.openapi.from_dict(openapi_document(DESCRIBED, "0"))
 OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
 WANTED = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 CHECKS = [check for check in schemathesis.checks.CHECKS.get_all() if check.__name__ in WANTED]
