@@ -146,7 +146,7 @@ def test_a_model_is_promoted_moved_back_downloaded_and_loaded_over_http(
     first, second, _ = ids(team.store)
     assert "net@1 is run" in elsewhere("promote", first, "net", "--alias", "production").stdout
     assert "net@2 is run" in elsewhere("promote", second[:7], "net", "--note", "better").stdout
-    assert "net@production is version 2 now" in elsewhere("alias", "net@2", "production").stdout
+    assert "net@production is now version 2" in elsewhere("alias", "net@2", "production").stdout
     assert relive.load("net@production") == b"weights of 0.2"
     assert "is version 1 again" in elsewhere("rollback", "net@production").stdout
 

@@ -188,7 +188,7 @@ def test_in_doubt_gc_keeps_everything_and_says_why(project: Path) -> None:
 
     assert result.exit_code == 0
     assert f"{run_id(project)[:8]}  0.lines: 1 lines can't be read; restore it, or remove the run" in result.stderr
-    assert "all that these may name was kept" in result.stderr
+    assert "everything that these may refer to was kept" in result.stderr
     assert pack_bytes(project) == size
 
 
@@ -197,7 +197,7 @@ def test_a_home_that_cannot_be_written_is_told_in_one_line(project: Path) -> Non
     result = cli(project, "gc")
 
     assert result.exit_code == 1
-    assert re.fullmatch(r"Error: .*gc.lock.*; see to that, and run `relive gc` again\n", result.stderr)
+    assert re.fullmatch(r"Error: .*gc.lock.*; fix that, and run `relive gc` again\n", result.stderr)
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_from_promotion_to_rollback(project: Path, tmp_path: Path) -> None:
     assert relive(project, "rollback", "net@production").output.startswith("net@production is version 1 again")
     relive(project, "download", "net@production", str(tmp_path / "out"))
     assert (tmp_path / "out/model.bin").read_bytes() == b"weights of 0.1"
-    assert relive(project, "alias", "net@2", "candidate").output.startswith("net@candidate is version 2 now")
+    assert relive(project, "alias", "net@2", "candidate").output.startswith("net@candidate is now version 2")
     model = json.loads(relive(project, "registry", "net", "--json").stdout)
     assert model["aliases"] == {"candidate": 2, "production": 1}
     assert model["versions"][0]["args"] == {"lr": 0.2}
@@ -167,7 +167,7 @@ def test_download_writes_over_nothing_else(project: Path, tmp_path: Path) -> Non
     (tmp_path / "model.bin").write_text("precious")
 
     done = relive(project, "download", "net", str(tmp_path))
-    assert (done.exit_code, "is something else" in done.output) == (1, True)
+    assert (done.exit_code, "has different content" in done.output) == (1, True)
     assert (tmp_path / "model.bin").read_text() == "precious"
 
 
@@ -178,14 +178,14 @@ def test_promotion_of_a_run_that_lacks_something_is_refused(script: Any) -> None
     assert done.returncode == 1
     assert "no data was declared or seen (relive.data); it kept no artifact" in done.stderr
     forced = script.relive("promote", "last", "net", "--force")
-    assert "noted as missing: it kept no artifact" in forced.stderr
+    assert "recorded as missing: it kept no artifact" in forced.stderr
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (("registry", "nope"), "no model 'nope' here"),
-        (("registry", "--history"), "name it: relive registry MODEL --history"),
+        (("registry", "--history"), "write relive registry MODEL --history"),
         (("rollback", "net"), "write for example net@production"),
         (("rollback", "nope@production"), "no model 'nope'"),
         (("download", "nope@production"), "no model 'nope'"),
@@ -260,7 +260,7 @@ def test_skew_and_watch_of_a_run_that_has_ended(script: Any) -> None:
     assert relive_in(script, "watch", "last", "--skew", "loss>1", "--for", "2").exit_code == 3
     assert relive_in(script, "watch", "last", "--skew", "loss>1", "--for", "3").exit_code == 0
     nobody = relive_in(script, "watch", "last", "--skew", "lss>1")
-    assert (nobody.exit_code, "nothing that was watched logged lss" in nobody.output) == (1, True)
+    assert (nobody.exit_code, "no watched run logged lss" in nobody.output) == (1, True)
     assert "no run is live" in relive_in(script, "watch", "--skew", "loss>1").output
     assert (
         "no address to send alerts to" in relive_in(script, "watch", "--skew", "a>1", "--webhook", "file:///x").output
@@ -277,10 +277,10 @@ def test_a_webhook_that_does_not_answer_is_told_about_without_its_address(
     script.write(RANKS.replace("400", "12").replace("0.02", "0"))
     for rank in (0, 1):
         script(None, env=ranked(rank))
-    monkeypatch.setattr("relive.cli.commands.skew_commands._TRIES", 1)
+    monkeypatch.setattr("relive.cli.commands.skew_commands._ATTEMPTS", 1)
 
     done = relive_in(script, "watch", "last", "--skew", "loss>1", "--webhook", "http://127.0.0.1:9/token-s3cret")
     assert done.exit_code == 3
-    assert "the webhook at 127.0.0.1 did not take the alert" in done.stderr
+    assert "the webhook at 127.0.0.1 did not accept the alert" in done.stderr
     assert "s3cret" not in done.output
     assert os.environ.get("RELIVE_RANK") is None

@@ -67,9 +67,9 @@ def test_ls_show_why_and_rm(made: Terminal):
     assert "array([  0,   1," in shown
     why = made.relive("memo", "why", "features('data.csv', size=9)").stdout
     assert "new argument: size = 9 (stored: 128)" in why
-    assert "1 call forgotten" in made.relive("memo", "rm", "--function", "fetch", "--yes").stdout
-    assert "0 calls forgotten" in made.relive("memo", "rm", "--where", "age > 30d", "--yes").stdout
-    assert "1 call forgotten" in made.relive("memo", "rm", listed[0]["key"][:12], "--yes").stdout
+    assert "1 call removed" in made.relive("memo", "rm", "--function", "fetch", "--yes").stdout
+    assert "0 calls removed" in made.relive("memo", "rm", "--where", "age > 30d", "--yes").stdout
+    assert "1 call removed" in made.relive("memo", "rm", listed[0]["key"][:12], "--yes").stdout
     assert len(keys(made, "--where", "kind = result")) == 2
     assert "0 pickled results" in made.relive("memo", "trust").stdout
 

@@ -60,7 +60,7 @@ def test_pinned_runs_are_shown_and_stay_where_they_are(trained: Path) -> None:
     shown = cli(trained, "show", "last").stdout
     cli(trained, "gc")
 
-    assert re.fullmatch(r"run \w{8} is pinned: all of its checkpoints stay\n", told)
+    assert re.fullmatch(r"run \w{8} is pinned: all its checkpoints are kept\n", told)
     assert re.search(r"pinned\s+yes", shown)
     assert packs(trained) == before
     assert "was pinned" in cli(trained, "pin", next((trained / ".relive/runs").iterdir()).name).stdout
