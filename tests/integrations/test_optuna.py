@@ -16,7 +16,7 @@ from relive.store.catalog import Index
 
 optuna = pytest.importorskip("optuna")
 from relive.integrations.optuna import FleetPruner, ReliveCallback, recorded  # noqa: E402
-from relive.integrations.sweep_pruner import Mirror  # noqa: E402
+from relive.integrations.sweep_pruner import FleetStudy  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +119,7 @@ def test_the_mirror_judges_as_a_study_with_the_same_values_does(values: list[flo
     def rule() -> Any:
         return optuna.pruners.MedianPruner(n_startup_trials=1)
 
-    own, mirror = values[-1], Mirror(rule(), order)
+    own, mirror = values[-1], FleetStudy(rule(), order)
     direct = optuna.create_study(direction="minimize" if order == "min" else "maximize", pruner=rule())
     for at, value in enumerate(values[:-1]):
         mirror.take_in(SweepMember(str(at), at, "finished", False, None, {0: value, 1: value}))

@@ -262,9 +262,7 @@ def test_skew_and_watch_of_a_run_that_has_ended(script: Any) -> None:
     nobody = relive_in(script, "watch", "last", "--skew", "lss>1")
     assert (nobody.exit_code, "no watched run logged lss" in nobody.output) == (1, True)
     assert "no run is live" in relive_in(script, "watch", "--skew", "loss>1").output
-    assert (
-        "no address to send alerts to" in relive_in(script, "watch", "--skew", "a>1", "--webhook", "file:///x").output
-    )
+    assert "is not a webhook URL" in relive_in(script, "watch", "--skew", "a>1", "--webhook", "file:///x").output
 
 
 def relive_in(script: Any, *args: str) -> Result:

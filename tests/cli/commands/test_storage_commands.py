@@ -63,7 +63,7 @@ def test_pinned_runs_are_shown_and_stay_where_they_are(trained: Path) -> None:
     assert re.fullmatch(r"run \w{8} is pinned: all its checkpoints are kept\n", told)
     assert re.search(r"pinned\s+yes", shown)
     assert packs(trained) == before
-    assert "was pinned" in cli(trained, "pin", next((trained / ".relive/runs").iterdir()).name).stdout
+    assert "was already pinned" in cli(trained, "pin", next((trained / ".relive/runs").iterdir()).name).stdout
     assert "is no longer pinned" in cli(trained, "unpin", "last").stdout
     assert "was not pinned" in cli(trained, "unpin", "last").stdout
     assert "pinned" not in cli(trained, "show", "last").stdout
