@@ -1,4 +1,4 @@
-"""What tests of remembered calls share."""
+"""Fixtures for tests of memoized functions."""
 
 from __future__ import annotations
 

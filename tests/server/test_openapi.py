@@ -64,7 +64,7 @@ def test_every_route_of_the_document_is_explained(shared):
             assert f"## {method.upper()} {path}\n" in page
 
 
-def test_an_address_that_is_not_there_says_so(shared):
+def test_an_unknown_route_says_so(shared):
     connection = http.client.HTTPConnection("127.0.0.1", shared.port)
     connection.request("GET", "/api/nothing")
     answer = connection.getresponse()

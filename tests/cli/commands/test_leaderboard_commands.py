@@ -72,7 +72,7 @@ def test_leaderboard_keeps_runs_on_other_data_apart_and_says_why(project: Path) 
     assert "--across-data" in done.stderr
 
 
-def test_leaderboard_in_other_forms(project: Path) -> None:
+def test_leaderboard_as_json_and_csv(project: Path) -> None:
     found = json.loads(relive(project, "leaderboard", "acc", "--json", "--across-data", "--by", "best").stdout)
     csv = relive(project, "leaderboard", "acc", "--csv", "--where", "lr < 0.25", "--lower").stdout.splitlines()
 
@@ -81,7 +81,7 @@ def test_leaderboard_in_other_forms(project: Path) -> None:
     assert [float(line.split(",")[3]) for line in csv[1:]] == pytest.approx([0.3, 0.4])
 
 
-def test_leaderboard_of_what_nobody_logged(project: Path) -> None:
+def test_leaderboard_of_an_unknown_metric_suggests_a_name(project: Path) -> None:
     done = relive(project, "leaderboard", "acd")
 
     assert done.exit_code == 1
@@ -119,7 +119,7 @@ def test_versions_lists_each_with_its_runs(project: Path) -> None:
     assert len(relive(project, "versions", "--json").stdout.splitlines()) == 2
 
 
-def test_checkout_writes_an_old_tree_and_nothing_over_what_is_there(project: Path, tmp_path: Path) -> None:
+def test_checkout_writes_an_old_tree_and_overwrites_nothing(project: Path, tmp_path: Path) -> None:
     first, *_ = ids(project)
 
     assert relive(project, "checkout", first, str(tmp_path / "old")).exit_code == 0
@@ -162,7 +162,7 @@ def test_a_promoted_run_can_not_be_removed_until_its_version_is_retired(project:
     assert first not in ids(project)
 
 
-def test_download_writes_over_nothing_else(project: Path, tmp_path: Path) -> None:
+def test_download_overwrites_no_other_file(project: Path, tmp_path: Path) -> None:
     relive(project, "promote", ids(project)[0], "net")
     (tmp_path / "model.bin").write_text("precious")
 
@@ -269,7 +269,7 @@ def relive_in(script: Any, *args: str) -> Result:
     return relive(script.project, *args)
 
 
-def test_a_webhook_that_does_not_answer_is_told_about_without_its_address(
+def test_a_webhook_that_does_not_answer_is_reported_without_its_url(
     script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script.write(RANKS.replace("400", "12").replace("0.02", "0"))

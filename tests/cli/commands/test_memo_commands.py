@@ -35,7 +35,7 @@ SCRIPT = """
 
 
 class Terminal:
-    """The commands in this process: starting one for each would take longer than the rest."""
+    """Runs commands in this process, which is faster than a process for each."""
 
     def relive(self, *args: str) -> Any:
         return CliRunner().invoke(main, args)
@@ -101,7 +101,7 @@ def test_an_empty_home_says_what_to_do(script: Any, home: Path):
     assert "@relive.memo" in done.stderr
 
 
-def test_the_doctor_tells_of_entries_that_cannot_be_read(made: Terminal, home: Path):
+def test_the_doctor_reports_entries_that_cannot_be_read(made: Terminal, home: Path):
     row = next(row for row in MemoTable(home / "memo.sqlite").rows() if not row.chunks)
     MemoTable(home / "memo.sqlite").put(row._replace(chunks="0" * 64, function="train.lost"), None, "{}")
     found = made.relive("doctor").stdout

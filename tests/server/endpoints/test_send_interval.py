@@ -12,7 +12,7 @@ def test_few_senders_are_not_held_back():
     assert max(pacing.pause_s(f"{run:012x}", JournalName(0)) for run in range(16)) < 0.1
 
 
-def test_many_senders_share_what_the_server_takes():
+def test_many_senders_share_the_request_rate_of_the_server():
     pacing = Pacing()
     pauses = [(pacing.pause_s(f"{run:012x}", JournalName(rank)), rank) for run in range(400) for rank in range(8)]
     canonical, other = (max(pause for pause, rank in pauses if bool(rank) is is_other) for is_other in (False, True))
@@ -22,7 +22,7 @@ def test_many_senders_share_what_the_server_takes():
     assert canonical < 2
 
 
-def test_nobody_waits_so_long_that_it_is_taken_for_dead():
+def test_no_sender_waits_so_long_that_it_counts_as_dead():
     pacing = Pacing()
 
     assert max(pacing.pause_s(f"{run:012x}", JournalName(1)) for run in range(10_000)) == MAX_INTERVAL_S
