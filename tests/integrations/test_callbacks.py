@@ -152,7 +152,7 @@ def _needs(library: str) -> None:
 
 
 @pytest.mark.parametrize(("library", "where"), CASES)
-def test_a_question_is_answered_as_if_it_had_been_asked_then(library: str, where: str, script: Script):
+def test_a_replay_gives_what_logging_then_would_have_given(library: str, where: str, script: Script):
     _needs(library)
     env = {"OMP_NUM_THREADS": "1", "RELIVE_EVERY": "1"}
     script(SOURCES[library], timeout=600, env=env)
