@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import relive
-from relive.hindsight import Answer, Question, execute_plan, plan_replay
+from relive.hindsight import Answer, Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.workers import Task
 from relive.store import Home
 from relive.store.chunks import Chunks, kept_checkpoints, list_checkpoints
@@ -730,7 +730,8 @@ def test_a_plan_tells_what_it_would_do_and_does_nothing(asked: Asked) -> None:
     asked.record(train())
     asked.script.write(train(after='relive.log("x", net[0])'))
 
-    with plan_replay(Home(asked.script.home), Question(("x",), workers=2)) as plan:
+    with ReplaySession(Home(asked.script.home)) as session:
+        plan = plan_replay(session, Question(("x",), workers=2))
         (case,) = plan.cases
         assert (case.plan.depth, case.plan.iterations) == ("outer", 6)
         assert plan.cost_s > 0
@@ -781,8 +782,9 @@ def test_ctrl_c_is_told_also_when_a_damaged_checkpoint_is_being_passed_over(aske
             raise KeyboardInterrupt
         seen.extend(task for task in tasks if task.damaged)
 
-    with plan_replay(home, Question(("x",), "epoch = 4", workers=1)) as plan:
-        found = execute_plan(home, plan, watch=stop_the_second_time)
+    with ReplaySession(home) as session:
+        plan = plan_replay(session, Question(("x",), "epoch = 4", workers=1))
+        found = execute_plan(session, plan, watch=stop_the_second_time)
 
     assert seen
     assert found.is_stopped

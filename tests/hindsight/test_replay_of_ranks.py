@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import relive
-from relive.hindsight import Answer, Question, plan_replay
+from relive.hindsight import Answer, Question, ReplaySession, plan_replay
 from relive.store import Home
 from relive.store.chunks import list_checkpoints
 from relive.store.chunks.tombstones import drop
@@ -163,7 +163,8 @@ def test_chosen_iterations_are_run_by_groups_at_once_and_asked_again_nothing_is(
     together.record(train())
     source = train(inside='relive.log("x", net[0])')
     together.script.write(source)
-    with plan_replay(Home(together.script.home), Question(("x",), "epoch in (1, 4)", workers=4)) as plan:
+    with ReplaySession(Home(together.script.home)) as session:
+        plan = plan_replay(session, Question(("x",), "epoch in (1, 4)", workers=4))
         assert [len(case.plan.segments) for case in plan.cases] == [2]
 
     together.replay(source, where="epoch in (1, 4)", workers=4)
@@ -196,7 +197,8 @@ def test_states_of_one_rank_alone_are_not_used(together: Together) -> None:
     source = train(after='relive.log("x", net[0])')
 
     together.script.write(source)
-    with plan_replay(Home(together.script.home), Question(("x",), "epoch = 4")) as plan:
+    with ReplaySession(Home(together.script.home)) as session:
+        plan = plan_replay(session, Question(("x",), "epoch = 4"))
         notes = plan.cases[0].plan.reasons
     (found,) = together.replay(source, where="epoch = 4").runs
 

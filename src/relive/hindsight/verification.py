@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.store.journal import ROOT, ParsedJournal, slot_kinds
+from relive.store.journal import ParsedJournal, slot_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -199,7 +199,3 @@ def _shown(side: _Side, at: int) -> Any:
     if kind == slot_kinds.NONE:
         return None
     return int(journal.exact[row]) if kind in slot_kinds.INTEGER_KINDS else float(journal.value[row])
-
-
-def is_root_complete(replayed: ParsedJournal) -> bool:
-    return any(line.get("k") == "turn" and line["loop"] == ROOT for line in replayed.lines)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from relive.hindsight import Plan, Question
 from relive.hindsight.analysis.depth import Reach
 from relive.hindsight.plan.planner import plan
 from relive.hindsight.plan.rank_alignment import RankTerms, line_up
-from relive.hindsight.plan.run_history import RankHistory, RunHistory
 from relive.hindsight.plan.run_profile import Iteration, Kept, Loop, Profile
 from relive.hindsight.plan.segments import Costs, RunPlan, Segment
-from relive.hindsight.question import Case
+from relive.hindsight.replay_plan import Case
 
 
 def kept(name: str, *, size_bytes: int = 1000, **how: bool) -> Kept:
@@ -134,13 +132,10 @@ def test_a_main_loop_of_one_rank_alone_is_code_like_any_other() -> None:
 def test_a_plan_that_needs_several_processes_at_once_takes_as_long_as_they_are_in_each_others_way() -> None:
     def cases(*widths: int) -> Any:
         segment = Segment((), {}, {}, stop=False, cost_s=10.0)
-        together, terms = line_up([course(0), course(1)])
-        ranks = [RankHistory(0, None, together, terms[0])]  # type: ignore[arg-type]
         own, costs = RunPlan("run", "outer", (segment,), ""), Costs(after_s=0.0)
-        courses = [RunHistory(ranks * width, [], together) for width in widths]
-        return [Case(None, course, None, None, own, {}, frozenset(), costs) for course in courses]  # type: ignore[arg-type]
+        return tuple(Case(None, None, {}, costs, own, width) for width in widths)  # type: ignore[arg-type]
 
     def cost_s(workers: int, *widths: int) -> float:
-        return Plan(Question(("x",)), Path(), workers, cases=cases(*widths)).cost_s
+        return Plan(Question(("x",)), workers, cases=cases(*widths)).cost_s
 
     assert [cost_s(4, 2, 2), cost_s(3, 2, 2), cost_s(2, 2, 1, 1), cost_s(2, 8, 8)] == [10, 20, 20, 20]

@@ -53,37 +53,37 @@ def test_only_what_changes_nothing_is_loaded_ahead(files: dict[str, str], expect
 
 def test_a_greeting_is_waited_for_once_however_many_runs_ask(monkeypatch: pytest.MonkeyPatch):
     ours, theirs = socket.socketpair()
-    nursery = ForkserverClient(ours)
+    forkserver = ForkserverClient(ours)
     theirs.sendall(b'{"loaded_s":1.5}\n')
-    first = nursery.loaded_s(10.0)
+    first = forkserver.loaded_s(10.0)
     monkeypatch.setattr(select, "select", lambda *_: pytest.fail("it waits once more"))
 
-    assert (first, nursery.loaded_s(10.0)) == (1.5, 1.5)
-    nursery.close()
+    assert (first, forkserver.loaded_s(10.0)) == (1.5, 1.5)
+    forkserver.close()
     theirs.close()
 
 
 def test_a_process_that_died_before_it_read_what_it_was_asked_is_gone():
     ours, theirs = socket.socketpair()
-    nursery = ForkserverClient(ours)
-    worker = nursery.start(WorkerStart("job", "/", {}, "out", "err"))
+    forkserver = ForkserverClient(ours)
+    worker = forkserver.start(WorkerStart("job", "/", {}, "out", "err"))
     theirs.close()  # with the request unread: the line is reset, not just closed
 
     assert worker.poll() == -signal.SIGKILL
-    assert nursery.is_gone
-    nursery.close()
+    assert forkserver.is_gone
+    forkserver.close()
 
 
 def test_the_line_to_a_process_that_is_gone_is_closed(monkeypatch: pytest.MonkeyPatch):
     (first, theirs), (second, others) = socket.socketpair(), socket.socketpair()
     lines = iter([first, second])
-    monkeypatch.setattr(worker_start, "_call", lambda _name: next(lines))
+    monkeypatch.setattr(worker_start, "_connect", lambda _name: next(lines))
     with WorkerStarter() as starter:
-        gone = starter._nursery("python", {}, ("numpy",))
+        gone = starter._forkserver("python", {}, ("numpy",))
         theirs.close()
         gone.loaded_s(1.0)
 
-        assert starter._nursery("python", {}, ("numpy",)) is not gone
+        assert starter._forkserver("python", {}, ("numpy",)) is not gone
         assert first.fileno() == -1
     others.close()
 

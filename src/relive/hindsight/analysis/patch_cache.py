@@ -21,7 +21,7 @@ _RULES = 4  # counts up whenever the same sources would fit otherwise
 _KEPT = 2_000  # files of this kind in a home; the oldest go
 
 
-class PatchFit(msgspec.Struct):
+class PatchFit(msgspec.Struct, frozen=True):
     """A version with the statements in it, and what that means for replaying a run that `entry` started."""
 
     patch: Patch

@@ -13,7 +13,6 @@ from relive.hindsight.plan.segments import Segment
 from relive.model import FINISHED, RunRecord
 from relive.record.process import makes_rank
 from relive.store import Home
-from relive.store.catalog import RunEntry
 from relive.store.chunks import kept_checkpoints
 from relive.store.journal import ParsedJournal, parse_run
 
@@ -81,6 +80,12 @@ class RunHistory:
         return len(self.ranks)
 
     @property
+    def threads(self) -> int | None:
+        """How many threads the numeric library of the run used, when it was last recorded."""
+        lines = [line for line in self.recorded.lines if line.get("k") == "checkpointing" and line.get("threads")]
+        return int(lines[-1]["threads"]) if lines else None
+
+    @property
     def notes(self) -> list[str]:
         """What several ranks mean for a plan."""
         terms = self.ranks[0].terms
@@ -93,9 +98,8 @@ class RunHistory:
         return told
 
 
-def read_history(home: Home, entry: RunEntry, *, without: Collection[str] = ()) -> RunHistory:
+def read_history(home: Home, record: RunRecord, *, without: Collection[str] = ()) -> RunHistory:
     """The course of a run. Checkpoints whose manifest is in `without` are taken as if they had never been."""
-    record = entry.record
     journals = parse_run(home, record.run)
     own = {journal.journal.rank: journal for journal in journals if not journal.journal.process}
     _refuse_missing(record, own)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from relive.hindsight.analysis import PREFIX, SUFFIX, PatchFit
-from relive.hindsight.plan.run_history import RunHistory
+from relive.hindsight.analysis import PREFIX, SUFFIX
+from relive.hindsight.plan.draft import Draft
 from relive.hindsight.plan.run_profile import Profile
 from relive.hindsight.plan.segments import Wanted
 from relive.query import Context, Query
 from relive.store import Home
-from relive.store.catalog import RunEntry
 from relive.store.journal import ParsedJournal, to_text
 
 
@@ -22,24 +21,6 @@ class WantedNames:
     names: tuple[str, ...]
     where: str | None
     again: bool  # also where there are values already
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """What is known of one run before it is planned."""
-
-    entry: RunEntry
-    course: RunHistory
-    fit: PatchFit
-    wanted: Wanted
-
-    @property
-    def recorded(self) -> ParsedJournal:
-        return self.course.recorded
-
-    @property
-    def profile(self) -> Profile:
-        return self.course.profile
 
 
 def wanted_of(home: Home, asked: WantedNames, drafts: Sequence[Draft]) -> list[Wanted | None]:
@@ -72,13 +53,13 @@ def _done(names: Sequence[str], draft: Draft) -> tuple[dict[int, set[int]], bool
 
     What other ranks recorded is no answer, since the canonical one may lack it; but ranks are replayed together.
     """
-    course = draft.course
+    history = draft.history
     per_name: dict[str, set[tuple[int, int]]] = {name: set() for name in names}
-    for journal in course.journals:
+    for journal in history.journals:
         rank = journal.journal.rank
         if rank and not journal.journal.replay:
             continue
-        mains = course.ranks[rank].mains(course.profile)
+        mains = history.ranks[rank].mains(history.profile)
         for code, name in enumerate(journal.names):
             if name in per_name:
                 rows = journal.name == code
@@ -96,7 +77,7 @@ def _where(home: Home, where: str | None, drafts: Sequence[Draft]) -> dict[int, 
     contexts: list[Context] = []
     meant: list[tuple[int, int, int]] = []  # draft, main loop, iteration
     for at, draft in enumerate(drafts):
-        for loop, context, iteration in _contexts(draft.entry, draft.recorded, draft.profile):
+        for loop, context, iteration in _contexts(draft.record.run, draft.recorded, draft.profile):
             contexts.append(context)
             meant.append((at, loop, iteration))
     chosen: dict[int, dict[int, set[int]]] = {}
@@ -117,9 +98,8 @@ def _main_iteration(journal: ParsedJournal, mains: Mapping[int, int], loop: int,
     return 0, 0
 
 
-def _contexts(entry: RunEntry, recorded: ParsedJournal, profile: Profile) -> Iterator[tuple[int, Context, int]]:
+def _contexts(run: str, recorded: ParsedJournal, profile: Profile) -> Iterator[tuple[int, Context, int]]:
     """Every iteration of the main loops and of the loops in them, as rows that a where clause can speak of."""
-    run = entry.record.run
     inner = {loop.parent for loop in profile.loops.values()}
     for main in profile.mains:
         numbers = {main.number, *(loop.number for loop in profile.loops.values() if loop.parent == main.number)}

@@ -169,7 +169,7 @@ class _Group:
         if failed:
             share, code = min(failed, key=_how_late)
             rank = f"rank {share.job.rank}: " if task.width > 1 else ""
-            task.failures.append(rank + _why(share.report, code, _tail(share.folder / "stderr")))
+            task.failures.append(rank + _why(share.report, code, _tail(share.job.stderr)))
             task.traceback = share.report.traceback if share.report is not None else ""
         self.end()
         return True
