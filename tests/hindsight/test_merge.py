@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relive.hindsight.merge import Replayed, join, next_number
+from relive.hindsight.merge import RankReplay, merge_replay, next_replay_number
 from relive.record import Place, Recorder
 from relive.store import Home, JournalName, journals_in
 from relive.store.catalog import replay_header
@@ -38,9 +38,9 @@ class Run:
     ) -> tuple[int, int]:
         """Join segments of rank 0, and one of each other rank, which recorded the same."""
         begun = {number: row.iterations for number, row in self.recorded.loops.items()}
-        ranks = [Replayed(0, self.recorded, segments, begun)]
-        ranks += [Replayed(rank, self.recorded, [own], begun) for rank, own in enumerate(others, start=1)]
-        return join(self.home, self.run, ranks, names=names, about={"names": names})
+        ranks = [RankReplay(0, self.recorded, segments, begun)]
+        ranks += [RankReplay(rank, self.recorded, [own], begun) for rank, own in enumerate(others, start=1)]
+        return merge_replay(self.home, self.run, ranks, names=names, about={"names": names})
 
     def values(self, number: int = 1, rank: int = 0) -> list[tuple[tuple[str, ...], tuple[int, ...], Any]]:
         name = JournalName.of_replay(number, rank)
@@ -171,7 +171,7 @@ def test_each_replay_has_a_number_of_its_own(run: Run) -> None:
     segment = run.segment(logs((0, 1.0)))
 
     assert [run.join(segment)[0], run.join(segment)[0]] == [1, 2]
-    assert next_number(run.home.run_folder(run.run)) == 3
+    assert next_replay_number(run.home.run_folder(run.run)) == 3
 
 
 def test_a_number_that_another_took_meanwhile_is_passed_over(run: Run) -> None:

@@ -115,7 +115,7 @@ def test_no_more_is_run_than_the_statement_needs(asked: Asked, where: str, state
 
 
 @pytest.mark.long
-def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: Asked) -> None:
+def test_a_statement_in_the_nested_loop_runs_the_iteration_selection_only(asked: Asked) -> None:
     asked.record(train())
 
     found = asked.replay(train(inside='relive.log("x", net[0])'), where="epoch in (2, 4)", workers=2)

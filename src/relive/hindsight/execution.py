@@ -10,24 +10,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relive.hindsight.cost_measurements import learn
-from relive.hindsight.merge import Replayed, join
+from relive.hindsight.cost_measurements import record_measurements
+from relive.hindsight.merge import RankReplay, merge_replay
 from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment
 from relive.hindsight.replay_plan import Case, Plan, Question, plan_case
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import Answer, ResultReader
 from relive.hindsight.workers import (
     Job,
-    Share,
+    RankTask,
     Task,
     Watch,
     Workspace,
-    environment,
-    execute,
-    lay_out,
+    create_workspace,
+    execute_tasks,
     materialise,
-    meeting_place,
     rebuilt_python,
+    rendezvous_variables,
+    worker_environment,
 )
 from relive.model import RunRecord
 from relive.store import Home
@@ -62,7 +62,7 @@ def execute_plan(
     if updates_costs and plan.cases:
         after_s = (time.perf_counter() - workers_ended) / len(plan.cases)
         is_shared = plan.workers > 1 and len(execution.tasks) > 1
-        learn(session.home, execution.tasks, after_s=after_s, is_shared=is_shared)
+        record_measurements(session.home, execution.tasks, after_s=after_s, is_shared=is_shared)
     return answer
 
 
@@ -96,7 +96,7 @@ class _Execution:
             replay.tasks = [self._task(replay, segment, at) for at, segment in enumerate(replay.case.plan.segments)]
         tasks = [task for replay in replays for task in replay.tasks]
         self.tasks += tasks
-        self.is_stopped = not execute(tasks, self._plan.workers, self._watch, self._session.starter)
+        self.is_stopped = not execute_tasks(tasks, self._plan.workers, self._watch, self._session.starter)
 
     def replay_without_damaged(self, replay: _CaseReplay) -> list[str]:
         """Replays a case that met unreadable checkpoints from earlier ones, or from the start; returns their names."""
@@ -120,7 +120,7 @@ class _Execution:
     def _plan_again(self, replay: _CaseReplay, question: Question, *, parts: int, without: tuple[str, ...]) -> None:
         old = replay.case
         replay.history = self._session.history(old.record, without=without)
-        draft = Draft(old.record, replay.history, old.fit, old.wanted, old.costs, parts, without=without)
+        draft = Draft(old.record, replay.history, old.fit, old.selection, old.costs, parts, without=without)
         replay.case = plan_case(question, draft)
 
     # --- tasks --------------------------------------------------------------------------------------------------
@@ -129,15 +129,16 @@ class _Execution:
         case, history, record = replay.case, replay.history, replay.case.record
         threads = self._plan.question.threads or history.threads
 
-        def prepare() -> list[Share]:
+        def prepare() -> list[RankTask]:
             base = self._session.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
-            place = lay_out(record, [rank.recorded for rank in history.ranks], self._tree(case), base)
-            meeting = meeting_place(history.ranks[0].variables)
+            place = create_workspace(record, [rank.recorded for rank in history.ranks], self._tree(case), base)
+            rendezvous = rendezvous_variables(history.ranks[0].variables)
             return [
-                Share(
+                RankTask(
                     _job(self._session.home, replay, segment, place, rank),
-                    environment(record, rank.variables, base, offline=self._offline, threads=threads) | meeting,
-                    was_cut=not rank.is_finished,
+                    worker_environment(record, rank.variables, base, offline=self._offline, threads=threads)
+                    | rendezvous,
+                    was_cut_short=not rank.is_finished,
                 )
                 for rank in history.ranks
             ]
@@ -174,10 +175,10 @@ class _Execution:
             "resume": case.plan.resume, "version": case.record.version,
         }  # fmt: skip
         ranks = [
-            Replayed(rank.number, rank.recorded, reader.journals[rank.number], _iterations_begun(rank))
+            RankReplay(rank.number, rank.recorded, reader.journals[rank.number], _iterations_begun(rank))
             for rank in replay.history.ranks
         ]
-        answer.replay, answer.added = join(self._session.home, case.record.run, ranks, names=names, about=about)
+        answer.replay, answer.added = merge_replay(self._session.home, case.record.run, ranks, names=names, about=about)
 
 
 def _iterations_begun(rank: RankHistory) -> dict[int, int]:
@@ -191,11 +192,11 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
     loops = [(row.loop, row.name, row.parent, row.parent_iteration) for row in rank.recorded.loops.values()]
     first = str(place.cwd) if module else str(place.script.parent)
     return Job.of(
-        rank.own(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
+        rank.translate(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
         script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
         writable=[str(place.base), str(home.packs / "lock"), str(home.chunks)],
-        args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.mains(history.profile)),
+        args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.main_loops(history.profile)),
         nth=int(rank.recorded.header.get("nth") or 0), ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],

@@ -15,19 +15,20 @@ from relive.hindsight.analysis import (
     Patch,
     PatchCache,
     PatchFit,
-    Pins,
-    from_text,
+    PinnedPatches,
+    ScriptShape,
     make_patch,
-    put_at,
-    read_tree,
+    patch_at_line,
+    patch_from_files,
+    read_python_files,
 )
 from relive.hindsight.check_result import read_check
-from relive.hindsight.plan import CostModel, Draft, Profile, WantedNames, wanted_of
+from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, select_iterations
 from relive.hindsight.replay_plan import Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
-from relive.hindsight.workers import entry_file, variables
+from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES
-from relive.model import RUNNING
+from relive.model import RUNNING, RunRecord
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
@@ -59,7 +60,7 @@ def _with_costs(session: ReplaySession, drafts: list[Draft], workers: int) -> li
 
 def _loading_s(session: ReplaySession, question: Question, draft: Draft) -> float:
     """How long the libraries of a run take to load: once for all workers, and not if a fork server has them."""
-    now = variables(draft.history.ranks[0].variables, threads=question.threads or draft.history.threads)
+    now = merged_variables(draft.history.ranks[0].variables, threads=question.threads or draft.history.threads)
     if not draft.fit.modules or session.starter.loaded_s(sys.executable, now, draft.fit.modules) is not None:
         return 0.0
     return draft.costs.loading_s or (1 - draft.costs.own_share) * draft.profile.before_s
@@ -108,12 +109,12 @@ class _DraftCollector:
     ) -> tuple[list[Draft], list[tuple[str, str]]]:
         """Adds the selected iterations to each draft; a run of which none is selected is refused."""
         selected, question = [], self._question
-        terms = WantedNames(question.names, question.where, again=question.again)
-        for draft, wanted in zip(drafts, wanted_of(self._home, terms, drafts), strict=True):
-            if wanted is None:
+        terms = SelectionTerms(question.names, question.where, again=question.again)
+        for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
+            if selection is None:
                 refusals.append((draft.record.run, self._why_not()))
             else:
-                selected.append(replace(draft, wanted=wanted))
+                selected.append(replace(draft, selection=selection))
         return selected, refusals
 
     def _why_not(self) -> str:
@@ -121,6 +122,7 @@ class _DraftCollector:
         return f"{narrowed}it has these values already; --again replays it once more"
 
     def _candidates(self) -> list[RunEntry]:
+        """The runs that the question names, or all that have ended."""
         entries = self._entries = Index(self._home).runs()
         if self._question.runs:
             return [find_run(entries, word) for word in self._question.runs]
@@ -137,77 +139,76 @@ class _DraftCollector:
             raise NotFound(f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES}")
         history = self._session.history(record)
         check = read_check(self._home.run_folder(record.run))
-        fit = self._fit(entry, history.profile)
+        fit = self._fit(record, history.profile)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
 
-    def _fit(self, entry: RunEntry, profile: Profile) -> PatchFit:
-        tree, script = str(entry.record.code.get("tree")), entry_file(entry.record)
-        new = self._new_files(entry)
-        cache = self._patch_caches[_is_instrumented(entry)]
-        pinned = self._pinned(tree, entry, new)
-        if pinned is not None:
-            return cache.of_patch(pinned, self._version(entry), script, profile.main_paths, is_led=profile.is_led)
-        known = cache.find(tree, new, script, profile.main_paths, is_led=profile.is_led)
-        return known or cache.make(
-            tree, self._version(entry), new, script, profile.main_paths, between=lambda: self._between(entry),
-            is_led=profile.is_led,
-        )  # fmt: skip
+    # --- patches ------------------------------------------------------------------------------------------------
 
-    def _between(self, entry: RunEntry) -> list[Files]:
-        """A few versions between that of a run and the newest, the oldest first."""
-        own = entry.record
-        later = {
-            str(other.record.code.get("tree")): other
-            for other in self._entries
-            if other.record.started_us > own.started_us and other.record.code.get("root") == own.code.get("root")
-            and other.record.version and other.record.code.get("tree") != own.code.get("tree")
-        }  # fmt: skip
-        chosen = list(later.values())
-        return (
-            [
-                self._version(chosen[len(chosen) * at // (_VERSIONS_BETWEEN + 1)])
-                for at in range(1, _VERSIONS_BETWEEN + 1)
-            ]
-            if chosen
-            else []
+    def _fit(self, record: RunRecord, profile: RunProfile) -> PatchFit:
+        """The patch for the version of a run: pinned by the user, cached, or made now."""
+        tree = str(record.code.get("tree"))
+        shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
+        new = self._new_files(record)
+        cache = self._patch_caches[_is_instrumented(record)]
+        pinned = self._pinned(tree, record, new)
+        if pinned is not None:
+            return cache.of_patch(pinned, self._version(record), shape)
+        return cache.find(tree, new, shape) or cache.make(
+            tree, self._version(record), new, shape, between=lambda: self._versions_between(record)
         )
 
-    def _pinned(self, tree: str, entry: RunEntry, new: Files) -> Patch | None:
+    def _pinned(self, tree: str, record: RunRecord, new: Files) -> Patch | None:
         """The patch that the user chose for this version, now or earlier."""
-        question, any_logger = self._question, _is_instrumented(entry)
-        pins = Pins(self._home, question.names)
-        if question.at is not None:
-            pins.keep(tree, put_at(self._version(entry), new, question.names, question.at, any_logger=any_logger))
-        known = pins.find(tree)
+        names, at, any_logger = self._question.names, self._question.at, _is_instrumented(record)
+        pins = PinnedPatches(self._home, names)
+        if at is not None:
+            pins.write(tree, patch_at_line(self._version(record), new, names, at, any_logger=any_logger))
+        pinned = pins.find(tree)
         if self._edit is not None and tree not in self._edited:
-            old = self._version(entry)
-            patch = known or make_patch(old, new, question.names, any_logger=any_logger)
+            old = self._version(record)
+            patch = pinned or make_patch(old, new, names, any_logger=any_logger)
             edited = self._edit(patch.files or old)
-            pins.keep(tree, from_text(old, edited, question.names, any_logger=any_logger))
+            pins.write(tree, patch_from_files(old, edited, names, any_logger=any_logger))
             self._edited.add(tree)
-            known = pins.find(tree)
-        return known
+            pinned = pins.find(tree)
+        return pinned
 
-    def _new_files(self, entry: RunEntry) -> Files:
-        """Where the statements are looked for: the working tree of the run's project, or another run's version."""
+    # --- source files -------------------------------------------------------------------------------------------
+
+    def _versions_between(self, record: RunRecord) -> list[Files]:
+        """A few versions between that of a run and the newest, the oldest first."""
+        later = {
+            str(other.record.code.get("tree")): other.record
+            for other in self._entries
+            if other.record.started_us > record.started_us and other.record.code.get("root") == record.code.get("root")
+            and other.record.version and other.record.code.get("tree") != record.code.get("tree")
+        }  # fmt: skip
+        if not later:
+            return []
+        versions = list(later.values())
+        steps = range(1, _VERSIONS_BETWEEN + 1)
+        return [self._version(versions[len(versions) * at // (_VERSIONS_BETWEEN + 1)]) for at in steps]
+
+    def _new_files(self, record: RunRecord) -> Files:
+        """The files that contain the statements: the working tree of the run's project, or another run's version."""
         if self._question.source is not None:
-            return self._version(find_run(self._entries, self._question.source))
-        root = str(entry.record.code["root"])
+            return self._version(find_run(self._entries, self._question.source).record)
+        root = str(record.code["root"])
         if root not in self._trees:
             if not os.path.isdir(root):
                 raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
-            self._trees[root] = read_tree(Path(root))
+            self._trees[root] = read_python_files(Path(root))
         return self._trees[root]
 
-    def _version(self, entry: RunEntry) -> Files:
-        code, version = entry.record.code, entry.record.version
-        if version not in self._versions:
-            repository = str(code["repository"])
+    def _version(self, record: RunRecord) -> Files:
+        """The files of a run's version, read once."""
+        if record.version not in self._versions:
+            repository = str(record.code["repository"])
             if repository not in self._readers:
                 self._readers[repository] = self._open_readers.enter_context(VersionFiles(Path(repository)))
-            self._versions[version] = self._readers[repository].read(version)
-        return self._versions[version]
+            self._versions[record.version] = self._readers[repository].read(record.version)
+        return self._versions[record.version]
 
 
-def _is_instrumented(entry: RunEntry) -> bool:
-    return bool(entry.record.code.get("instrumented"))
+def _is_instrumented(record: RunRecord) -> bool:
+    return bool(record.code.get("instrumented"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relive.hindsight.analysis import Patch, PatchFit
-from relive.hindsight.plan import Costs, Draft, RunPlan, Wanted, plan
+from relive.hindsight.plan import Costs, Draft, RunPlan, Selection, plan_run
 from relive.model import RunRecord
 
 GUESSED = "the place is a guess; look at it with --show-patch RUN, choose it with --at or --edit, or add --guesses"
@@ -34,7 +34,7 @@ class Case:
 
     record: RunRecord
     fit: PatchFit
-    wanted: Wanted
+    selection: Selection
     costs: Costs
     plan: RunPlan
     width: int = 1  # ranks, which are replayed together
@@ -106,10 +106,10 @@ def assemble_plan(
 def plan_case(question: Question, draft: Draft) -> Case:
     """Plans one run, with the notes that users see about it."""
     fit = draft.fit
-    found = plan(
-        draft.profile, fit.reach, wanted=draft.wanted, parts=draft.parts, leaving=fit.leaving, costs=draft.costs,
+    found = plan_run(
+        draft.profile, fit.reach, selection=draft.selection, parts=draft.parts, leaving=fit.leaving, costs=draft.costs,
         from_start=question.from_start or draft.is_distrusted,
     )  # fmt: skip
     notes = ([DISTRUSTED] if draft.is_distrusted else []) + (draft.history.notes if found.segments else [])
     planned = replace(found, reasons=(*found.reasons, *notes))
-    return Case(draft.record, fit, draft.wanted, draft.costs, planned, draft.history.width, draft.without)
+    return Case(draft.record, fit, draft.selection, draft.costs, planned, draft.history.width, draft.without)

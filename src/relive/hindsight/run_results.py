@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relive.hindsight.plan import RankHistory, RunHistory
 from relive.hindsight.verification import Mismatch, compare
-from relive.hindsight.workers import Share, Task
+from relive.hindsight.workers import RankTask, Task
 from relive.model import RunRecord
 from relive.record.provenance import changes_since, is_same_machine
 from relive.store import JournalName, journals_in
@@ -87,12 +87,12 @@ class ResultReader:
 
     def _read_task(self, task: Task) -> list[tuple[RankHistory, ParsedJournal]]:
         """Returns the journal of each rank; of a failed task, only the iterations that every rank completed."""
-        pairs = zip(self._history.ranks, task.shares, strict=False)  # a task that never began has no shares
-        read = [(rank, self._read_rank(rank, share)) for rank, share in pairs]
+        pairs = zip(self._history.ranks, task.ranks, strict=False)  # a task that never began has none
+        read = [(rank, self._read_rank(rank, done)) for rank, done in pairs]
         found = [(rank, parsed) for rank, parsed in read if parsed is not None]
         if task.is_ok or not found:
             return found
-        names = {rank.number: {**rank.mains(self._history.profile), ROOT: ROOT} for rank, _ in found}
+        names = {rank.number: {**rank.main_loops(self._history.profile), ROOT: ROOT} for rank, _ in found}
         ends = {rank.number: _completed_iterations(parsed) for rank, parsed in found}
         common = set.intersection(
             *({(names[number].get(loop), iteration) for loop, iteration in done} for number, done in ends.items())
@@ -103,14 +103,14 @@ class ResultReader:
             for rank, parsed in found
         ]  # fmt: skip
 
-    def _read_rank(self, rank: RankHistory, share: Share) -> ParsedJournal | None:
+    def _read_rank(self, rank: RankHistory, done: RankTask) -> ParsedJournal | None:
         """Returns the journal of one rank, after adding its report and its comparison to the answer."""
         answer = self.answer
-        if share.report is not None:
-            _add_new(answer.notes, share.report.notes)
-            _add_new(answer.unrestored, share.report.unrestored)
-        _add_new(answer.notes, _notes_on_child_processes(share.folder, self._names))
-        parsed = _read_journal(share.folder, rank.recorded)
+        if done.report is not None:
+            _add_new(answer.notes, done.report.notes)
+            _add_new(answer.unrestored, done.report.unrestored)
+        _add_new(answer.notes, _notes_on_child_processes(done.folder, self._names))
+        parsed = _read_journal(done.folder, rank.recorded)
         if parsed is not None:
             tolerance = 0.0 if is_same_machine(self._record) else OTHER_HARDWARE
             found = compare(
@@ -168,9 +168,9 @@ def _notes_on_child_processes(folder: Path, names: Sequence[str]) -> list[str]:
 
 def _describe_missing(task: Task) -> str:
     why = task.failures[-1] if task.failures else "it was stopped"
-    if not task.shares:
+    if not task.ranks:
         return why
-    visits = task.shares[0].job.visits
+    visits = task.ranks[0].job.visits
     left = [visit.iteration for visit in visits if visit.counts][task.done_iterations() :]
     return f"{why} (missing: iterations {_format_ranges(left)})" if left else why
 

@@ -7,10 +7,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from relive.hindsight.analysis import Patch, PatchCache, PatchFit
+from relive.hindsight.analysis import Patch, PatchCache, PatchFit, ScriptShape
 from relive.hindsight.check_result import FAILED, Check
 from relive.hindsight.execution import execute_plan
-from relive.hindsight.plan import CostModel, Draft, Loop, Profile
+from relive.hindsight.plan import CostModel, Draft, Loop, RunProfile
 from relive.hindsight.replay_plan import Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import RunAnswer
@@ -39,7 +39,7 @@ def _check(session: ReplaySession, record: RunRecord, allowed_s: float) -> Check
     loop, iteration = found
     draft = Draft(
         record, history, _fit_every_loop(session.home, record, profile),
-        wanted={main.number: [iteration] if main is loop else [] for main in profile.mains},
+        selection={main.number: [iteration] if main is loop else [] for main in profile.mains},
         costs=CostModel.read(session.home).costs(record.run, is_shared=True, is_loaded=False),
     )  # fmt: skip
     plan = assemble_plan(Question(()), [draft], workers=1)
@@ -49,7 +49,7 @@ def _check(session: ReplaySession, record: RunRecord, allowed_s: float) -> Check
     return _summarise(answer.runs[0] if answer.runs else RunAnswer(record.run), loop.name, iteration)
 
 
-def _first_restorable(profile: Profile) -> tuple[Loop, int] | None:
+def _first_restorable(profile: RunProfile) -> tuple[Loop, int] | None:
     """The first iteration of a main loop that a complete checkpoint precedes."""
     for loop in profile.mains:
         for before in loop.iterations[:-1]:
@@ -59,13 +59,12 @@ def _first_restorable(profile: Profile) -> tuple[Loop, int] | None:
     return None
 
 
-def _fit_every_loop(home: Home, record: RunRecord, profile: Profile) -> PatchFit:
+def _fit_every_loop(home: Home, record: RunRecord, profile: RunProfile) -> PatchFit:
     """An empty patch that reaches into every loop, so that nothing of the iteration is skipped."""
     with VersionFiles(Path(str(record.code["repository"]))) as versions:
         files = versions.read(record.version)
-    fit = PatchCache(home, (), instrumented=bool(record.code.get("instrumented"))).of_patch(
-        Patch(), files, entry_file(record), profile.main_paths, is_led=profile.is_led
-    )
+    shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
+    fit = PatchCache(home, (), instrumented=bool(record.code.get("instrumented"))).of_patch(Patch(), files, shape)
     inside = frozenset(loop.path for loop in profile.loops.values())
     return PatchFit(Patch(), replace(fit.reach, inside=inside, is_before=False, is_after=False), fit.leaving)
 

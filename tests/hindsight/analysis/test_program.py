@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from relive.hindsight.analysis.program import LoopSite, Program, read_program
-from relive.hindsight.analysis.syntax_facts import ANY
+from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 
 
 def program(source: str, **more: str) -> Program:
@@ -29,7 +29,7 @@ def loops(source: str) -> list[LoopSite]:
         ("import relive\nfor i, e in enumerate(tqdm(relive.loop('epoch', x))):\n    pass", ["epoch"]),
         ("import relive\nsteps = relive.loop('step', x)\nfor s in steps:\n    pass", ["step"]),
         ("import relive\nfor e in relive.loop(name='epoch', items=x):\n    pass", ["epoch"]),
-        ("import relive\nfor e in relive.loop(f'epoch{n}', x):\n    pass", [ANY]),
+        ("import relive\nfor e in relive.loop(f'epoch{n}', x):\n    pass", [ANY_LOOP]),
         ("import relive\nout = [f(s) for s in relive.loop('step', x)]", ["step"]),
         ("import relive\nb = relive.skipblock('warm')\nif b.step_into():\n    f()\nb.end()", ["warm"]),
         ("for e in loop('epoch', range(3)):\n    pass", []),
@@ -98,7 +98,7 @@ def test_a_file_that_is_no_python_holds_nothing() -> None:
 def test_a_line_belongs_to_the_innermost_function() -> None:
     read = program("def outer():\n    def inner():\n        pass\n    return inner\n")
 
-    unit = read.around("train.py", 3)
+    unit = read.innermost_unit("train.py", 3)
     assert unit is not None
     assert unit.name == "inner"
 

@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 
 from relive.hindsight.analysis.depth import INNER, NOWHERE, OUTER, PREFIX, SUFFIX, Reach
-from relive.hindsight.plan.planner import plan
-from relive.hindsight.plan.run_profile import Iteration, Kept, Loop, Profile
+from relive.hindsight.plan.planner import plan_run
+from relive.hindsight.plan.run_profile import Iteration, Loop, RestorePoint, RunProfile
 from relive.hindsight.plan.segments import Costs, RunPlan
 
 COSTS = Costs(worker_s=1.0, bytes_per_s=1e9, restore_s=0.01)
 EPOCH, STEP = ("epoch",), ("epoch", "step")
 
 
-def kept(name: str, **how: bool) -> Kept:
-    return Kept(name, 1000, **{"is_complete": True, "is_plain": True, **how})
+def kept(name: str, **how: bool) -> RestorePoint:
+    return RestorePoint(name, 1000, **{"is_complete": True, "is_normal_exit": True, **how})
 
 
 def epochs(
-    count: int, *, own: Sequence[int] = (), nested: Sequence[int] = (), end: Kept | None = None, number: int = 2,
-    name: str = "epoch", begun_s: float = 1.0, is_over: bool = True,
+    count: int, *, own: Sequence[int] = (), nested: Sequence[int] = (), end: RestorePoint | None = None,
+    number: int = 2, name: str = "epoch", begun_s: float = 1.0, is_over: bool = True,
 ) -> list[Loop]:  # fmt: skip
     """A main loop; iterations take a second, a nested loop 0.9 s of it; checkpoints at the ends of both."""
     main = Loop(number, (name,), 1, 0, begun_s, float(count), count, is_over, end)
@@ -37,9 +37,9 @@ def epochs(
     return [main, *inner]
 
 
-def profile(*loops: Loop, mains: Sequence[int] = (2,), blocks: Sequence[Loop] = (), took_s: float = 20.0) -> Profile:
+def profile(*loops: Loop, mains: Sequence[int] = (2,), blocks: Sequence[Loop] = (), took_s: float = 20.0) -> RunProfile:
     known = {loop.number: loop for loop in loops}
-    return Profile("run", known, [known[number] for number in mains if number in known], blocks, 0.5, took_s, 99)
+    return RunProfile("run", known, [known[number] for number in mains if number in known], blocks, 0.5, took_s, 99)
 
 
 def reach(*inside: tuple[str, ...], after: bool = False, before: bool = False, kept: Sequence[str] = ()) -> Reach:
@@ -54,8 +54,8 @@ def visited(found: RunPlan) -> list[list[tuple[int, str | None]]]:
     ]
 
 
-def planned(course: Profile, where: Reach, *, parts: int = 1, **how: object) -> RunPlan:
-    return plan(course, where, **{"wanted": {}, "parts": parts, "costs": COSTS, **how})  # type: ignore[arg-type]
+def planned(course: RunProfile, where: Reach, *, parts: int = 1, **how: object) -> RunPlan:
+    return plan_run(course, where, **{"selection": {}, "parts": parts, "costs": COSTS, **how})  # type: ignore[arg-type]
 
 
 EVERY = profile(*epochs(10, own=range(10), nested=range(10), end=kept("end")))
@@ -69,9 +69,9 @@ def test_a_statement_before_the_loop_stops_there() -> None:
 
 
 def test_what_reads_files_of_its_own_training_runs_from_the_start() -> None:
-    course = replace(EVERY, reads_own=True)
+    course = replace(EVERY, reads_own_output=True)
     found = planned(course, reach(after=True))
-    inside = planned(course, reach(("epoch",)), wanted={2: [7]})
+    inside = planned(course, reach(("epoch",)), selection={2: [7]})
 
     assert [visit.iteration for visit in found.segments[0].visits] == list(range(10))
     assert "reads files" in found.reasons[0]
@@ -102,33 +102,33 @@ def test_a_statement_in_a_nested_loop_runs_it() -> None:
     assert (found.depth, found.segments[0].skips) == (INNER, {})
 
 
-def test_only_wanted_iterations_are_visited_each_from_the_state_before_it() -> None:
-    found = planned(EVERY, reach(STEP), wanted={2: [3, 7]})
+def test_only_iteration_selection_are_visited_each_from_the_state_before_it() -> None:
+    found = planned(EVERY, reach(STEP), selection={2: [3, 7]})
 
     assert visited(found) == [[(3, "turn2"), (7, "turn6")]]
     assert found.resume == "resume"
 
 
 def test_the_first_iteration_needs_no_state() -> None:
-    assert visited(planned(EVERY, reach(STEP), wanted={2: [0]})) == [[(0, None)]]
+    assert visited(planned(EVERY, reach(STEP), selection={2: [0]})) == [[(0, None)]]
 
 
 def test_without_the_state_right_before_it_goes_on_from_an_earlier_one() -> None:
     course = profile(*epochs(10, own=[1], end=kept("end")))
 
-    assert visited(planned(course, reach(STEP), wanted={2: [4]})) == [[(2, "turn1"), (3, None), (4, None)]]
+    assert visited(planned(course, reach(STEP), selection={2: [4]})) == [[(2, "turn1"), (3, None), (4, None)]]
 
 
 def test_without_the_end_of_an_iteration_its_nested_loop_leads_there() -> None:
     course = profile(*epochs(10, nested=range(10), end=kept("end")))
 
-    found = planned(course, reach(STEP), wanted={2: [5]})
+    found = planned(course, reach(STEP), selection={2: [5]})
 
     assert visited(found) == [[(-4, None), (5, None)]]
     assert found.segments[0].skips[2 + 1 + 4].unmutes
 
 
-@pytest.mark.parametrize("broken", [{"is_complete": False}, {"is_plain": False}])
+@pytest.mark.parametrize("broken", [{"is_complete": False}, {"is_normal_exit": False}])
 def test_a_nested_loop_that_is_incomplete_or_left_by_another_way_is_run(broken: dict[str, bool]) -> None:
     main, *inner = epochs(4, own=range(4), end=kept("end"))
     for loop in inner:
@@ -142,7 +142,7 @@ def test_a_partial_state_is_not_resumed_from() -> None:
     for iteration in main.iterations:
         iteration.end = kept("turn", is_complete=False)
 
-    found = planned(profile(main, *inner), reach(STEP), wanted={2: [3]})
+    found = planned(profile(main, *inner), reach(STEP), selection={2: [3]})
 
     assert visited(found) == [[(0, None), (1, None), (2, None), (3, None)]]
     assert found.resume == "from the start"
@@ -150,7 +150,7 @@ def test_a_partial_state_is_not_resumed_from() -> None:
 
 
 def test_older_records_that_do_not_tell_the_way_out_go_by_the_source() -> None:
-    end = kept("end", is_plain=None, is_exhausted=False)  # type: ignore[arg-type]
+    end = kept("end", is_normal_exit=None, is_exhausted=False)  # type: ignore[arg-type]
     course = profile(*epochs(3, own=range(3), end=end))
 
     assert planned(course, reach(after=True)).segments[0].visits == ()
@@ -168,14 +168,14 @@ def test_an_end_that_can_not_be_restored_is_reached_by_the_last_iteration() -> N
 
 
 def test_after_some_iterations_the_end_is_restored_when_the_script_goes_on() -> None:
-    found = planned(EVERY, reach(STEP, after=True), wanted={2: [3]})
+    found = planned(EVERY, reach(STEP, after=True), selection={2: [3]})
 
     assert found.segments[0].ends == {2: "end"}
     assert not found.segments[0].stop
 
 
 def test_from_the_start_no_state_is_trusted() -> None:
-    found = planned(EVERY, reach(EPOCH), wanted={2: [2]}, from_start=True)
+    found = planned(EVERY, reach(EPOCH), selection={2: [2]}, from_start=True)
 
     assert visited(found) == [[(0, None), (1, None), (2, None)]]
     assert found.segments[0].skips == {}
@@ -209,16 +209,16 @@ def test_a_segment_cut_where_nested_loops_lead_begins_with_a_warm_visit() -> Non
     assert found.iterations == 10
 
 
-def around_lost(**how: bool) -> Profile:
+def around_lost(**how: bool) -> RunProfile:
     """Nested loops can be skipped, but nothing can begin there: the main loop uses something up that can't be kept."""
     loops = epochs(10, nested=range(10), end=kept("end", is_complete=False))
     for loop in loops[1:]:
-        loop.end = replace(loop.end, is_entrance=False) if loop.end is not None else None
+        loop.end = replace(loop.end, can_resume=False) if loop.end is not None else None
     return profile(*loops)
 
 
 def test_no_run_begins_where_the_loop_around_can_not_be_entered() -> None:
-    found = planned(around_lost(), reach(EPOCH), wanted={2: [7]})
+    found = planned(around_lost(), reach(EPOCH), selection={2: [7]})
 
     assert visited(found) == [[(iteration, None) for iteration in range(8)]]
     assert {skip.manifest for skip in found.segments[0].skips.values()} == {
@@ -228,7 +228,7 @@ def test_no_run_begins_where_the_loop_around_can_not_be_entered() -> None:
 
 
 def test_on_the_way_to_a_wanted_iteration_also_loops_that_hold_the_statement_are_skipped() -> None:
-    found = planned(around_lost(), reach(STEP), wanted={2: [7]})
+    found = planned(around_lost(), reach(STEP), selection={2: [7]})
 
     (segment,) = found.segments
     assert [visit.passed for visit in segment.visits] == [True] * 7 + [False]
@@ -278,7 +278,7 @@ def test_a_statement_nowhere_needs_no_work() -> None:
     assert planned(EVERY, reach()).depth == NOWHERE
 
 
-def two(**how: object) -> Profile:
+def two(**how: object) -> RunProfile:
     first = epochs(4, own=range(4), nested=range(4), end=kept("end1"))
     second = epochs(3, own=range(3), nested=range(3), end=kept("end2"), number=20, name="tune", begun_s=8.0)
     return replace(profile(*first, *second, mains=(2, 20)), **how)  # type: ignore[arg-type]
@@ -324,4 +324,4 @@ def test_skipping_costs_a_restore_instead_of_the_loop() -> None:
     outer, inner = planned(EVERY, reach(EPOCH)), planned(EVERY, reach(STEP))
 
     assert outer.cost_s < inner.cost_s - 8
-    assert planned(EVERY, reach(STEP), wanted={2: [3]}).cost_s < inner.cost_s / 3
+    assert planned(EVERY, reach(STEP), selection={2: [3]}).cost_s < inner.cost_s / 3

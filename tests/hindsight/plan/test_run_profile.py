@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relive.hindsight.plan.run_profile import Profile, read_profile
+from relive.hindsight.plan.run_profile import RunProfile, read_profile
 from relive.store import Home
 from relive.store.chunks import list_checkpoints
 from relive.store.journal import ParsedJournal, parse_run
@@ -25,7 +25,7 @@ relive.log("final", net[0])
 """
 
 
-def profile(journal: ParsedJournal, run: str, **told: float) -> Profile:
+def profile(journal: ParsedJournal, run: str, **told: float) -> RunProfile:
     """Of the run, as if its checkpoints had taken as long as is told."""
     lines = [{**line, **told} if line.get("k") == "checkpoint" else line for line in journal.lines]
     return read_profile(run, replace(journal, lines=lines), list_checkpoints(journal), start_up_s=0.1)

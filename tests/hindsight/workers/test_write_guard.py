@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.hindsight.workers.landlock import beside
+from relive.hindsight.workers.landlock import paths_beside
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def guarded(project: Path, action: str, *, fence: bool = False) -> subprocess.Co
     script = f"""
     import os, shutil, sqlite3, sys
     from pathlib import Path
-    from relive.hindsight.workers.landlock import fence
+    from relive.hindsight.workers.landlock import restrict_writes
     from relive.hindsight.workers.write_guard import WriteGuard
     project, own = Path({str(project)!r}), Path({str(project / "own")!r})
     os.chdir(own)
     if {fence}:
-        sys.exit(3) if not fence([str(project)], [str(own)]) else None
+        sys.exit(3) if not restrict_writes([str(project)], [str(own)]) else None
     else:
         WriteGuard([str(project)], [str(own)]).start()
     """
@@ -139,7 +139,7 @@ def test_all_but_the_way_to_the_project_is_listed(tmp_path: Path) -> None:
     for name in ("a/project/x", "a/other", "b"):
         (tmp_path / name).mkdir(parents=True)
 
-    found = beside([str(tmp_path / "a" / "project")])
+    found = paths_beside([str(tmp_path / "a" / "project")])
 
     assert found is not None
     inside = {Path(path).relative_to(tmp_path).as_posix() for path in found if Path(path).is_relative_to(tmp_path)}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from relive.hindsight.analysis import PatchFit
 from relive.hindsight.plan.run_history import RunHistory
-from relive.hindsight.plan.run_profile import Profile
-from relive.hindsight.plan.segments import Costs, Wanted
+from relive.hindsight.plan.run_profile import RunProfile
+from relive.hindsight.plan.segments import Costs, Selection
 from relive.model import RunRecord
 from relive.store.journal import ParsedJournal
 
@@ -19,7 +19,7 @@ class Draft:
     record: RunRecord
     history: RunHistory
     fit: PatchFit
-    wanted: Wanted = field(default_factory=dict)
+    selection: Selection = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     parts: int = 1  # the most segments it may be cut into
     is_distrusted: bool = False  # its checkpoints failed to reproduce it when it ended
@@ -30,5 +30,5 @@ class Draft:
         return self.history.recorded
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> RunProfile:
         return self.history.profile
