@@ -59,7 +59,7 @@ def at(place: str) -> Reach:
     ("place", "depth"),
     [("prefix", PREFIX), ("before", OUTER), ("inside", INNER), ("other", INNER), ("after", OUTER), ("suffix", SUFFIX)],
 )
-def test_depth_is_told_by_position(place: str, depth: str) -> None:
+def test_depth_follows_from_position(place: str, depth: str) -> None:
     assert at(place).depth(MAIN) == depth
 
 
@@ -264,7 +264,7 @@ def test_a_recursive_function_is_read_to_an_end() -> None:
     assert found.enters(("epoch", "step", "step"))
 
 
-def test_loops_that_may_be_left_by_another_way_are_told() -> None:
+def test_loops_that_may_be_left_by_return_are_found() -> None:
     files = {"train.py": "import relive\ndef f():\n    for s in relive.loop('step', x):\n        return s\n"}
 
     assert leaving_loops(files) == {"step"}

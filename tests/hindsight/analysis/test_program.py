@@ -81,7 +81,7 @@ def test_the_else_of_a_loop_is_outside_of_it() -> None:
         ("for e in relive.loop('epoch', x):\n    pass\nelse:\n    g()", False),
     ],
 )
-def test_a_loop_tells_whether_it_may_be_left_by_another_way(body: str, leaves: bool) -> None:
+def test_a_loop_knows_whether_it_may_continue_elsewhere(body: str, leaves: bool) -> None:
     source = "import relive\ndef f():\n" + textwrap.indent(body, "    ")
 
     assert [site.leaves for site in loops(source)] == [leaves]
@@ -115,7 +115,7 @@ def test_a_line_belongs_to_the_innermost_function() -> None:
         ("class A:\n    def __getitem__(self, i):\n        pass", True),
     ],
 )
-def test_functions_that_others_call_are_told_apart(source: str, is_implicit: bool) -> None:
+def test_functions_that_libraries_call_are_recognised(source: str, is_implicit: bool) -> None:
     (unit,) = [unit for unit in program(source).units if unit.name]
 
     assert unit.is_implicit is is_implicit

@@ -1,4 +1,4 @@
-"""What replays took makes the next estimate better, and one bad moment does not make it worse."""
+"""Laws of the cost model: measurements improve the next prediction, and one outlier does not spoil it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def costs(home: Home, run: str = "a", *, is_shared: bool = False) -> Costs:
     return CostModel.read(home).costs(run, is_shared=is_shared, is_loaded=True)
 
 
-def test_nothing_known_gives_what_is_usual(home: Home) -> None:
+def test_without_measurements_the_defaults_are_predicted(home: Home) -> None:
     assert costs(home) == Costs(is_loaded=True)
 
 
-def test_what_a_worker_took_is_expected_of_the_next(home: Home) -> None:
+def test_the_time_of_a_worker_is_predicted_for_the_next(home: Home) -> None:
     record_measurements(home, [TASK], after_s=0.5, is_shared=False)
 
     found = costs(home)
@@ -55,14 +55,14 @@ def test_what_a_worker_took_is_expected_of_the_next(home: Home) -> None:
     assert found.after_s == 0.5
 
 
-def test_one_bad_moment_moves_nothing(home: Home) -> None:
+def test_one_outlier_does_not_change_the_prediction(home: Home) -> None:
     for took_s in (4.35, 4.35, 9.35):
         record_measurements(home, [replace(TASK, took_s=took_s)], after_s=0.1, is_shared=False)
 
     assert costs(home).worker_s == pytest.approx(0.1)
 
 
-def test_a_script_that_takes_twice_as_long_here_is_expected_to(home: Home) -> None:
+def test_a_script_that_is_twice_as_slow_here_is_predicted_to_be(home: Home) -> None:
     record_measurements(home, [TASK], after_s=0.1, is_shared=False)
 
     assert costs(home).pace == pytest.approx(2.0)
@@ -76,7 +76,7 @@ def test_the_pace_is_that_of_the_script_and_not_of_the_prediction(home: Home) ->
     assert costs(home).pace == pytest.approx(2.0)
 
 
-def test_workers_beside_each_other_have_a_pace_of_their_own(home: Home) -> None:
+def test_concurrent_workers_have_a_pace_of_their_own(home: Home) -> None:
     record_measurements(home, [TASK], after_s=0.1, is_shared=True)
     record_measurements(home, [replace(TASK, script_s=4.0)], after_s=0.1, is_shared=False)
 
@@ -90,7 +90,7 @@ def test_short_scripts_say_nothing_about_the_pace(home: Home) -> None:
     assert costs(home).pace == 1.0
 
 
-def test_waiting_for_libraries_is_no_cost_of_a_worker(home: Home) -> None:
+def test_waiting_for_libraries_is_not_a_cost_of_a_worker(home: Home) -> None:
     record_measurements(home, [TASK], after_s=0.1, is_shared=False)
     record_measurements(home, [replace(TASK, waited_s=5.0, took_s=10.0)], after_s=0.1, is_shared=False)
 
@@ -99,14 +99,14 @@ def test_waiting_for_libraries_is_no_cost_of_a_worker(home: Home) -> None:
     assert found.loading_s == pytest.approx(5.67)
 
 
-def test_a_process_of_its_own_is_learnt_by_itself(home: Home) -> None:
+def test_the_start_of_a_new_process_is_measured_apart(home: Home) -> None:
     record_measurements(home, [replace(TASK, modules=(), before_s=0.1)], after_s=0.1, is_shared=False)
 
     assert costs(home).worker_s == Costs().worker_s
     assert CostModel.read(home).costs("a", is_shared=False, is_loaded=False).process_s == pytest.approx(0.2)
 
 
-def test_what_a_script_does_at_exit_is_learnt_where_it_is_seen(home: Home) -> None:
+def test_the_time_of_exit_handlers_is_measured_for_scripts_that_run_to_their_end(home: Home) -> None:
     job = msgspec.structs.replace(JOB, stop=False)
     report = WorkerReport(ok=True, set_up_s=0.1, ran_s=0.25)
     record_measurements(
@@ -116,7 +116,7 @@ def test_what_a_script_does_at_exit_is_learnt_where_it_is_seen(home: Home) -> No
     assert costs(home).ending_s == pytest.approx(0.1)
 
 
-def test_what_failed_teaches_nothing(home: Home) -> None:
+def test_failed_tasks_are_not_measured(home: Home) -> None:
     record_measurements(
         home,
         [replace(TASK, ranks=reporting(WorkerReport(ok=False))), replace(TASK, attempts=2)],
@@ -129,7 +129,7 @@ def test_what_failed_teaches_nothing(home: Home) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"worker_s": 0.4, "replays": 3}', '{"readings": 3}'])
-def test_a_file_that_makes_no_sense_is_passed_over(home: Home, text: str) -> None:
+def test_an_unreadable_file_is_ignored(home: Home, text: str) -> None:
     (home.path / FILE).write_text(text)
 
     assert costs(home) == Costs(is_loaded=True)

@@ -1,4 +1,4 @@
-"""Laws of lined-up ranks: only what all of them have is used, and each is told in its own terms."""
+"""Laws of aligned ranks: only what all of them have is used, and the plan is translated for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kept(name: str, *, size_bytes: int = 1000, **how: bool) -> RestorePoint:
     return RestorePoint(name, size_bytes, **{"is_complete": True, "is_normal_exit": True, **how})
 
 
-def course(
+def rank_profile(
     rank: int, *, iterations: int = 4, own: Sequence[int] = (), nested: Sequence[int] = (), extra: Sequence[str] = (),
     is_over: bool = True, end: RestorePoint | None = None,
 ) -> RunProfile:  # fmt: skip
@@ -34,7 +34,7 @@ def course(
             loops[number] = Loop(number, ("epoch", name), 2, iteration, 1.0 + iteration, 0.4, 8, True, state)
             inside.append(loops[number])
         main.iterations.append(
-            Iteration(iteration, 1.0, inside, kept(f"r{rank} turn{iteration}") if iteration in own else None)
+            Iteration(iteration, 1.0, inside, kept(f"r{rank} iteration{iteration}") if iteration in own else None)
         )
     return RunProfile("run", loops, [main], [], 0.5, 20.0, max(loops))
 
@@ -45,19 +45,19 @@ def plan_of(common: RunProfile, *inside: tuple[str, ...], **how: Any) -> Any:
 
 
 def test_only_states_that_all_ranks_kept_are_resumed_from() -> None:
-    common, (first, second) = align_ranks([course(0, own=[0, 1, 2]), course(1, own=[0, 2, 3])])
+    common, (first, second) = align_ranks([rank_profile(0, own=[0, 1, 2]), rank_profile(1, own=[0, 2, 3])])
 
     (segment,) = plan_of(common, ("epoch",), selection={2: [2, 3]}).segments
 
     def visits(mapping: RankMapping) -> list[tuple[int, str | None]]:
         return [(visit.iteration, visit.restore) for visit in mapping.translate(segment).visits]
 
-    assert visits(first) == [(1, "r0 turn0"), (2, None), (3, None)]
-    assert visits(second) == [(1, "r1 turn0"), (2, None), (3, None)]
+    assert visits(first) == [(1, "r0 iteration0"), (2, None), (3, None)]
+    assert visits(second) == [(1, "r1 iteration0"), (2, None), (3, None)]
 
 
 def test_a_state_that_is_incomplete_on_one_rank_is_complete_on_none() -> None:
-    ranks = [course(0, own=[0]), course(1, own=[0])]
+    ranks = [rank_profile(0, own=[0]), rank_profile(1, own=[0])]
     ranks[1].mains[0].iterations[0].end = kept("r1", size_bytes=5000, is_complete=False)
 
     common, _ = align_ranks(ranks)
@@ -67,9 +67,11 @@ def test_a_state_that_is_incomplete_on_one_rank_is_complete_on_none() -> None:
     assert (end.is_complete, end.size_bytes) == (False, 5000)
 
 
-def test_each_rank_is_told_in_its_own_numbers() -> None:
+def test_a_plan_is_translated_into_the_numbers_of_each_rank() -> None:
     """Rank 1 has a loop of its own in each iteration, so that all its numbers are others."""
-    common, (first, second) = align_ranks([course(0, nested=range(4)), course(1, nested=range(4), extra=["debug"])])
+    common, (first, second) = align_ranks(
+        [rank_profile(0, nested=range(4)), rank_profile(1, nested=range(4), extra=["debug"])]
+    )
 
     (segment,) = plan_of(common, ("epoch",)).segments
 
@@ -81,9 +83,11 @@ def test_each_rank_is_told_in_its_own_numbers() -> None:
     }  # fmt: skip
 
 
-def test_what_only_one_rank_went_through_is_run_even_where_nothing_counts_yet() -> None:
-    """The others may wait for what is in it: skipping it on one rank alone would leave them waiting."""
-    common, (first, second) = align_ranks([course(0, nested=range(4), extra=["val"]), course(1, nested=range(4))])
+def test_a_loop_that_only_one_rank_entered_runs_even_in_a_warm_visit() -> None:
+    """The other ranks may wait for what it does: skipping it on one rank alone would leave them waiting."""
+    common, (first, second) = align_ranks(
+        [rank_profile(0, nested=range(4), extra=["val"]), rank_profile(1, nested=range(4))]
+    )
 
     (segment,) = plan_of(common, ("epoch", "step"), selection={2: [3]}).segments
 
@@ -93,15 +97,15 @@ def test_what_only_one_rank_went_through_is_run_even_where_nothing_counts_yet() 
     assert list(first.translate(segment).skips) == [8]
 
 
-def test_loops_of_one_name_that_are_not_equally_many_are_not_taken_for_each_other() -> None:
-    common, _ = align_ranks([course(0, nested=[1], extra=["step"]), course(1, nested=[1])])
+def test_loops_of_one_name_that_differ_in_number_are_not_matched() -> None:
+    common, _ = align_ranks([rank_profile(0, nested=[1], extra=["step"]), rank_profile(1, nested=[1])])
 
     assert not any(loop.is_shared for loop in common.loops.values() if loop.name == "step")
     assert all(loop.end is None for loop in common.loops.values())
 
 
 def test_ranks_that_went_through_a_loop_unequally_often_run_from_the_start() -> None:
-    common, _ = align_ranks([course(0, own=range(4)), course(1, iterations=3, own=range(3))])
+    common, _ = align_ranks([rank_profile(0, own=range(4)), rank_profile(1, iterations=3, own=range(3))])
 
     found = plan_of(common, ("epoch",))
 
@@ -111,28 +115,28 @@ def test_ranks_that_went_through_a_loop_unequally_often_run_from_the_start() -> 
     assert (segment.visits, segment.stop) == ((), False)
 
 
-def test_a_rank_that_was_killed_earlier_takes_nothing_from_the_others() -> None:
-    ranks = [course(0, own=range(4), is_over=False), course(1, iterations=2, own=range(2), is_over=False)]
+def test_a_rank_that_was_killed_earlier_does_not_limit_the_others() -> None:
+    ranks = [rank_profile(0, own=range(4), is_over=False), rank_profile(1, iterations=2, own=range(2), is_over=False)]
     common, (_, second) = align_ranks(ranks)
 
     (segment,) = plan_of(common, ("epoch",), selection={2: [3]}).segments
 
     assert [(visit.iteration, visit.restore) for visit in second.translate(segment).visits] == [
-        (2, "r1 turn1"),
+        (2, "r1 iteration1"),
         (3, None),
     ]
 
 
 def test_a_main_loop_of_one_rank_alone_is_code_like_any_other() -> None:
-    first = course(0, own=range(4))
+    first = rank_profile(0, own=range(4))
     test = first.loops[50] = Loop(50, ("test",), 1, 0, 9.0, 1.0, 3, True, kept("test"))
-    common, _ = align_ranks([replace(first, mains=[*first.mains, test]), course(1, own=range(4))])
+    common, _ = align_ranks([replace(first, mains=[*first.mains, test]), rank_profile(1, own=range(4))])
 
     assert [loop.name for loop in common.mains] == ["epoch"]
     assert common.loops[50].end is None
 
 
-def test_a_plan_that_needs_several_processes_at_once_takes_as_long_as_they_are_in_each_others_way() -> None:
+def test_the_cost_of_a_plan_counts_the_workers_that_ranks_occupy_together() -> None:
     def cases(*widths: int) -> Any:
         segment = Segment((), {}, {}, stop=False, cost_s=10.0)
         own, costs = RunPlan("run", "outer", (segment,), ""), Costs(after_s=0.0)

@@ -86,7 +86,7 @@ def find_reach(
     kept = _unskippable_loops(program)
     if any(_GRADIENT.search(_source_line(files, one)) for one in added):
         kept |= {site.name for unit in program.units for site in unit.loops}
-        reasons.append("the statement reads gradients, which no checkpoint holds, so no loop is skipped")
+        reasons.append("the statement reads gradients, which a skipped loop does not produce, so no loop is skipped")
     return Reach(frozenset(found), before, after, tuple(reasons), kept, anywhere, frozenset(elsewhere))
 
 
