@@ -76,7 +76,6 @@ class Program:
     """The units of all files of a version."""
 
     units: list[CodeUnit]
-    bases: dict[str, frozenset[str]]  # of each class of the project
 
     def top(self, file: str) -> CodeUnit | None:
         return next((unit for unit in self.units if unit.file == file and not unit.name), None)
@@ -96,11 +95,7 @@ def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
     modules = _module_files(frozenset(files))
     # Most files of a version are equal to those of the version before: each text is read once.
     read = partial(_read_file, known) if known is not None else _read_once
-    found = [read(file, text, modules) for file, text in files.items()]
-    return Program(
-        [unit for units, _ in found for unit in units],
-        {name: bases for _, classes in found for name, bases in classes.items()},
-    )
+    return Program([unit for file, text in files.items() for unit in read(file, text, modules)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,23 +108,20 @@ def _module_files(files: frozenset[str]) -> _ModuleFiles:
     return _ModuleFiles({_module_name(file): file for file in sorted(files)})
 
 
-_FileFacts = tuple[list[CodeUnit], dict[str, frozenset[str]]]
-
-
-def _read_file(known: Survey | None, file: str, text: str, modules: _ModuleFiles) -> _FileFacts:
+def _read_file(known: Survey | None, file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
     try:
         tree = ast.parse(text)
         if known is not None:
             instrument(tree, known)
     except (SyntaxError, ValueError, RecursionError):
-        return [], {}
+        return []
     reader = _ProgramReader(file, _find_relive_names(tree if "relive" in text else ast.Module([], [])), modules.files)
     reader.read_module(tree, len(text.splitlines()) + 1)
-    return reader.units, reader.bases
+    return reader.units
 
 
 @lru_cache(maxsize=20_000)
-def _read_once(file: str, text: str, modules: _ModuleFiles) -> _FileFacts:
+def _read_once(file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
     return _read_file(None, file, text, modules)
 
 
@@ -168,7 +160,7 @@ class _ProgramReader(ast.NodeVisitor):
 
     def __init__(self, file: str, relive: _ReliveNames, modules: dict[str, str]) -> None:
         self.units: list[CodeUnit] = []
-        self.bases: dict[str, frozenset[str]] = {}
+        self._bases: dict[str, frozenset[str]] = {}
         self._file = file
         self._relive = relive
         self._modules = modules
@@ -192,7 +184,7 @@ class _ProgramReader(ast.NodeVisitor):
             self.visit(default)
         owner = self._owner[-1] if self._owner else ""
         unit = CodeUnit(self._file, node.name, node.lineno, node.end_lineno or node.lineno, owner)
-        unit.is_implicit = not is_called_by_name(node, owner, self.bases.get(owner, frozenset()))
+        unit.is_implicit = not is_called_by_name(node, owner, self._bases.get(owner, frozenset()))
         unit.is_generator = has_yield(node.body) and not MANAGERS & {*map(simple_name, node.decorator_list)}
         outside = self._unit, self._path, self._owner
         self._unit, self._path, self._owner = unit, (), []
@@ -214,7 +206,7 @@ class _ProgramReader(ast.NodeVisitor):
         self._unit, self._path = outside
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.bases[node.name] = frozenset(simple_name(base) for base in node.bases)
+        self._bases[node.name] = frozenset(simple_name(base) for base in node.bases)
         for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
             self.visit(part)
         self._owner.append(node.name)
