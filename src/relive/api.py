@@ -184,31 +184,31 @@ def replay(
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
-    from relive.hindsight import Question, execute_plan, plan_replay
+    from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 
-    strict, guesses = bool(how.pop("strict", False)), bool(how.pop("guesses", False))
-    place, question = _home(home), Question(names, where, workers=workers, **how)
-    with plan_replay(place, question) as plan:
-        if not guesses:
-            plan.leave_out_guesses()
-        return execute_plan(place, plan, watch=lambda _tasks: None, strict=strict)
+    strict, guesses, edit = bool(how.pop("strict", False)), bool(how.pop("guesses", False)), how.pop("edit", None)
+    question = Question(names, where, tuple(how.pop("runs", None) or ()), workers, **how)
+    with ReplaySession(_home(home)) as session:
+        plan = plan_replay(session, question, edit=edit)
+        chosen = plan if guesses else plan.without_guesses()
+        return execute_plan(session, chosen, watch=lambda _tasks: None, strict=strict)
 
 
 def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     """Replays what is missing, after showing the cost; asks first if stdin and stderr are a terminal."""
     import sys
 
-    from relive.hindsight import Question, execute_plan, plan_replay
+    from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
     from relive.record.process import say
 
-    with plan_replay(home, Question(names, where)) as plan:
-        plan.leave_out_guesses()
+    with ReplaySession(home) as session:
+        plan = plan_replay(session, Question(names, where)).without_guesses()
         if not plan.cases:
             return
         say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
-        found = execute_plan(home, plan, watch=lambda _tasks: None)
+        found = execute_plan(session, plan, watch=lambda _tasks: None)
         say(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
 
 

@@ -10,7 +10,7 @@ import importlib.util
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 from tests.handsfree.styles import values
@@ -172,7 +172,8 @@ def test_the_one_line_keeps_checkpoints_of_epochs(library: str, script: Script):
     env = {"OMP_NUM_THREADS": "1", "RELIVE_EVERY": "1"}
     script(SOURCES[library], timeout=600, env=env)
     script.write(_asked(SOURCES[library], "module"))
-    with plan_replay(Home(script.home), Question(("probe",), "epoch = 3", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), "epoch = 3", workers=1))
         (case,) = plan.cases
 
     assert case.plan.resume == "resume"

@@ -8,7 +8,7 @@ import pytest
 
 import relive
 from relive.checkpoint.state.gradients import _are_loop_carried, _gradient_uses, _GradientPosition
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks
@@ -64,7 +64,8 @@ def test_a_replayed_step_has_the_same_gradients(source: str, where: str, script:
     script.write(source.replace("# probe", PROBE))
     reference = script.project.parent / "reference"
     script.relive("run", "train.py", env={"RELIVE_HOME": str(reference)})
-    with plan_replay(Home(script.home), Question(("probe",), where, workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), where, workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", where=where, workers=1, home=script.home).runs
     name, number = where.split(" = ")

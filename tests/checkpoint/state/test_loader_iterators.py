@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 from tests.handsfree.styles import values
@@ -73,7 +73,8 @@ def test_a_replayed_step_gets_the_same_batch(source: str, step: int, script: Scr
     script.write(source.replace("# probe", "print('probe:', float(x.double().sum() + loss.double()))"))
     reference = script.project.parent / "reference"
     script.relive("run", "train.py", env={"RELIVE_HOME": str(reference)})
-    with plan_replay(Home(script.home), Question(("probe",), f"step = {step}", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), f"step = {step}", workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", where=f"step = {step}", workers=1, home=script.home).runs
 

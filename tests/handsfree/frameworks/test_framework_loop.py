@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 from tests.handsfree.styles import Style, check, record, values
@@ -159,7 +159,8 @@ def test_a_framework_with_defaults_is_resumed_late_and_its_files_stay_unchanged(
     done = script.relive("run", "train.py", timeout=600, env=env)
     written = _content(script.project)
     script.write(with_probe)
-    with plan_replay(Home(script.home), Question(("probe",), "epoch = 1", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), "epoch = 1", workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", where="epoch = 1", workers=1, home=script.home).runs
     after = _content(script.project)
@@ -204,7 +205,8 @@ def test_late_epochs_are_replayed_without_the_early_ones(style: Style, tmp_path:
     style.put(project, with_probes=True)
     record(style, project, tmp_path / "reference")
     question = Question(("probe_inside",), "epoch >= 3", workers=1)
-    with plan_replay(Home(home), question) as plan:
+    with ReplaySession(Home(home)) as session:
+        plan = plan_replay(session, question)
         (case,) = plan.cases
     (answer,) = relive.replay("probe_inside", where="epoch >= 3", workers=1, home=home).runs
     expected = [value for value in values(tmp_path / "reference", "probe_inside") if not value[1] or value[1][0] >= 3]
@@ -223,7 +225,8 @@ def test_a_question_about_the_code_after_the_training_does_not_train_again(style
     style.put(project, with_probes=False)
     record(style, project, home)
     style.put(project, with_probes=True)
-    with plan_replay(Home(home), Question(("probe_after",))) as plan:
+    with ReplaySession(Home(home)) as session:
+        plan = plan_replay(session, Question(("probe_after",)))
         (case,) = plan.cases
 
     assert case.plan.depth == "suffix"
