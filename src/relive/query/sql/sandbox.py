@@ -52,7 +52,7 @@ _WHERE_KEYS = {"type", "cte_map", "select_list", "from_table", "where_clause", "
 _BARE = "select 1 from rows where "
 _WHERE = "select 1 from rows where ("
 _ROW = "row#"
-_INTERRUPT_EVERY_S = 0.05
+_LOOK_EVERY_S = 0.05
 _MATCHING = f'select "{_ROW}" from rows where ('
 _KEEP = "create temp table result as "
 _DOTTED = re.compile(r'(?:"(?:[^"]|"")*"|\w+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|\w+))*')
@@ -106,12 +106,14 @@ def _stoppable(con: Connection, work: Callable[[], Answer]) -> Answer:
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
         try:
-            return future.result()
-        except KeyboardInterrupt:
+            # In short waits: a signal that the system gave to another thread wakes nobody here.
+            while not future.done():
+                wait([future], timeout=_LOOK_EVERY_S)
+        finally:  # whatever the handler of a signal raised
             while not future.done():  # an interrupt that comes before the query has begun is lost
                 con.interrupt()
-                wait([future], timeout=_INTERRUPT_EVERY_S)
-            raise
+                wait([future], timeout=_LOOK_EVERY_S)
+        return future.result()
 
 
 def _serialize(sql: str) -> str:
