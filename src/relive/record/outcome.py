@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -23,8 +23,7 @@ class ExitWatch:
         self._before = _last_exception()
         self._main = _outermost_frame()
         self.code: Any = None
-        self.called_at: int | None = None  # how much was written when sys.exit was called
-        self.written: Callable[[], int] = lambda: 0
+        self.was_called = False
 
     def install(self) -> None:
         _SYS_EXIT.tell(self)
@@ -33,7 +32,8 @@ class ExitWatch:
         _SYS_EXIT.forget(self)
 
     def note(self, status: Any) -> None:
-        self.code, self.called_at = status, self.written()
+        if threading.current_thread() is threading.main_thread():  # in others it ends the thread only
+            self.code, self.was_called = status, True
 
     def outcome(self) -> Ending:
         """What happened, for the line that ends the run."""
@@ -43,8 +43,9 @@ class ExitWatch:
         error = _last_exception()
         if error is not None and error is not self._before and not hasattr(sys, "ps1"):
             return ended_by(error)
-        # A SystemExit that was caught is no end: the script went on and wrote more, or came to its last line.
-        if self.called_at == self.written() and not _returned(self._main):
+        # A SystemExit that was caught is no end: the script went on, and came to its last line or raised another one.
+        # What was logged since then tells nothing: `finally` blocks log, and so do threads, the user's and ours.
+        if self.was_called and not _ended_by_itself(self._main):
             return ended_by(SystemExit(self.code))
         return FINISHED, None
 
@@ -120,11 +121,15 @@ def _outermost_frame() -> FrameType | None:
     return frame
 
 
-def _returned(frame: FrameType | None) -> bool:
-    """Did the frame come to its end, rather than be left by an exception? Its last instruction tells."""
+def _ended_by_itself(frame: FrameType | None) -> bool:
+    """Did the frame return, or raise anew, rather than be left by what it had called? Its last instruction tells."""
     import opcode
 
-    return frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
+    if frame is None:
+        return False
+    operation, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
+    name = opcode.opname[operation]
+    return name.startswith("RETURN_") or (name == "RAISE_VARARGS" and argument > 0)  # 0 is a bare `raise`
 
 
 def _last_exception() -> BaseException | None:

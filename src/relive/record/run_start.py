@@ -117,7 +117,6 @@ class OpenRun:
         with _training_goes_on("provenance-incomplete"):
             self._trace_origin(journal)
         with _training_goes_on("end-incomplete"):
-            self._exit.written = journal.written
             self._exit.install()
         _HOOKS.watch_forks()
 
