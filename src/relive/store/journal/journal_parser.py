@@ -86,7 +86,11 @@ class ParsedJournal:
 def parse_journal(path: Path, journal: JournalName, forked_from: ParsedJournal | None = None) -> ParsedJournal:
     """Read a whole journal. A forked child may log inside loops that its parent entered: `forked_from` knows them."""
     read, slots = read_lines(path), read_slots(path)
-    return _understand(journal, read, slots, ParseProgress(before=forked_from).with_lines(read))
+    progress = ParseProgress(before=forked_from).with_lines(read)
+    if not read.damaged and not any(line.get("k") == "end" for line in read.lines):
+        # The run goes on, and named something new after we read its lines, or after a server listed their size.
+        slots = _with_known_names(slots, progress.name_of)
+    return _understand(journal, read, slots, progress)
 
 
 class KnownNames(NamedTuple):
