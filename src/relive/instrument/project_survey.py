@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from relive import syntax_tree
 from relive.instrument.call_facts import CallFacts, counts_training, facts_of
 
 MAX_FILES = 500
@@ -44,7 +45,7 @@ def survey(texts: Iterable[str]) -> Survey:
 
 def parsed(text: str) -> ast.Module | None:
     try:
-        return ast.parse(text)
+        return syntax_tree.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import ModuleType
 
+from relive import syntax_tree
+
 _FOREIGN = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
 # Built-in functions that change nothing that they are given; `next` and `iter` are not among them.
 _HARMLESS = frozenset(
@@ -72,7 +74,7 @@ def file_of(module: ModuleType) -> str | None:
 @lru_cache(maxsize=256)
 def tree_of(filename: str) -> ast.Module | None:
     try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
+        tree = syntax_tree.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError, RecursionError):
         return None
     return tree if tree.body else None

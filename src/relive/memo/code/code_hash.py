@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from relive import syntax_tree
 from relive.hashing import digest, stable_hash
 from relive.memo.code.name_mutations import changed_and_read
 
@@ -75,7 +76,7 @@ def uses(code: CodeType) -> Uses:
 def text_hash(text: str) -> str:
     """The hash of a whole file of source."""
     try:
-        return stable_hash(("module", _told(ast.parse(text))))
+        return stable_hash(("module", _told(syntax_tree.parse(text))))
     except (SyntaxError, ValueError):
         return digest(text.encode("utf-8", "surrogatepass"))
 
@@ -84,7 +85,7 @@ def imports_of(text: str) -> tuple[tuple[str, int], ...]:
     """The modules that a file of source imports anywhere, with their level of dots."""
     found: set[tuple[str, int]] = set()
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree.parse(text)
     except (SyntaxError, ValueError):
         return ()
     for node in ast.walk(tree):
@@ -141,7 +142,7 @@ def _parsed(text: str) -> tuple[_Places, _Places]:
     codes: _Places = {}
     nodes: _Places = {}
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree.parse(text)
         for inner in _with_inner(compile(text, "<source>", "exec", dont_inherit=True)):
             codes.setdefault((inner.co_firstlineno, inner.co_name), []).append(inner)
     except (SyntaxError, ValueError, RecursionError):
