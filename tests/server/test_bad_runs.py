@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from relive.store.journal import SLOTS_MAGIC
 

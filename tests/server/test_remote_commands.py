@@ -394,6 +394,12 @@ def test_a_live_run_is_fetched_up_to_now(serve, script, tmp_path: Path, elsewher
     server = serve(store=tmp_path / "live")
     theirs = script.project / ".relive"
     env = {"RELIVE_SERVER": server.url, "RELIVE_SHIP_SECONDS": "0.05", "RELIVE_HOME": str(theirs)}
+
+    def fetched_so_far() -> list[float]:
+        """Nothing until the run is there, and named what it logs."""
+        elsewhere("fetch", "last", "--server", server.url)
+        return relive.sql("select value from logs where name = 'n' order by seq", home=tmp_path / "home").value.tolist()
+
     process = script.start("""
 import os, time, relive
 for step in relive.loop("step", range(10**9)):
@@ -401,15 +407,15 @@ for step in relive.loop("step", range(10**9)):
     if os.path.exists("stop"): break
     time.sleep(0.001)
 """, env=env)  # fmt: skip
-    deadline = time.monotonic() + 30
-    while elsewhere("fetch", "last", "--server", server.url).exit_code and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while not (before := fetched_so_far()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    before = relive.dataframe("n", home=tmp_path / "home").n.tolist()
     (script.project / "stop").touch()
     process.communicate(timeout=60)
     assert elsewhere("fetch", "last", "--server", server.url).exit_code == 0
 
     after = relive.dataframe("n", home=tmp_path / "home").n.tolist()
+    assert before
     assert before == list(range(len(before)))
     assert after == relive.dataframe("n", home=theirs).n.tolist()
     assert len(after) >= len(before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
+from relive import syntax_tree
 from relive.handsfree.capture import call_safely, explainer, loop_hooks
 from relive.instrument import HOOK, Survey, instrument
 from relive.record.process import warn_once
@@ -27,7 +27,7 @@ def compile_instrumented(source: bytes, path: str, known: Survey) -> CodeType:
 
 def _try_instrument(source: bytes, path: str, known: Survey) -> CodeType | None:
     try:
-        tree = ast.parse(source, path)
+        tree = syntax_tree.parse(source, path)
         explainer.add_choices(path, instrument(tree, known))
         return compile(tree, path, "exec", dont_inherit=True)
     except SyntaxError:

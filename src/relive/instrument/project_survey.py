@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from relive import syntax_tree
 from relive.instrument.call_facts import CallFacts, collect_facts, has_training_counter
 
 MAX_FILES = 500
@@ -45,7 +46,7 @@ def survey(texts: Iterable[str]) -> Survey:
 def parse_or_none(text: str) -> ast.Module | None:
     """Parses a file; None if it is not valid Python."""
     try:
-        return ast.parse(text)
+        return syntax_tree.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -23,8 +23,7 @@ class ExitWatch:
         self._before = _last_exception()
         self._main = _outermost_frame()
         self.code: Any = None
-        self.called_at: int | None = None  # bytes in the journal when sys.exit was called
-        self.written: Callable[[], int] = lambda: 0
+        self.was_called = False
 
     def install(self) -> None:
         _SYS_EXIT_HOOK.add(self)
@@ -33,7 +32,8 @@ class ExitWatch:
         _SYS_EXIT_HOOK.remove(self)
 
     def note(self, status: Any) -> None:
-        self.code, self.called_at = status, self.written()
+        if threading.current_thread() is threading.main_thread():  # in others it ends the thread only
+            self.code, self.was_called = status, True
 
     def outcome(self) -> Ending:
         """Returns the outcome for the last line of the run."""
@@ -43,8 +43,9 @@ class ExitWatch:
         error = _last_exception()
         if error is not None and error is not self._before and not hasattr(sys, "ps1"):
             return ended_by(error)
-        # A SystemExit that was caught did not end the script: it wrote more, or returned from its last line.
-        if self.called_at == self.written() and not _has_returned(self._main):
+        # A SystemExit that was caught did not end the script: it went on, and returned or raised another exception.
+        # Values logged since then prove nothing: `finally` blocks log, and so do threads, the user's and ours.
+        if self.was_called and not _has_ended_by_itself(self._main):
             return ended_by(SystemExit(self.code))
         return FINISHED, None
 
@@ -125,11 +126,15 @@ def _outermost_frame() -> FrameType | None:
     return frame
 
 
-def _has_returned(frame: FrameType | None) -> bool:
-    """Whether a frame has returned rather than raised, judged by its last instruction."""
+def _has_ended_by_itself(frame: FrameType | None) -> bool:
+    """Whether a frame has returned or raised, rather than propagated an exception; judged by its last instruction."""
     import opcode
 
-    return frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
+    if frame is None:
+        return False
+    operation, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
+    name = opcode.opname[operation]
+    return name.startswith("RETURN_") or (name == "RAISE_VARARGS" and argument > 0)  # 0 is a bare `raise`
 
 
 def _last_exception() -> BaseException | None:

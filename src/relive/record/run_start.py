@@ -118,7 +118,6 @@ class OpenRun:
         with _warn_on_failure("provenance-incomplete"):
             self._start_provenance(journal)
         with _warn_on_failure("end-incomplete"):
-            self._exit.written = journal.written
             self._exit.install()
 
     def _start_shipping(self, rank: int) -> None:

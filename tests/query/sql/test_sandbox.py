@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -267,15 +269,73 @@ def test_parquet_in_an_allowed_folder_can_be_a_relation(tmp_path: Path) -> None:
     assert answer.rows == [(42,)]
 
 
-def test_ctrl_c_stops_a_running_query() -> None:
-    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+ENDLESS = "select sum(sqrt(a.range * b.range)) from range(10000000) a, range(1000000) b"
+
+
+@contextmanager
+def interrupted_soon(*, by_another_thread: bool = False) -> Iterator[None]:
+    """SIGINT for this process, which the system gives to its main thread unless that one blocks it."""
+
+    def interrupt() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, interrupt)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT} if by_another_thread else set())
     timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    with pytest.raises(KeyboardInterrupt):
-        query("select sum(sqrt(a.range * b.range)) from range(10000000) a, range(1000000) b")
 
-    timer.join()
+@pytest.mark.parametrize("by_another_thread", [False, True])
+def test_ctrl_c_stops_a_running_query(by_another_thread: bool) -> None:
+    with interrupted_soon(by_another_thread=by_another_thread), pytest.raises(KeyboardInterrupt):
+        query(ENDLESS)
+
     assert query("select 1").rows == [(1,)]
+
+
+def test_whatever_a_signal_handler_raises_stops_a_running_query() -> None:
+    class Preempted(Exception):
+        pass
+
+    def handle(*_: object) -> None:
+        raise Preempted
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        with interrupted_soon(), pytest.raises(Preempted):
+            query(ENDLESS)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert query("select 1").rows == [(1,)]
+
+
+def test_ctrl_c_ends_relive_sql(script) -> None:
+    """Only while the query runs there are two threads with time on their clocks: the signal doesn't come before."""
+    script("import relive\nrelive.log('v', 1)\n")
+    process = script.start_relive("sql", ENDLESS)
+    deadline = time.monotonic() + 60
+    while busy_threads(process.pid) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode in (1, 130, -signal.SIGINT), stderr
+    assert "Traceback" not in stderr
+    assert stdout == ""
+
+
+def busy_threads(pid: int) -> int:
+    try:
+        times = [(task / "stat").read_text().rpartition(")")[2].split() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return 0
+    return sum(int(fields[11]) >= 20 for fields in times)  # hundredths of a second
 
 
 # ---------------------------------------------------------------------------------------------- mistakes

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from relive.errors import ReliveError
 from relive.store import JournalName
-from relive.store.journal import ROOT, Journal, JournalClosed, read_lines, slot_kinds
+from relive.store.journal import ROOT, Journal, JournalClosed, journal_parser, read_lines, slot_kinds
 from relive.store.journal.journal_file import SLOT_BYTES
 from relive.store.journal.journal_parser import ParsedJournal, parse_journal
 from relive.store.journal.slot_reader import read_slots, wall_times_us
@@ -112,6 +113,24 @@ def test_a_live_journal_can_be_read_at_any_time(tmp_path: Path) -> None:
 
         assert len(parse(tmp_path)) == step + 1
     journal.close()
+
+
+def test_values_whose_name_is_not_defined_yet_are_read_later(tmp_path: Path, monkeypatch) -> None:
+    journal = begin_journal(tmp_path)
+    journal.append_float("x", 1.0, ROOT, 0)
+
+    def read_slots_late(*asked: Any) -> Any:
+        journal.append_float("y", 2.0, ROOT, 0)
+        return read_slots(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_parser, "read_slots", read_slots_late)
+        early = parse(tmp_path)
+    later = parse(tmp_path)
+    journal.close()
+
+    assert (early.names, early.value.tolist()) == (["x"], [1.0])
+    assert (later.names, later.value.tolist()) == (["x", "y"], [1.0, 2.0])
 
 
 def test_a_torn_line_is_ignored_and_counted(tmp_path: Path) -> None:

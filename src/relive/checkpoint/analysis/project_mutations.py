@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import ModuleType
 
+from relive import syntax_tree
+
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
 # Built-in functions that don't mutate their arguments; `next` and `iter` are not among them.
 _PURE_BUILTINS = frozenset(
@@ -69,7 +71,7 @@ def project_texts() -> Iterator[str]:
 def parse_file(filename: str) -> ast.Module | None:
     """Returns the syntax tree of a file; None if it has no source or can't be parsed."""
     try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
+        tree = syntax_tree.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError, RecursionError):
         return None
     return tree if tree.body else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from relive import syntax_tree
 from relive.hashing import digest, stable_hash
 from relive.memo.code.name_mutations import find_mutated_and_read
 
@@ -75,7 +76,7 @@ def find_uses(code: CodeType) -> NameUses:
 def source_hash(text: str) -> str:
     """Returns the layout-independent hash of a source file."""
     try:
-        return stable_hash(("module", _canonical_tree(ast.parse(text))))
+        return stable_hash(("module", _canonical_tree(syntax_tree.parse(text))))
     except (SyntaxError, ValueError):
         return digest(text.encode("utf-8", "surrogatepass"))
 
@@ -84,7 +85,7 @@ def find_imports(text: str) -> tuple[tuple[str, int], ...]:
     """Returns the modules that a source file imports anywhere, with the number of leading dots."""
     found: set[tuple[str, int]] = set()
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree.parse(text)
     except (SyntaxError, ValueError):
         return ()
     for node in ast.walk(tree):
@@ -141,7 +142,7 @@ def _parse_source(text: str) -> tuple[_BySourcePosition, _BySourcePosition]:
     codes: _BySourcePosition = {}
     nodes: _BySourcePosition = {}
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree.parse(text)
         for inner in _nested_code(compile(text, "<source>", "exec", dont_inherit=True)):
             codes.setdefault((inner.co_firstlineno, inner.co_name), []).append(inner)
     except (SyntaxError, ValueError, RecursionError):

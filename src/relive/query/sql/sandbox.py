@@ -59,7 +59,7 @@ _WHERE_KEYS = {"type", "cte_map", "select_list", "from_table", "where_clause", "
 _WHERE_BARE = "select 1 from rows where "
 _WHERE_IN_PARENTHESES = "select 1 from rows where ("
 _ROW_COLUMN = "row#"
-_INTERRUPT_EVERY_S = 0.05
+_POLL_S = 0.05
 _SELECT_ROWS = f'select "{_ROW_COLUMN}" from rows where ('
 _CREATE_RESULT = "create temp table result as "
 _DOTTED_NAME = re.compile(r'(?:"(?:[^"]|"")*"|\w+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|\w+))*')
@@ -113,12 +113,14 @@ def _run_interruptibly(con: Connection, work: Callable[[], Answer]) -> Answer:
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
         try:
-            return future.result()
-        except KeyboardInterrupt:
+            # Wait in short steps: a signal that the system delivered to another thread wakes nobody here.
+            while not future.done():
+                wait([future], timeout=_POLL_S)
+        finally:  # whatever a signal handler raised
             while not future.done():  # an interrupt before the query has started is lost
                 con.interrupt()
-                wait([future], timeout=_INTERRUPT_EVERY_S)
-            raise
+                wait([future], timeout=_POLL_S)
+        return future.result()
 
 
 def _serialize(sql: str) -> str:

@@ -69,7 +69,11 @@ class ParsedJournal:
 def parse_journal(path: Path, journal: JournalName, forked_from: ParsedJournal | None = None) -> ParsedJournal:
     """Parses a whole journal. `forked_from` is the parent's: a forked child may log inside loops of its parent."""
     read, slots = read_lines(path), read_slots(path)
-    return _build_parsed(journal, read, slots, ParseProgress(known=forked_from).with_lines(read))
+    progress = ParseProgress(known=forked_from).with_lines(read)
+    if not read.damaged and not any(line.get("k") == "end" for line in read.lines):
+        # The run may still be running, and define a name after its lines were read, or fetched from a server.
+        slots = _before_unknown_name(slots, progress.name_of)
+    return _build_parsed(journal, read, slots, progress)
 
 
 @dataclass(frozen=True, slots=True)
