@@ -202,7 +202,7 @@ def test_runs_on_other_data_do_not_count(home: Path) -> None:
 def test_a_run_of_no_sweep_continues_with_a_warning(home: Path, recwarn: pytest.WarningsRecorder) -> None:
     from relive.record.process import user_warnings
 
-    user_warnings.forget()
+    user_warnings.reset_warnings()
     with pytest.warns(UserWarning, match=r"\[prune-unknown\] this run belongs to no sweep"):
         assert prune_decisions(9.0, tags={}) == [False] * 4
 
