@@ -27,9 +27,14 @@ class Context:
 
 
 def select(
-    points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[Context], where: str, *,
+    points: Points,
+    names: Sequence[str],
+    facts: Sequence[RunFacts],
+    contexts: Sequence[Context],
+    where: str,
+    *,
     get_chunk: Any,
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Returns the positions of the contexts for which the clause holds, given values of outer and inner contexts."""
     if not contexts:
         return []
