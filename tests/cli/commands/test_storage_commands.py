@@ -108,9 +108,7 @@ def test_gc_says_what_is_offloaded_and_checkpoints_and_doctor_say_where_it_is(tr
     assert "all readable" in doctor
 
 
-def test_an_unreachable_spool_is_an_error_with_the_remedy_and_nothing_is_removed(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_an_unreachable_spool_is_an_error_with_the_remedy_and_nothing_is_removed(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("not mounted")
     before = packs(trained)
     done = cli(trained, "gc", code=1)

@@ -147,7 +147,8 @@ def _row_table(rows: list[MemoRow]) -> Any:
         mark = " (exception)" if row.kind == "exception" else ""
         table.add_row(
             row.key[:_KEY_DIGITS], row.function + mark, truncate(_format_arguments(row)),
-            format_short_duration(row.took_s), format_size(row.size_bytes), when(row.created_us), short(row.run),
+            format_short_duration(row.took_s), format_size(row.size_bytes), when(row.created_us),
+            short(row.run),
         )  # fmt: skip
     return table
 
