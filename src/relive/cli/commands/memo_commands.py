@@ -147,13 +147,8 @@ def _row_table(rows: list[MemoRow]) -> Any:
         mark = " (exception)" if row.kind == "exception" else ""
         table.add_row(
             row.key[:_KEY_DIGITS], row.function + mark, truncate(_format_arguments(row)),
-<<<<<<< HEAD
             format_short_duration(row.took_s), format_size(row.size_bytes), format_time(row.created_us),
             short_id(row.run),
-=======
-            format_short_duration(row.took_s), format_size(row.size_bytes), when(row.created_us),
-            short(row.run),
->>>>>>> 7da7be03750ca88892a8e82291efe92881a2c827
         )  # fmt: skip
     return table
 
