@@ -165,7 +165,8 @@ class Provenance:
             return
         from relive.record.provenance.data_fingerprint import data_version
 
-        version = data_version(self._declared, self._seen.values())
+        # Copies: the training thread may declare more data meanwhile.
+        version = data_version(dict(self._declared), list(self._seen.values()))
         if version is not None and version != self._stated:
             self._journal.line("data_version", id=version)
             self._stated = version  # last: who finds it here may read the line
