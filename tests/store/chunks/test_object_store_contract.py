@@ -16,7 +16,7 @@ from relive.store.chunks import object_stores
 from relive.store.chunks.object_stores import BucketObjectStore, FolderObjectStore, ObjectStore, open_object_store
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.long)])
 def depot(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "folder":
         return open_object_store(str(tmp_path / "depot"))
@@ -123,6 +123,7 @@ def test_credentials_in_the_address_are_refused_without_being_shown() -> None:
     assert "hidden-secret" not in str(told.value)
 
 
+@pytest.mark.long
 def test_a_server_that_refuses_is_told_without_credentials(
     bucket: Any, file: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
