@@ -37,7 +37,7 @@ from bench.public_scripts import SCRIPTS, Public
 from bench.six_rules import estimate
 from relive.checkpoint.analysis.live_variables import of_loop
 from relive.checkpoint.io.checkpoint_reader import AROUND, RANDOM, UNKEPT, VARIABLES
-from relive.hindsight import Question, execute_plan, plan_replay
+from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.plan.run_history import read_history
 from relive.instrument import reachable, survey
 from relive.instrument.loop_selection import Kind, choose
@@ -150,7 +150,7 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     sys.path += search  # as if this process had been started with it, too
     _run(one, started, home)
     (entry,) = Index(home).runs()
-    profile = read_history(home, entry).profile
+    profile = read_history(home, entry.record).profile
     mains = [loop for loop in profile.mains if loop.iteration_count > 1]
     if not mains:
         return Outcome(name, "no_main_loop", why="nothing that takes turns was seen to train")
@@ -303,11 +303,12 @@ def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) ->
         return "flagged", "no turn comes to its end", 0
     at = len(main.path) - 1
     question = Question(names, f"{main.name} = {wanted[-1][0][at]}", workers=1)
-    with plan_replay(home, question) as plan:
+    with ReplaySession(home) as session:
+        plan = plan_replay(session, question)
         if not plan.cases:
             return "flagged", str(plan.refusals), 0
         (case,) = plan.cases
-        found = execute_plan(home, plan, watch=lambda _tasks: None)
+        found = execute_plan(session, plan, watch=lambda _tasks: None)
     (told,) = found.runs
     came = [one for one in _numbers(home, PROBE) if one[0] == wanted[-1][0]]
     skipped = sum(len(segment.skips) for segment in case.plan.segments)

@@ -309,3 +309,38 @@ def test_a_name_is_named_as_code_only():
     assert names_it("call `relive.log(…)`", "log")
     assert names_it("### `log(name, value)`", "log")
     assert not names_it("we log a lot, see relive.logs", "log")
+
+
+# --- the map --------------------------------------------------------------------------------------------------------
+
+
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
+
+
+def test_the_architecture_page_names_every_room():
+    rooms = {path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("__init__.py") if path.parent != SRC}
+    named = set(re.findall(r"`([a-z_/]+)/`", read(ARCHITECTURE)))
+    # A folder that only holds rooms is described by them.
+    holders = {room for room in rooms if not [p for p in (SRC / room).glob("*.py") if p.name != "__init__.py"]}
+
+    assert rooms - holders - named == set()
+    assert named - rooms == set()
+
+
+def test_every_file_that_the_architecture_page_names_is_there():
+    cells = re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", read(ARCHITECTURE))
+    whole = {path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py")} | {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")
+    }
+
+    missing = [cell for cell in cells if not any(path == cell or path.endswith(f"/{cell}") for path in whole)]
+    assert not missing
+
+
+def test_the_format_page_lists_every_kind_of_journal_line():
+    from relive.store.journal.line_schema import kinds
+
+    page = read(REFERENCE / "format.md")
+    internal = {"turn", "replay"}  # of the journals of workers, and of replays: described in a section of their own
+
+    assert [kind for kind in kinds() if kind not in internal and f"| `{kind}` |" not in page] == []

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from relive.hindsight import Question, execute_plan, plan_replay
+from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.plan.segments import Costs
 from relive.store import Home
 from relive.store.catalog import Index
@@ -93,9 +93,10 @@ def check(program: Program, share: float, seed: int, workers: int) -> str:
         home = Home(folder / ".relive")
         # These programs run in no time, so that no checkpoint would be worth its restore: here it costs nothing.
         (home.path / "costs.json").write_bytes(msgspec.json.encode(Costs(restore_s=0.0, bytes_per_s=1e30)))
-        with plan_replay(home, Question(("probe",), program.where, workers=workers)) as plan:
+        with ReplaySession(home) as session:
+            plan = plan_replay(session, Question(("probe",), program.where, workers=workers))
             ways = {case.plan.resume for case in plan.cases}
-            found = execute_plan(home, plan, watch=lambda _tasks: None)
+            found = execute_plan(session, plan, watch=lambda _tasks: None)
         got = values(home.path)
 
     wanted = {context for context in expected if program.wants(context)}

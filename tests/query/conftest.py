@@ -1,4 +1,4 @@
-"""Homes with runs of many shapes, written straight into journals."""
+"""Homes with runs of many shapes, written directly into journals."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Runs:
         header: Mapping[str, Any] | None = None, packages: Mapping[str, str] | None = None, live: bool = False,
         **args: Any,
     ) -> str:  # fmt: skip
-        """A finished run, of one rank or, if several values are given, of several."""
+        """Adds a run, finished unless `live`, and returns its id; a sequence of values makes a rank of each."""
         ranks = [values] if isinstance(values, Mapping) else values
         run = self.home.new_run()
         started_ns = next(self._clock) * 1_000_000_000
-        for rank, its in enumerate(ranks):
+        for rank, rank_values in enumerate(ranks):
             journal = Journal(self.home.run_folder(run) / str(rank))
             me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
             journal.line(
@@ -54,7 +54,7 @@ class Runs:
                 journal.line("data_version", id=data)
             if packages is not None:
                 journal.line("packages", packages=packages)
-            self._log(journal, its)
+            self._log(journal, rank_values)
             if not live:
                 journal.line("end", outcome="finished", error=None)
                 journal.close()

@@ -208,7 +208,7 @@ def wait_until(happened, timeout_s: float = 30) -> None:
 
 
 @pytest.mark.long
-def test_a_full_disk_on_the_server_stops_nothing_for_good(script, serve):
+def test_a_full_disk_on_the_server_stops_sending_only_until_there_is_space(script, serve):
     server = serve()
     limit = 40_000  # bytes in any file of the server from now on
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -240,7 +240,7 @@ def test_a_second_server_on_the_same_store_is_refused(serve):
     second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert second.returncode == 1
-    assert "another server has" in second.stderr
+    assert "another server uses" in second.stderr
     assert "stop it first" in second.stderr
     server.wait()
 
@@ -267,7 +267,7 @@ def test_a_client_whose_clock_is_wrong_is_still_seen_to_live(script, serve):
 
 
 @pytest.mark.slow
-def test_a_rank_that_never_starts_holds_nothing_up(script, serve):
+def test_a_rank_that_never_starts_blocks_nothing(script, serve):
     server = serve()
     env = {**environment(server.url), "RELIVE_RANK": "0", "RELIVE_WORLD_SIZE": "2", "RELIVE_LAUNCH": "one"}
     script(TRAIN, "100", "0", env=env)

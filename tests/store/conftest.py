@@ -1,4 +1,4 @@
-"""Runs with values, artifacts and checkpoints, recorded without a process of their own."""
+"""Runs with values, artifacts and checkpoints, recorded inside the test process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from relive.store.journal import (
     read_lines,  # fmt: skip
 )
 
-HOT, FROZEN = 20_000, 5_000  # numbers that change with each checkpoint, and numbers that never do
+HOT, FROZEN = 20_000, 5_000  # array sizes: numbers that change with each checkpoint, and numbers that never do
 
 
 def hot(seed: int, iteration: int) -> Any:
@@ -36,7 +36,7 @@ def hot(seed: int, iteration: int) -> Any:
 
 
 class Recording:
-    """One run. Its state after each iteration can be told from its seed, so that what is restored can be checked."""
+    """One run. Its seed determines its state after each iteration, so that a restored state can be checked."""
 
     def __init__(self, home: Home, seed: int = 0, *, rank: int = 0, run: str | None = None) -> None:
         home.create()
@@ -58,7 +58,7 @@ class Recording:
         self._writer = Writer(Packs(home.packs), self.chunks)
 
     def checkpoint(self, *, again: bool = False) -> str:
-        """One more iteration, and a checkpoint after it; `again` leaves the state as it was. Gives the manifest."""
+        """Runs an iteration, takes a checkpoint and returns its manifest; `again` leaves the state unchanged."""
         self.iteration += 1
         state = self.iteration - again
         self._hot[:] = hot(self.seed, state)
@@ -88,7 +88,7 @@ class Recording:
 
 
 def shown(home: Home) -> dict[str, list[int]]:
-    """The epochs of the checkpoints that readers are shown, by run; each of them is read, and must be what it was."""
+    """Returns run → epochs of the checkpoints that readers see, after restoring each and checking its state."""
     found: dict[str, list[int]] = {}
     for run in home.run_ids():
         rows = kept_checkpoints(home.run_folder(run), parse_run(home, run))
@@ -102,12 +102,12 @@ def shown(home: Home) -> dict[str, list[int]]:
 
 
 def named_chunks(home: Home) -> set[str]:
-    """Every chunk that a line names, read from the lines themselves."""
+    """Returns every chunk that a journal line refers to, found by walking the lines."""
 
     def inside(form: Any) -> set[str]:
         if isinstance(form, dict):
-            own = {form["chunk"]} if "chunk" in form else set(form.get("chunks", []))
-            return own.union(*map(inside, form.values()))
+            direct = {form["chunk"]} if "chunk" in form else set(form.get("chunks", []))
+            return direct.union(*map(inside, form.values()))
         return set().union(*map(inside, form)) if isinstance(form, list) else set()
 
     paths = [path for run in home.run_ids() for _, path in journals_in(home.run_folder(run))]
@@ -131,7 +131,7 @@ def store(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def record(store: Home) -> Callable[..., Recording]:
-    """Begin a run: `record(seed=1)`; with `checkpoints=5` it has taken so many, and is finished."""
+    """Begins a run: `record(seed=1)`. With `checkpoints=5` it takes five checkpoints and finishes the run."""
 
     def begin(seed: int = 0, *, checkpoints: int = 0, **how: Any) -> Recording:
         recording = Recording(store, seed, **how)

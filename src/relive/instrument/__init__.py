@@ -1,4 +1,4 @@
-"""Which loops and log calls of a script matter, and the source rewritten to report them."""
+"""Finds the training loops and log calls of a script, and rewrites its source to report them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The Trainer of Lightning: `Trainer(callbacks=[ReliveCallback()])` tells its loops and what the module logs."""
+"""Lightning: `Trainer(callbacks=[ReliveCallback()])` records its loops and what the module logs."""
 
 from __future__ import annotations
 

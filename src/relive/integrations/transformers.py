@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face: `Trainer(…, callbacks=[ReliveCallback()])` tells its loops and what it logs."""
+"""Hugging Face Transformers: `Trainer(…, callbacks=[ReliveCallback()])` records its loops and what it logs."""
 
 from __future__ import annotations
 

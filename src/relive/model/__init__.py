@@ -1,4 +1,4 @@
-"""The vocabulary of runs: the record, the outcomes, and the names of columns."""
+"""The vocabulary of runs: the run record, the outcomes, and limits of names."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Questions to the index: the wide table, read-only SQL, leaderboards; in a home or on a server."""
+"""Queries over recorded runs: the wide table, read-only SQL and leaderboards, in a home or on a server."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Where questions about runs are answered: in a home, or by a server. Both give the same values."""
+"""Queries about runs against a home or a server; both return the same values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import msgspec
 from relive.model import RUNNING, RunRecord
 from relive.store.catalog import Index, Summary, find_run
 
-if TYPE_CHECKING:  # a list of runs needs none of these, and they load numpy, or HTTP
+if TYPE_CHECKING:  # listing runs needs none of these, and they load numpy or HTTP
     from relive.query.compare import LeaderboardTerms, Rule, Watched
     from relive.store.sync import ServerClient
 
-_PAGE = 1_000  # runs in one answer of a server
-_NO_NUMBER = '"no number"'  # JSON has no word for NaN, so a server gives none
+_PAGE = 1_000  # runs in one response of a server
+_NO_NUMBER = '"no number"'  # JSON can't represent NaN, so a server sends null
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The record of a run, and what its names come to; `folder` has its journals, if they are here."""
+    """The record of a run and the summaries of its names; `folder` holds its journals, if they are local."""
 
     record: RunRecord
     metrics: list[Summary]
@@ -31,16 +31,16 @@ class Shown:
 
 
 class RunsBackend(Protocol):
-    """Some runs that can be asked about."""
+    """A set of runs that can be queried."""
 
     def listed(self, limit: int) -> tuple[int, list[Row]]:
-        """How many there are, and the newest ones with their last values; 0 gives all."""
+        """Returns the number of runs, and the newest `limit` of them with their last values; a limit of 0 means all."""
 
     def shown(self, word: str) -> Shown:
-        """One of them: the beginning of its id, its name, or `last`."""
+        """Returns one run, given by a prefix of its id, its name, or `last`."""
 
     def live(self) -> list[str]:
-        """The ids of those that go on."""
+        """Returns the ids of the live runs."""
 
     def leaderboard(self, metric: str, terms: LeaderboardTerms) -> Row: ...
 
@@ -101,8 +101,8 @@ class ServerRuns:
     def listed(self, limit: int) -> tuple[int, list[Row]]:
         found: list[Row] = []
         while True:
-            wanted = min(limit - len(found), _PAGE) if limit else _PAGE
-            answer = self._get("/api/runs", limit=wanted, offset=len(found))
+            page = min(limit - len(found), _PAGE) if limit else _PAGE
+            answer = self._get("/api/runs", limit=page, offset=len(found))
             found += answer["runs"]
             if not answer["runs"] or len(found) >= (limit or answer["total"]):
                 return int(answer["total"]), found
@@ -110,24 +110,24 @@ class ServerRuns:
     def shown(self, word: str) -> Shown:
         from relive.store.sync import ServerUnreachable
 
-        answer = self._get(f"/api/runs/{self._meant(word)}")
+        answer = self._get(f"/api/runs/{self._resolve_id(word)}")
         try:
             record = msgspec.convert(answer["record"], RunRecord)
         except msgspec.ValidationError as error:
-            raise ServerUnreachable(f"{self._remote.url} gave a record that is not understood ({error})") from error
-        return Shown(record, [_summary(told) for told in answer["metrics"]])
+            raise ServerUnreachable(f"{self._remote.url} sent a record that can't be read ({error})") from error
+        return Shown(record, [_parse_summary(row) for row in answer["metrics"]])
 
     def live(self) -> list[str]:
         return [run["run"] for run in self._get("/api/runs", outcome=RUNNING, limit=_PAGE)["runs"]]
 
     def leaderboard(self, metric: str, terms: LeaderboardTerms) -> Row:
-        return self._get("/api/leaderboard", metric=metric, **_query(terms))
+        return self._get("/api/leaderboard", metric=metric, **_query_parameters(terms))
 
     def compare(self, words: Sequence[str]) -> Row:
         return self._get("/api/compare", runs=",".join(words))
 
     def skew(self, word: str, name: str) -> Row:
-        return self._get(f"/api/runs/{self._meant(word)}/skew", name=name)
+        return self._get(f"/api/runs/{self._resolve_id(word)}/skew", name=name)
 
     def watched(self, run: str, rule: Rule) -> Watched:
         from relive.query.compare import Watched
@@ -135,7 +135,7 @@ class ServerRuns:
         answer = self._get(f"/api/runs/{run}/alert", name=rule.name, above=rule.bound, steps=rule.steps)
         return msgspec.convert(answer, Watched)
 
-    def _meant(self, word: str) -> str:
+    def _resolve_id(self, word: str) -> str:
         return str(self._get("/api/runs", run=word)["runs"][0]["run"])
 
     def _get(self, path: str, **query: Any) -> Row:
@@ -147,7 +147,7 @@ class ServerRuns:
 
 
 def listed(record: RunRecord, last: Sequence[Summary]) -> Row:
-    """A run in a list: what tells it from others, and the last value of each of its names."""
+    """Returns the row of a run in a list: what identifies it, and the last value of each of its names."""
     return {
         "run": record.run, "name": record.name, "project": record.project, "filename": record.filename,
         "outcome": record.outcome, "started_us": record.started_us, "ended_us": record.ended_us,
@@ -158,20 +158,20 @@ def listed(record: RunRecord, last: Sequence[Summary]) -> Row:
     }  # fmt: skip
 
 
-def _summary(told: Row) -> Summary:
-    last = told["last"]
+def _parse_summary(row: Row) -> Summary:
+    last = row["last"]
     return Summary(
-        told["name"], told["count"], last if isinstance(last, int | float) else None,
+        row["name"], row["count"], last if isinstance(last, int | float) else None,
         last if isinstance(last, str) else _NO_NUMBER if last is None else None,
-        told["lowest"], told["highest"], told["last_us"], tuple(told["loops"]),
+        row["lowest"], row["highest"], row["last_us"], tuple(row["loops"]),
     )  # fmt: skip
 
 
-def _query(terms: LeaderboardTerms) -> dict[str, Any]:
-    """The terms of a board as a server is asked for them; what is not told has its default there, too."""
-    told = {one.name: getattr(terms, one.name) for one in fields(terms)}
+def _query_parameters(terms: LeaderboardTerms) -> dict[str, Any]:
+    """Returns the terms of a board as URL parameters; absent terms have the same defaults on the server."""
+    values = {one.name: getattr(terms, one.name) for one in fields(terms)}
     return {
-        name: ",".join(given) if isinstance(given, tuple) else given
-        for name, given in told.items()
-        if given is not None
+        name: ",".join(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
     }

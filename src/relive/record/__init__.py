@@ -1,4 +1,4 @@
-"""Recording: what each verb does while the script runs."""
+"""Recording: what each call of the API does while the script runs."""
 
 from typing import TYPE_CHECKING
 

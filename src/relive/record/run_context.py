@@ -1,4 +1,4 @@
-"""A run around a block of code: what `with relive.run()` opens, makes current, and closes."""
+"""`with relive.run()`: opens a run, makes it current, and closes it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from relive.record.session import Driver, here, session
 
 @contextlib.contextmanager
 def explicit_run(name: str, tags: dict[str, Any]) -> Iterator[str | None]:
-    """Record what happens inside as a run of its own; gives its id, or None when nothing is recorded."""
+    """Records the block as a run of its own; yields its id, or None when nothing is recorded."""
     outside = here.get()
     opened: OpenRun | None = None
 
-    def open_it() -> Driver:
+    def open_driver() -> Driver:
         nonlocal opened
         opened = session.stand_in() if session.stand_in else open_explicitly(name, tags)
         return opened.recorder if opened is not None else Off()
 
-    driver = session.open(open_it, explicitly=True)
+    driver = session.open(open_driver, explicitly=True)
     here.set(driver.root)
     failure: BaseException | None = None
     try:

@@ -1,4 +1,4 @@
-"""Where things lie inside a home folder, and which runs are there."""
+"""The layout of a home folder: where each kind of file is, how journals are named, which runs exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import NamedTuple
 from relive.settings import Settings, load
 
 RUN_ID_BYTES = 6
-REPLAYS = 1 << 30  # added to the number of a replay, it stands where the pid of a child process would
+# The `process` of a replay's journal is this offset plus the number of the replay; pids are always smaller.
+REPLAYS = 1 << 30
 
 
 class JournalName(NamedTuple):
@@ -21,17 +22,19 @@ class JournalName(NamedTuple):
 
     @property
     def replay(self) -> int:
-        """The number of the replay that made it; 0 for what was recorded."""
+        """The number of the replay that wrote this journal; 0 for a recorded journal."""
         return max(0, self.process - REPLAYS)
 
     @property
     def stem(self) -> str:
+        """The file name without suffix."""
         if self.replay:
             return f"{self.rank}-r{self.replay}"
         return f"{self.rank}-{self.process}" if self.process else str(self.rank)
 
     @classmethod
     def parse(cls, stem: str) -> JournalName | None:
+        """Parses a file name without suffix; None if it isn't the name of a journal."""
         rank, _, process = stem.partition("-")
         number = process.removeprefix("r")
         if not rank.isdecimal() or (process and not number.isdecimal()):
@@ -44,36 +47,36 @@ class JournalName(NamedTuple):
 
 
 class Home:
-    """A folder that holds runs, chunks and what is derived from them."""
+    """A folder that holds runs, chunks and the data derived from them."""
 
     __slots__ = ("_settings", "path")
 
-    # Written out: a start would wait for dataclasses, and for them alone.
+    # Not a dataclass: importing `dataclasses` would slow down the start of every run, and nothing else there needs it.
     def __init__(self, path: Path, settings: Settings | None = None) -> None:
         self.path = path
         self._settings = settings
 
     @property
     def settings(self) -> Settings:
-        """The settings that this home goes by: those it was found with, or those beside it."""
+        """The settings of this home: those passed to the constructor, or those of the folder that contains it."""
         if self._settings is None:
             self._settings = load(self.path.absolute().parent)
         return self._settings
 
     def identity(self) -> str:
-        """Tells this home from every other, a copy of it included. Made when it is first asked for."""
+        """Returns an id that no other home has, not even a copy of this one. Created on first use."""
         path = self.path / "id"
         if not path.exists():
             self.path.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f".id.{os.getpid()}")
             partial.write_text(os.urandom(16).hex())
             try:
-                os.link(partial, path)  # the first to come names it
+                os.link(partial, path)  # fails if another process was first; its id is used then
             except FileExistsError:
                 pass
             finally:
                 partial.unlink()
-        return f"{path.read_text()}-{path.stat().st_ino:x}"  # a copy of the file is another file
+        return f"{path.read_text()}-{path.stat().st_ino:x}"  # a copied file has another inode
 
     @property
     def runs(self) -> Path:
@@ -93,7 +96,7 @@ class Home:
 
     @property
     def replays(self) -> Path:
-        """Where replays work; nothing in it outlives them."""
+        """The working folder of replays; a replay deletes its files when it ends."""
         return self.path / "replays"
 
     @property
@@ -109,7 +112,7 @@ class Home:
         return self.path / "launches"
 
     def create(self) -> None:
-        """Make the folder; it keeps itself out of the user's git."""
+        """Creates the folder, with a `.gitignore` that keeps it out of the user's repository."""
         self.runs.mkdir(parents=True, exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():
@@ -119,7 +122,7 @@ class Home:
         return self.runs / run
 
     def new_run(self) -> str:
-        """Reserve the folder of a new run and give its id."""
+        """Creates the folder of a new run and returns the run's id."""
         while True:
             run = os.urandom(RUN_ID_BYTES).hex()
             try:
@@ -129,6 +132,7 @@ class Home:
             return run
 
     def run_ids(self) -> list[str]:
+        """Returns the ids of all runs, in no particular order."""
         try:
             with os.scandir(self.runs) as entries:
                 return [entry.name for entry in entries if not entry.name.startswith(".")]
@@ -137,7 +141,7 @@ class Home:
 
 
 def journals_in(folder: Path) -> Iterator[tuple[JournalName, Path]]:
-    """The journals of a run: their names and the path without suffix, canonical rank first."""
+    """Yields the journals in a run's folder as (name, path without suffix), canonical rank first."""
     try:
         stems = {name.removesuffix(".slots") for name in os.listdir(folder) if name.endswith(".slots")}
     except (FileNotFoundError, NotADirectoryError):

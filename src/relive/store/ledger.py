@@ -1,4 +1,4 @@
-"""Files of JSON lines that several processes add to: one at a time, on disk before it counts, no line ever torn."""
+"""JSON lines files that several processes append to: under a lock, synced to disk, without torn lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from relive.errors import Damaged
+from relive.store.journal import sync_folder
 
 FORMAT = 1
 Line = dict[str, Any]
@@ -19,15 +20,18 @@ _decode = msgspec.json.Decoder().decode
 
 
 def read_all_lines(path: Path) -> list[Line]:
-    """Every line, or Damaged: who decides by the newest line must not miss one. A torn tail never counted."""
+    """Returns every line; raises Damaged if one can't be read, because callers rely on seeing the newest line.
+
+    An incomplete line at the end is ignored: its writer was killed before the line was committed.
+    """
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         return []
-    return [_read(row, path) for row in raw.split(b"\n")[:-1] if row]
+    return [_parse_line(row, path) for row in raw.split(b"\n")[:-1] if row]
 
 
-def _read(row: bytes, path: Path) -> Line:
+def _parse_line(row: bytes, path: Path) -> Line:
     try:
         line = _decode(row)
     except msgspec.DecodeError as error:
@@ -38,9 +42,9 @@ def _read(row: bytes, path: Path) -> Line:
 
 
 def add_lines(path: Path, make: Callable[[list[Line]], list[Line]]) -> list[Line]:
-    """Add what `make` says in view of all lines so far; nobody else adds meanwhile. Gives the new lines."""
+    """Appends the lines that `make` derives from all lines so far, under the lock, and returns them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path) as file:
+    with _open_locked(path) as file:
         known = read_all_lines(path)
         new = [{"v": FORMAT, **line} for line in make(known)]
         if new:
@@ -53,20 +57,20 @@ def add_lines(path: Path, make: Callable[[list[Line]], list[Line]]) -> list[Line
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[BinaryIO]:
-    """The file, open at its end and locked. A torn end, left by a killed writer, never counted: it is cut off."""
+def _open_locked(path: Path) -> Iterator[BinaryIO]:
+    """Opens the file for appending, locked, and cuts off an incomplete last line that a killed writer left."""
     with path.open("ab+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, os.SEEK_END)
-        whole = _whole_bytes(file, size)
-        if whole < size:
-            file.truncate(whole)
+        complete = _complete_bytes(file, size)
+        if complete < size:
+            file.truncate(complete)
         file.seek(0, os.SEEK_END)
         yield file
 
 
-def _whole_bytes(file: BinaryIO, size: int) -> int:
-    """How many bytes there are up to the end of the last whole line."""
+def _complete_bytes(file: BinaryIO, size: int) -> int:
+    """Returns the number of bytes up to the end of the last complete line."""
     end = size
     while end:
         start = max(0, end - 65_536)
@@ -76,12 +80,3 @@ def _whole_bytes(file: BinaryIO, size: int) -> int:
             return start + at + 1
         end = start
     return 0
-
-
-def sync_folder(folder: Path) -> None:
-    """Force a new name in a folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

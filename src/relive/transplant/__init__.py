@@ -1,4 +1,4 @@
-"""Carries log statements from one version of code into another: text in, text out."""
+"""Carries log statements from one version of a project into another: texts in, texts out."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What every database that holds a catalog must do, whether it is a SQLite file or a PostgreSQL server."""
+"""The contract of catalog databases, checked for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relive.settings import Settings
 from relive.store import Home
 from relive.store.catalog.run_catalog import Catalog
 
-SIDES = ["sqlite", "postgres"]
+BACKENDS = ["sqlite", "postgres"]
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -29,23 +29,23 @@ def work():
     time.sleep(float(sys.argv[3]))
     Path(sys.argv[2]).with_suffix(".left").write_text(str(time.monotonic()))
 
-Catalog(Home(Path(sys.argv[1]))).tables.alone(work)
+Catalog(Home(Path(sys.argv[1]))).tables.run_exclusively(work)
 """
-Open = Callable[..., Catalog]
+OpenCatalog = Callable[..., Catalog]
 
 
-@pytest.fixture(params=SIDES)
-def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Open the catalog of a home on one side of the seam; processes that the test starts are on the same side."""
+@pytest.fixture(params=BACKENDS)
+def open_catalog(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenCatalog:
+    """Opens the catalog of a home in one backend; processes that the test starts use the same backend."""
     url = request.getfixturevalue("postgres").url() if request.param == "postgres" else ""
     monkeypatch.setenv("RELIVE_CATALOG", url)
 
-    def open_catalog(name: str = "home") -> Catalog:
+    def opened(name: str = "home") -> Catalog:
         home = Home(tmp_path / name, Settings(catalog=url))
         home.create()
         return Catalog(home)
 
-    return open_catalog
+    return opened
 
 
 def add_runs(catalog: Catalog, *runs: str) -> list[int]:
@@ -53,19 +53,19 @@ def add_runs(catalog: Catalog, *runs: str) -> list[int]:
         return [catalog.add_run(run, started_us=1, folder_ns=2, record="{}") for run in runs]
 
 
-def test_what_is_added_is_there_for_everybody_and_numbers_are_never_given_twice(opened: Open) -> None:
-    one, other = opened(), opened()
+def test_every_connection_sees_new_rows_and_ids_are_never_reused(open_catalog: OpenCatalog) -> None:
+    one, other = open_catalog(), open_catalog()
     first, second = add_runs(one, "a", "b")
-    assert other.known() == {"a": (first, 2), "b": (second, 2)}
+    assert other.known_runs() == {"a": (first, 2), "b": (second, 2)}
 
     with one.tables.transaction():
-        one.forget([first, second])
-    assert other.known() == {}
+        one.delete_runs([first, second])
+    assert other.known_runs() == {}
     assert add_runs(other, "c")[0] > second
 
 
-def test_a_transaction_that_fails_changes_nothing(opened: Open) -> None:
-    catalog = opened()
+def test_a_transaction_that_fails_changes_nothing(open_catalog: OpenCatalog) -> None:
+    catalog = open_catalog()
 
     def fail() -> None:
         with catalog.tables.transaction():
@@ -74,78 +74,78 @@ def test_a_transaction_that_fails_changes_nothing(opened: Open) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert catalog.known() == {}
+    assert catalog.known_runs() == {}
     assert add_runs(catalog, "b")
 
 
-def test_names_of_every_kind_have_one_number_each(opened: Open) -> None:
+def test_any_name_gets_one_id(open_catalog: OpenCatalog) -> None:
     names = ["loss", "Loss", "", " ", "a\x00b", "\x01", "\x01\x02", "ümlaut", "💡", "x" * 50_000, "a'b", "%s ? $1"]
     names += [f"n{number}" for number in range(1_200)]
-    catalog = opened()
+    catalog = open_catalog()
     with catalog.tables.transaction():
-        given = catalog.name_ids(names)
+        ids = catalog.name_ids(names)
 
-    assert set(given) == set(names)
-    assert len(set(given.values())) == len(names)
+    assert set(ids) == set(names)
+    assert len(set(ids.values())) == len(names)
     with catalog.tables.transaction():
-        assert opened().name_ids(reversed(names)) == given
-    assert {name: number for number, name in catalog.names()} == given
+        assert open_catalog().name_ids(reversed(names)) == ids
+    assert {name: number for number, name in catalog.names()} == ids
 
 
-def test_numbers_texts_and_bytes_come_back_as_they_were(opened: Open) -> None:
+def test_numbers_texts_and_bytes_come_back_unchanged(open_catalog: OpenCatalog) -> None:
     columns = "run_id rank process name_id path_id count last last_text lowest highest last_us last_at tail".split()
     rows = [
         (1, 0, 0, number, 1, 2**40, value, None, -math.inf, math.inf, 2**62, '{"a":"\\u0000"}', bytes(range(256)))
         for number, value in enumerate([0.1, 5e-324, 1.7976931348623157e308, None, math.inf])
     ]
-    catalog = opened()
-    catalog.tables.add("summaries", columns, rows)
+    catalog = open_catalog()
+    catalog.tables.insert_many("summaries", columns, rows)
 
-    found = catalog.tables.rows(f"select {', '.join(columns)} from summaries order by name_id")
+    found = catalog.tables.query(f"select {', '.join(columns)} from summaries order by name_id")
     assert [tuple(map(repr, row)) for row in found] == [tuple(map(repr, row)) for row in rows]
 
 
-def test_segments_are_listed_merged_and_told_of_their_runs(opened: Open) -> None:
-    catalog = opened()
+def test_segments_are_listed_merged_and_assigned_to_their_runs(open_catalog: OpenCatalog) -> None:
+    catalog = open_catalog()
     numbers = add_runs(catalog, "a", "b", "c")
-    assert catalog.pending() == [(numbers[0], "a"), (numbers[1], "b"), (numbers[2], "c")]
+    assert catalog.runs_without_segment() == [(numbers[0], "a"), (numbers[1], "b"), (numbers[2], "c")]
     with catalog.tables.transaction():
         catalog.add_segment("one.parquet", 10, runs=numbers[:1])
         catalog.add_segment("two.parquet", 5, runs=numbers[1:2])
         catalog.add_segment("", 0, runs=numbers[2:])
-    assert catalog.pending() == []
-    assert catalog.files() == ["one.parquet", "two.parquet"]
+    assert catalog.runs_without_segment() == []
+    assert catalog.segment_files() == ["one.parquet", "two.parquet"]
 
     catalog.replace_segments(catalog.segments(), "both.parquet")
     assert [row[1:] for row in catalog.segments()] == [("both.parquet", 15)]
     assert len({segment for _, run, _, segment in catalog.runs() if run != "c"}) == 1
 
 
-def test_clearing_leaves_nothing_and_the_catalog_goes_on(opened: Open) -> None:
-    catalog = opened()
+def test_a_cleared_catalog_is_empty_and_usable(open_catalog: OpenCatalog) -> None:
+    catalog = open_catalog()
     add_runs(catalog, "a")
     catalog.tables.segments.mkdir(exist_ok=True)
     (catalog.tables.segments / "x.parquet").touch()
     catalog.tables.clear()
 
-    assert catalog.known() == opened().known() == {}
+    assert catalog.known_runs() == open_catalog().known_runs() == {}
     assert not list(catalog.tables.segments.glob("*"))
     assert add_runs(catalog, "b")
 
 
-def test_two_homes_never_meet(opened: Open) -> None:
-    one, other = opened("one"), opened("other")
+def test_two_homes_share_neither_rows_nor_segments(open_catalog: OpenCatalog) -> None:
+    one, other = open_catalog("one"), open_catalog("other")
     add_runs(one, "a")
     add_runs(other, "b")
 
-    assert (set(one.known()), set(other.known())) == ({"a"}, {"b"})
+    assert (set(one.known_runs()), set(other.known_runs())) == ({"a"}, {"b"})
     assert one.tables.segments != other.tables.segments
     one.tables.clear()
-    assert set(other.known()) == {"b"}
+    assert set(other.known_runs()) == {"b"}
 
 
-def hold(tmp_path: Path, seconds: float) -> subprocess.Popen[bytes]:
-    """Another process that has the catalog for itself for a while; it has it when this returns."""
+def hold_lock(tmp_path: Path, seconds: float) -> subprocess.Popen[bytes]:
+    """Starts a process that holds the catalog's lock for a while; returns once it has the lock."""
     mark = tmp_path / "held"
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path / "home"), str(mark), str(seconds)]
@@ -156,21 +156,21 @@ def hold(tmp_path: Path, seconds: float) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.long
-def test_only_one_process_at_a_time_brings_a_catalog_up_to_date(opened: Open, tmp_path: Path) -> None:
-    catalog = opened()
-    holder = hold(tmp_path, 0.3)
+def test_only_one_process_at_a_time_updates_a_catalog(open_catalog: OpenCatalog, tmp_path: Path) -> None:
+    catalog = open_catalog()
+    holder = hold_lock(tmp_path, 0.3)
 
-    assert catalog.known() == {}, "who only reads doesn't wait"
-    assert catalog.tables.alone((tmp_path / "held.left").exists)
+    assert catalog.known_runs() == {}, "readers don't wait"
+    assert catalog.tables.run_exclusively((tmp_path / "held.left").exists)
     assert holder.wait(timeout=30) == 0
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_leaves_no_lock_behind(opened: Open, tmp_path: Path) -> None:
-    catalog = opened()
-    holder = hold(tmp_path, 600)
+def test_a_process_that_is_killed_leaves_no_lock_behind(open_catalog: OpenCatalog, tmp_path: Path) -> None:
+    catalog = open_catalog()
+    holder = hold_lock(tmp_path, 600)
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
 
-    assert catalog.tables.alone(lambda: "mine") == "mine"
+    assert catalog.tables.run_exclusively(lambda: "mine") == "mine"
     assert not (tmp_path / "held.left").exists()

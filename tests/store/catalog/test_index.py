@@ -1,4 +1,4 @@
-"""Laws of the index: derived, incremental, shared by many processes, and never in the way."""
+"""Laws of the index: it is derived from the journals, incremental, and safe to use from many processes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ import pytest
 
 from relive.model import FINISHED, KILLED, RUNNING
 from relive.store import Home, JournalName
-from relive.store.catalog import Index
-from relive.store.catalog import parquet_segments as segments_module
+from relive.store.catalog import Index, parquet_segments
 from relive.store.catalog.summaries import summarise
 from relive.store.journal import ROOT, Journal, parse_run, process_start, slot_kinds
 from relive.store.journal.journal_file import _pack_float
 
 
 class Store:
-    """A home with runs written straight into journals."""
+    """A home with runs written directly into journals."""
 
     def __init__(self, path: Path) -> None:
         self.home = Home(path)
@@ -59,7 +58,7 @@ def end(journal: Journal) -> None:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The laws hold whichever database has the catalog, also for the processes that a test starts."""
+    """A home with its catalog in either database, also for the processes that a test starts."""
     if request.param == "postgres":
         monkeypatch.setenv("RELIVE_CATALOG", request.getfixturevalue("postgres").url())
     return Store(tmp_path / "home")
@@ -87,24 +86,24 @@ def test_every_value_of_every_run_is_there_in_order(store: Store) -> None:
     assert [row[3] for row in rows(Index(store.home), ["acc"])] == [5.0]
 
 
-def test_what_comes_later_is_added_without_reading_the_rest_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_runs_are_added_without_rewriting_the_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write({"loss": [1.0]})
     rows(Index(store.home))
-    read: list[str] = []
-    real = segments_module.write
-    monkeypatch.setattr(segments_module, "write", lambda folder, columns: read.append("w") or real(folder, columns))
+    written: list[str] = []
+    real = parquet_segments.write_segment
+    monkeypatch.setattr(
+        parquet_segments, "write_segment", lambda folder, columns: written.append("w") or real(folder, columns)
+    )
 
     second = store.write({"loss": [2.0]})
     index = Index(store.home)
 
     assert [row[3] for row in rows(index)] == [1.0, 2.0]
-    assert read == ["w"]
+    assert written == ["w"]
     assert index.runs()[1].record.run == second
 
 
-def test_the_index_can_be_thrown_away(store: Store) -> None:
+def test_a_rebuilt_index_equals_the_old_one(store: Store) -> None:
     for number in range(5):
         store.write({"loss": [float(number)], "acc": [0.5 * number]})
     index = Index(store.home)
@@ -116,7 +115,7 @@ def test_the_index_can_be_thrown_away(store: Store) -> None:
     assert again == before
 
 
-def test_a_live_run_is_there_with_its_values_and_is_read_again_each_time(store: Store) -> None:
+def test_a_live_run_is_listed_with_the_values_logged_so_far(store: Store) -> None:
     run, journal = store.begin()
     loop = journal.begin_loop("step", ROOT, 0)
     index = Index(store.home)
@@ -142,7 +141,7 @@ def test_a_run_whose_process_is_gone_was_killed(store: Store, header: dict[str, 
     journal.close()
 
 
-def test_a_run_on_another_machine_lives_while_it_gives_signs(store: Store) -> None:
+def test_a_run_on_another_machine_is_alive_while_it_sends_heartbeats(store: Store) -> None:
     run, journal = store.begin(host="elsewhere")
     assert [e.record.outcome for e in Index(store.home).runs()] == [RUNNING]
 
@@ -179,9 +178,9 @@ def test_a_journal_that_joins_a_finished_run_is_noticed(store: Store) -> None:
     assert index.points(entries, None).value.tolist() == [1.0]
 
 
-def test_many_segments_become_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments_module, "MERGE_FROM", 4)
-    monkeypatch.setattr(segments_module, "GRACE_S", -1)
+def test_many_segments_are_merged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_segments, "MERGE_FROM", 4)
+    monkeypatch.setattr(parquet_segments, "GRACE_S", -1)
     index = Index(store.home)
     for number in range(6):
         store.write({"loss": [float(number)]})
@@ -211,7 +210,7 @@ def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Sto
 
 
 @pytest.mark.parametrize("damage", [b"not a database", b"", b"SQLite format 3\x00 and nonsense" * 50])
-def test_a_damaged_catalog_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_catalog_is_rebuilt(tmp_path: Path, damage: bytes) -> None:
     store = Store(tmp_path / "home")
     store.write({"loss": [1.0]})
     index = Index(store.home)
@@ -232,7 +231,7 @@ def test_a_home_that_cannot_be_written_can_be_read(store: Store) -> None:
     assert len(index.loops(index.runs())) == 1
 
 
-def test_summaries_tell_last_lowest_highest_and_how_many(store: Store) -> None:
+def test_summaries_hold_last_lowest_highest_and_count(store: Store) -> None:
     run = store.write({"loss": [3.0, float("nan"), 1.0, 2.0], "bad": [float("nan")]})
 
     index = Index(store.home)
@@ -241,7 +240,7 @@ def test_summaries_tell_last_lowest_highest_and_how_many(store: Store) -> None:
     assert (bad.count, bad.last, bad.last_text, bad.lowest) == (1, None, '{"$float":"nan"}', None)
 
 
-def test_an_empty_home_and_a_run_that_is_just_beginning_are_no_trouble(store: Store) -> None:
+def test_an_empty_home_and_a_run_without_a_journal_are_no_error(store: Store) -> None:
     store.home.new_run()
 
     index = Index(store.home)
@@ -267,7 +266,7 @@ for _ in range(8):
 
 
 @pytest.mark.long
-def test_many_processes_write_and_read_at_once_and_nobody_meets_a_lock(store: Store) -> None:
+def test_many_processes_write_and_read_at_once_without_lock_errors(store: Store) -> None:
     readers = [
         subprocess.Popen([sys.executable, "-c", READER, str(store.home.path)], stderr=subprocess.PIPE, text=True)
         for _ in range(4)
@@ -282,7 +281,7 @@ def test_many_processes_write_and_read_at_once_and_nobody_meets_a_lock(store: St
     assert len(rows(Index(store.home))) == 50 * len(written)
 
 
-def test_a_run_followed_in_parts_comes_to_what_it_is_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_summaries_of_a_run_read_in_parts_equal_those_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("relive.store.catalog.live_summaries.PART_SLOTS", 7)
     store = Store(tmp_path)
     home, (run, journal) = store.home, store.begin()
@@ -304,7 +303,7 @@ def test_a_run_followed_in_parts_comes_to_what_it_is_as_a_whole(tmp_path: Path, 
         if late:  # a slot that was reserved, and is written after others were read
             journal.append_float("n0", 1.0, ROOT, 0)
             index.summaries(index.runs())
-            journal._slot_at(late, _pack_float, ROOT, 0, -5.0, tag=slot_kinds.FLOAT << 24 | journal.name_id("n0"))
+            journal._write_slot(late, _pack_float, ROOT, 0, -5.0, tag=slot_kinds.FLOAT << 24 | journal.name_id("n0"))
     lowest = {summary.name: summary.lowest for summary in index.summaries(index.runs())[run]}
     index.close()
     assert lowest["n0"] == -5.0

@@ -1,4 +1,4 @@
-"""Laws of a catalog in PostgreSQL: a connection that breaks is mended, nothing mixes, and no password is ever shown."""
+"""Laws of a catalog in PostgreSQL: it reconnects, homes stay separate, and no password is ever shown."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def catalog(home: Home) -> Iterator[Catalog]:
     catalog.close()
 
 
-def cut_off(postgres: Any, catalog: Catalog) -> None:
-    """End the connection of a catalog from the other side."""
+def terminate_connection(postgres: Any, catalog: Catalog) -> None:
+    """Terminates the connection of a catalog on the server."""
     pid = catalog.tables._connection.info.backend_pid
     with psycopg.connect(postgres.url(), autocommit=True) as other:
         assert other.execute("select pg_terminate_backend(%s)", (pid,)).fetchone()[0]
@@ -54,45 +54,45 @@ def add(catalog: Catalog, *runs: str) -> None:
             catalog.add_run(run, started_us=1, folder_ns=2, record="{}")
 
 
-def test_a_question_outlives_its_connection(postgres: Any, catalog: Catalog) -> None:
+def test_a_query_survives_a_broken_connection(postgres: Any, catalog: Catalog) -> None:
     add(catalog, "a")
-    cut_off(postgres, catalog)
+    terminate_connection(postgres, catalog)
 
-    assert set(catalog.known()) == {"a"}
+    assert set(catalog.known_runs()) == {"a"}
 
 
 @pytest.mark.parametrize("at", ["before", "inside", "after"])
-def test_what_is_changed_when_the_connection_breaks_is_done_once(postgres: Any, catalog: Catalog, at: str) -> None:
+def test_work_that_a_broken_connection_interrupts_is_done_once(postgres: Any, catalog: Catalog, at: str) -> None:
     tries: list[str] = []
 
     def work() -> None:
         tries.append(at)
         if at == "before" and len(tries) == 1:
-            cut_off(postgres, catalog)
+            terminate_connection(postgres, catalog)
         with catalog.tables.transaction():
-            catalog.forget([number for number, _ in catalog.known().values()])
+            catalog.delete_runs([number for number, _ in catalog.known_runs().values()])
             catalog.add_run("a", started_us=1, folder_ns=2, record="{}")
             if at == "inside" and len(tries) == 1:
-                cut_off(postgres, catalog)
+                terminate_connection(postgres, catalog)
             catalog.add_run("b", started_us=1, folder_ns=2, record="{}")
         if at == "after" and len(tries) == 1:
-            cut_off(postgres, catalog)
-            catalog.known()
+            terminate_connection(postgres, catalog)
+            catalog.known_runs()
 
-    catalog.tables.alone(work)
+    catalog.tables.run_exclusively(work)
 
     assert len(tries) == 2
     assert sorted(run for _, run, _, _ in catalog.runs()) == ["a", "b"]
-    catalog.tables.alone(lambda: None)
+    catalog.tables.run_exclusively(lambda: None)
 
 
-def test_a_connection_that_breaks_every_time_is_told_with_the_remedy(postgres: Any, catalog: Catalog) -> None:
+def test_a_connection_that_keeps_breaking_is_an_error_with_the_remedy(postgres: Any, catalog: Catalog) -> None:
     def work() -> None:
-        cut_off(postgres, catalog)
-        catalog.known()
+        terminate_connection(postgres, catalog)
+        catalog.known_runs()
 
-    with pytest.raises(StorageAway, match=r"broke off twice.*unset the setting `catalog`"):
-        catalog.tables.alone(work)
+    with pytest.raises(StorageAway, match=r"broke twice.*unset the setting `catalog`"):
+        catalog.tables.run_exclusively(work)
 
 
 @pytest.mark.slow
@@ -101,17 +101,17 @@ def test_a_database_that_is_restarted_is_waited_for(postgres: Any, catalog: Cata
     postgres.stop()
     postgres.start()
 
-    assert set(catalog.known()) == {"a"}
+    assert set(catalog.known_runs()) == {"a"}
 
 
-def test_a_forked_child_leaves_the_connection_of_its_parent_alone(catalog: Catalog) -> None:
+def test_a_forked_child_does_not_use_its_parents_connection(catalog: Catalog) -> None:
     add(catalog, "a")
     child = os.fork()
     if not child:
-        os._exit(0 if set(catalog.known()) == {"a"} else 1)
+        os._exit(0 if set(catalog.known_runs()) == {"a"} else 1)
 
     assert os.waitpid(child, 0)[1] == 0
-    assert set(catalog.known()) == {"a"}
+    assert set(catalog.known_runs()) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_a_forked_child_leaves_the_connection_of_its_parent_alone(catalog: Catal
         f"mysql://ada:{PASSWORD}@127.0.0.1/relive",
     ],
 )
-def test_an_address_that_cannot_be_used_is_told_without_its_password(tmp_path: Path, url: str) -> None:
+def test_an_unusable_address_is_reported_without_its_password(tmp_path: Path, url: str) -> None:
     home = Home(tmp_path, Settings(catalog=url))
     home.create()
-    with pytest.raises(ReliveError) as told:
+    with pytest.raises(ReliveError) as raised:
         open_tables(home)
     done = CliRunner().invoke(main, ["runs", "--home", str(tmp_path)], env={"RELIVE_CATALOG": url})
 
-    assert PASSWORD not in f"{told.value!r} {told.value.__cause__!r}"
+    assert PASSWORD not in f"{raised.value!r} {raised.value.__cause__!r}"
     assert PASSWORD not in done.stdout + done.stderr
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: ")
@@ -152,31 +152,31 @@ def test_a_copy_of_a_home_has_a_catalog_of_its_own(tmp_path: Path, home: Home, c
     shutil.copytree(home.path, tmp_path / "copy")
     copy = Catalog(Home(tmp_path / "copy", home.settings))
 
-    assert copy.known() == {}
-    assert set(Catalog(Home(tmp_path / "home", home.settings)).known()) == {"a"}
+    assert copy.known_runs() == {}
+    assert set(Catalog(Home(tmp_path / "home", home.settings)).known_runs()) == {"a"}
     home.path.rename(tmp_path / "moved")
-    assert set(Catalog(Home(tmp_path / "moved", home.settings)).known()) == {"a"}, "a home that is moved is the same"
+    assert set(Catalog(Home(tmp_path / "moved", home.settings)).known_runs()) == {"a"}, "a moved home keeps its catalog"
 
 
 def test_an_index_that_was_deleted_comes_back(home: Home, catalog: Catalog) -> None:
     add(catalog, "a")
     with catalog.tables.transaction():
-        catalog.add_segment("gone.parquet", 1, runs=[number for number, _ in catalog.known().values()])
+        catalog.add_segment("gone.parquet", 1, runs=[number for number, _ in catalog.known_runs().values()])
     shutil.rmtree(home.index)
 
-    assert Catalog(home).known() == {}
-    assert Catalog(home).files() == []
+    assert Catalog(home).known_runs() == {}
+    assert Catalog(home).segment_files() == []
 
 
-def test_tables_of_another_version_are_made_anew(home: Home, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_another_version_are_recreated(home: Home, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     add(catalog, "a")
     monkeypatch.setattr("relive.store.catalog.postgres_tables.SCHEMA_VERSION", 99)
 
-    assert Catalog(home).known() == {}
+    assert Catalog(home).known_runs() == {}
     assert Catalog(home).tables._version() == 99
 
 
-def test_a_database_where_nothing_may_be_made_says_so(postgres: Any, home: Home) -> None:
+def test_missing_permissions_are_an_error_with_the_remedy(postgres: Any, home: Home) -> None:
     with psycopg.connect(postgres.url(), autocommit=True) as other:
         other.execute("drop role if exists guest")
         other.execute("create role guest login")
@@ -209,10 +209,10 @@ def test_runs_are_recorded_listed_and_queried_with_the_catalog_in_postgres(
     assert not (script.home / "index" / "catalog.sqlite").exists()
     assert [entry.number for entry in Index(Home(script.home)).runs()] != [None]
     written = [path.read_bytes() for path in script.home.rglob("*") if path.is_file()]
-    assert not any(PASSWORD.encode() in content for content in written), "relive.toml is the only place that has it"
+    assert not any(PASSWORD.encode() in content for content in written), "only relive.toml contains it"
 
 
-def test_recording_asks_nothing_of_the_catalog(script: Any) -> None:
+def test_recording_does_not_connect_to_the_catalog(script: Any) -> None:
     done = script(SCRIPT, env={"RELIVE_CATALOG": f"postgresql://ada:{PASSWORD}@127.0.0.1:1/none"})
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -234,22 +234,22 @@ def test_a_server_may_have_its_catalog_in_postgres(script: Any, postgres: Any, t
     command = [sys.executable, "-m", "relive", "serve", *stores, "--port", "0", "--open"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.project)
     try:
-        told = server.stdout.readline()
-        url = told.split()[-1]
+        greeting = server.stdout.readline()
+        url = greeting.split()[-1]
         script(SCRIPT, env={"RELIVE_SERVER": url, "RELIVE_SHIP_WAIT_SECONDS": "20"})
         runs = _until(lambda: _get(f"{url}/api/runs")["runs"])
     finally:
         server.terminate()
-        _, said = server.communicate(timeout=30)
+        _, stderr = server.communicate(timeout=30)
 
     assert len(runs) == 1
-    assert PASSWORD not in told + said
-    assert f"serving {tmp_path / 'team'} on" in told
+    assert PASSWORD not in greeting + stderr
+    assert f"serving {tmp_path / 'team'} on" in greeting
     assert list((tmp_path / "team" / "index").glob("segments-relive_*"))
     assert not (tmp_path / "team" / "index" / "catalog.sqlite").exists()
 
 
-def test_a_catalog_that_is_away_is_no_news_for_clients_but_when_to_come_again() -> None:
+def test_clients_of_the_server_learn_only_when_to_retry() -> None:
     pytest.importorskip("starlette")
     from relive.server.http.error_responses import answer_to
 

@@ -1,4 +1,4 @@
-"""Laws of the journal: what returned is there, in order, whoever wrote it and however it ended."""
+"""Laws of the journal: every record whose call returned is there, in order, whatever happens to the process."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ from relive.store import JournalName
 from relive.store.journal import ROOT, Journal, JournalClosed, journal_parser, read_lines, slot_kinds
 from relive.store.journal.journal_file import SLOT_BYTES
 from relive.store.journal.journal_parser import ParsedJournal, parse_journal
-from relive.store.journal.slot_reader import place_times, read_slots
+from relive.store.journal.slot_reader import read_slots, wall_times_us
 
 
-def begin(folder: Path, **how: int) -> Journal:
+def begin_journal(folder: Path, **how: int) -> Journal:
     journal = Journal(folder / "0", **how)
     journal.line("run", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
     return journal
 
 
-def read(folder: Path) -> ParsedJournal:
+def parse(folder: Path) -> ParsedJournal:
     return parse_journal(folder / "0", JournalName())
 
 
 def test_floats_come_back_bit_for_bit_in_order(tmp_path: Path) -> None:
     values = [0.1, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf"), float("nan")]
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     for value in values:
         journal.append_float("x", value, ROOT, 0)
     journal.close()
 
-    assert [struct.pack("d", v) for v in read(tmp_path).value] == [struct.pack("d", v) for v in values]
+    assert [struct.pack("d", v) for v in parse(tmp_path).value] == [struct.pack("d", v) for v in values]
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "ç"]), st.integers(-(2**63), 2**63 - 1)), max_size=50))
 def test_integers_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int]]) -> None:
     folder = tmp_path_factory.mktemp("journal")
-    journal = begin(folder)
+    journal = begin_journal(folder)
     for name, value in rows:
         journal.append_int(name, value, ROOT, 0)
     journal.close()
 
-    back = read(folder)
+    back = parse(folder)
     assert [(back.names[n], int(v)) for n, v in zip(back.name, back.exact, strict=True)] == rows
 
 
-def test_the_journal_grows_as_it_must_and_is_cut_at_the_end(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+def test_the_journal_grows_on_demand_and_is_truncated_when_closed(tmp_path: Path) -> None:
+    journal = begin_journal(tmp_path)
     for step in range(50_000):
         journal.append_float("loss", float(step), ROOT, 0)
     journal.close()
 
-    back = read(tmp_path)
+    back = parse(tmp_path)
     assert back.value.tolist() == [float(step) for step in range(50_000)]
     assert (tmp_path / "0.slots").stat().st_size <= 24 * 50_000 + 1000
 
 
 def test_a_float_takes_at_most_thirty_bytes(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     loop = journal.begin_loop("step", ROOT, 0)
     for step in range(10_000):
         journal.append_float("loss", 0.5, loop, step)
@@ -82,8 +82,8 @@ def test_a_float_takes_at_most_thirty_bytes(tmp_path: Path) -> None:
     assert stored / 10_000 <= 30
 
 
-def test_loops_are_columns(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+def test_enclosing_loops_become_columns(tmp_path: Path) -> None:
+    journal = begin_journal(tmp_path)
     epochs = journal.begin_loop("epoch", ROOT, 0)
     journal.loop_range(epochs, 5, 2)
     for epoch in range(3):
@@ -94,7 +94,7 @@ def test_loops_are_columns(tmp_path: Path) -> None:
     journal.end_loop(epochs, 3)
     journal.close()
 
-    back = read(tmp_path)
+    back = parse(tmp_path)
     rows = [(back.paths[p], tuple(d[: len(back.paths[p])])) for p, d in zip(back.path, back.dims.tolist(), strict=True)]
     assert rows == [
         (("epoch", "step"), (5, 7)), (("epoch",), (5,)),
@@ -107,16 +107,16 @@ def test_loops_are_columns(tmp_path: Path) -> None:
 
 
 def test_a_live_journal_can_be_read_at_any_time(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     for step in range(10):
         journal.append_float("loss", float(step), ROOT, 0)
 
-        assert len(read(tmp_path)) == step + 1
+        assert len(parse(tmp_path)) == step + 1
     journal.close()
 
 
-def test_what_was_logged_under_a_name_that_is_not_told_yet_comes_later(tmp_path: Path, monkeypatch) -> None:
-    journal = begin(tmp_path)
+def test_values_whose_name_is_not_defined_yet_are_read_later(tmp_path: Path, monkeypatch) -> None:
+    journal = begin_journal(tmp_path)
     journal.append_float("x", 1.0, ROOT, 0)
 
     def read_slots_late(*asked: Any) -> Any:
@@ -125,8 +125,8 @@ def test_what_was_logged_under_a_name_that_is_not_told_yet_comes_later(tmp_path:
 
     with monkeypatch.context() as patch:
         patch.setattr(journal_parser, "read_slots", read_slots_late)
-        early = read(tmp_path)
-    later = read(tmp_path)
+        early = parse(tmp_path)
+    later = parse(tmp_path)
     journal.close()
 
     assert (early.names, early.value.tolist()) == (["x"], [1.0])
@@ -134,19 +134,19 @@ def test_what_was_logged_under_a_name_that_is_not_told_yet_comes_later(tmp_path:
 
 
 def test_a_torn_line_is_ignored_and_counted(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     journal.append_float("loss", 1.0, ROOT, 0)
     journal.close()
     with (tmp_path / "0.lines").open("ab") as file:
         file.write(b'{"v":1,"seq":99,"k":"lo')
 
     assert read_lines(tmp_path / "0").torn_bytes == 23
-    assert read(tmp_path).value.tolist() == [1.0]
+    assert parse(tmp_path).value.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_a_file_cut_anywhere_keeps_what_lies_before(tmp_path: Path, cut: int) -> None:
-    journal = begin(tmp_path)
+def test_a_truncated_file_keeps_the_records_before_the_cut(tmp_path: Path, cut: int) -> None:
+    journal = begin_journal(tmp_path)
     for step in range(100):
         journal.append_float("loss", float(step), ROOT, 0)
     journal.close()
@@ -154,12 +154,12 @@ def test_a_file_cut_anywhere_keeps_what_lies_before(tmp_path: Path, cut: int) ->
     os.truncate(path, path.stat().st_size - cut)
 
     lost = -(-cut // SLOT_BYTES)
-    assert read(tmp_path).value.tolist() == [float(step) for step in range(100 - lost)]
+    assert parse(tmp_path).value.tolist() == [float(step) for step in range(100 - lost)]
 
 
 @pytest.mark.parametrize("word", [0, 2])
-def test_a_slot_with_a_lost_end_is_ignored(tmp_path: Path, word: int) -> None:
-    journal = begin(tmp_path)
+def test_a_half_written_slot_is_ignored(tmp_path: Path, word: int) -> None:
+    journal = begin_journal(tmp_path)
     for step in range(3):
         journal.append_float("loss", float(step), ROOT, 0)
     journal.close()
@@ -168,11 +168,11 @@ def test_a_slot_with_a_lost_end_is_ignored(tmp_path: Path, word: int) -> None:
     raw[middle : middle + 8] = bytes(8)
     (tmp_path / "0.slots").write_bytes(raw)
 
-    assert read(tmp_path).value.tolist() == [0.0, 2.0]
+    assert parse(tmp_path).value.tolist() == [0.0, 2.0]
 
 
 def test_threads_lose_nothing_and_keep_their_own_order(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     start = threading.Barrier(8)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -190,7 +190,7 @@ def test_threads_lose_nothing_and_keep_their_own_order(tmp_path: Path) -> None:
     sys.setswitchinterval(interval)
     journal.close()
 
-    exact = read(tmp_path).exact
+    exact = parse(tmp_path).exact
     assert len(exact) == 40_000
     for number in range(8):
         own = exact[exact // 100_000 == number] % 100_000
@@ -198,7 +198,7 @@ def test_threads_lose_nothing_and_keep_their_own_order(tmp_path: Path) -> None:
 
 
 def test_a_signal_handler_may_log_while_the_program_logs(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     handled = []
 
     def handler(_number: int, _frame: object) -> None:
@@ -216,11 +216,11 @@ def test_a_signal_handler_may_log_while_the_program_logs(tmp_path: Path) -> None
     journal.close()
 
     assert handled
-    assert len(read(tmp_path)) == 60_000 + len(handled)
+    assert len(parse(tmp_path)) == 60_000 + len(handled)
 
 
-def test_logging_to_a_closed_journal_says_so(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+def test_logging_to_a_closed_journal_raises(tmp_path: Path) -> None:
+    journal = begin_journal(tmp_path)
     journal.close()
 
     with pytest.raises(JournalClosed):
@@ -230,11 +230,11 @@ def test_logging_to_a_closed_journal_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_closing_while_threads_log_ends_no_process(tmp_path: Path) -> None:
+def test_closing_while_threads_log_does_not_crash(tmp_path: Path) -> None:
     for attempt in range(20):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        journal = begin(folder)
+        journal = begin_journal(folder)
 
         def work(journal: Journal = journal) -> None:
             try:
@@ -251,14 +251,14 @@ def test_closing_while_threads_log_ends_no_process(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
 
-        assert len(read(folder)) > 0
+        assert len(parse(folder)) > 0
 
 
 def test_a_full_disk_is_an_error_and_never_a_bus_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_fd: int, _start: int, _length: int) -> None:
         raise OSError(28, "No space left on device")
 
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", full)
 
     def fill() -> None:
@@ -268,11 +268,11 @@ def test_a_full_disk_is_an_error_and_never_a_bus_error(tmp_path: Path, monkeypat
     with pytest.raises(OSError, match="No space"):
         fill()
 
-    assert len(read(tmp_path)) > 2_000
+    assert len(parse(tmp_path)) > 2_000
 
 
-def test_one_name_too_many_is_refused_and_nothing_else_is(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+def test_only_the_name_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    journal = begin_journal(tmp_path)
     journal.append_float("x", 1.0, ROOT, 0)
     journal._name_ids = itertools.count((1 << 24) - 1)
     journal.append_float("the last", 2.0, ROOT, 0)
@@ -282,13 +282,13 @@ def test_one_name_too_many_is_refused_and_nothing_else_is(tmp_path: Path) -> Non
 
     journal.append_float("x", 4.0, ROOT, 0)
     journal.close()
-    back = read(tmp_path)
-    told = [(back.names[n], float(v)) for n, v in zip(back.name, back.value, strict=True)]
-    assert told == [("x", 1.0), ("the last", 2.0), ("x", 4.0)]
+    back = parse(tmp_path)
+    logged = [(back.names[n], float(v)) for n, v in zip(back.name, back.value, strict=True)]
+    assert logged == [("x", 1.0), ("the last", 2.0), ("x", 4.0)]
 
 
-def test_a_torn_line_does_not_take_the_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = begin(tmp_path)
+def test_the_end_is_readable_after_a_torn_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = begin_journal(tmp_path)
     real = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
@@ -316,22 +316,22 @@ def test_times_are_right_across_the_wrap_of_the_short_clock(tmp_path: Path, monk
         journal.sync()
     journal.close()
 
-    assert max(abs(read(tmp_path).time_us - expected)) <= 2
+    assert max(abs(parse(tmp_path).time_us - expected)) <= 2
 
 
 def test_times_never_run_backwards_when_the_wall_clock_jumps(tmp_path: Path) -> None:
-    journal = begin(tmp_path)
+    journal = begin_journal(tmp_path)
     for _ in range(1000):
         journal.append_float("x", 1.0, ROOT, 0)
     journal.close()
     slots = read_slots(tmp_path / "0")
 
-    times = place_times(slots, 10**18, int(slots.bits[slots.kind == slot_kinds.TICK][0]))
+    times = wall_times_us(slots, 10**18, int(slots.bits[slots.kind == slot_kinds.TICK][0]))
     assert (times[1:] >= times[:-1]).all()
 
 
 def _count_until_killed(folder: Path, acknowledged: mmap.mmap) -> None:
-    journal = begin(folder)
+    journal = begin_journal(folder)
     loop = journal.begin_loop("step", ROOT, 0)
     step = 0
     while True:
@@ -359,7 +359,7 @@ def test_nothing_that_returned_is_lost_to_sigkill(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         (returned,) = struct.unpack_from("<Q", acknowledged, 0)
 
-        back = read(folder)
+        back = parse(folder)
         losses = back.value[back.name == back.names.index("loss")].tolist()
         texts = [text for text in back.text if text is not None] if back.text is not None else []
         assert losses[:returned] == [float(step) for step in range(returned)]

@@ -1,4 +1,4 @@
-"""Laws of values: what is logged comes back as what it was."""
+"""Laws of the value codec: a decoded value equals the value that was encoded."""
 
 from __future__ import annotations
 
@@ -148,14 +148,14 @@ def test_an_object_whose_repr_raises_is_kept_as_its_type() -> None:
     assert "Unprintable" in str(round_trip(Unprintable()))
 
 
-def test_a_list_that_holds_itself_is_cut_off_not_followed_for_ever() -> None:
-    knot: list[object] = []
-    knot.append(knot)
+def test_a_list_that_contains_itself_is_cut_off() -> None:
+    cyclic: list[object] = []
+    cyclic.append(cyclic)
 
-    assert round_trip(knot) is not None
+    assert round_trip(cyclic) is not None
 
 
-def test_big_values_go_to_chunks_and_small_ones_do_not() -> None:
+def test_only_large_values_go_to_chunks() -> None:
     before = len(CHUNKS)
     encode_value(np.zeros(4), put)
     encode_value("short", put)

@@ -1,4 +1,4 @@
-"""What a version holds, when a new one is made, and what happens when git can't or mustn't do it."""
+"""Laws of versions: what they hold, when a new one is created, and what happens when git fails."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def write(root: Path, files: dict[str, bytes]) -> None:
         (root / name).write_bytes(data)
 
 
-def taken(root: Path, **options: int | str) -> Version:
+def take_version(root: Path, **options: int | str) -> Version:
     return take(root, home=root / ".relive", **options)
 
 
@@ -79,7 +79,7 @@ def read(version: Version, path: str) -> bytes:
     return read_file(version.id, path, repository=Path(version.repository))
 
 
-def unpacked(version: Version, into: Path) -> dict[bytes, bytes]:
+def materialised_files(version: Version, into: Path) -> dict[bytes, bytes]:
     materialise(version.id, repository=Path(version.repository), into=into)
     return on_disk(into)
 
@@ -98,7 +98,7 @@ def test_unchanged_code_makes_no_new_version(kind: str, request: pytest.FixtureR
     root = request.getfixturevalue(kind)
     write(root, {"new.py": b"1"})
 
-    first, second = taken(root), taken(root, label="another run")
+    first, second = take_version(root), take_version(root, label="another run")
 
     assert first == second
     assert len(history(Path(first.repository))) == 1
@@ -107,10 +107,10 @@ def test_unchanged_code_makes_no_new_version(kind: str, request: pytest.FixtureR
 @pytest.mark.parametrize("kind", ["repo", "plain"])
 def test_changed_code_makes_a_version_that_follows_the_last(kind: str, request: pytest.FixtureRequest) -> None:
     root = request.getfixturevalue(kind)
-    first = taken(root, label="first\nrun")
+    first = take_version(root, label="first\nrun")
     write(root, {"train.py": b"lr = 2\n"})  # the same size, perhaps within the same tick of the clock
 
-    second = taken(root, label="second run")
+    second = take_version(root, label="second run")
 
     assert read(first, "train.py") == b"lr = 1\n"
     assert read(second, "train.py") == b"lr = 2\n"
@@ -120,21 +120,21 @@ def test_changed_code_makes_a_version_that_follows_the_last(kind: str, request: 
 
 
 def test_a_new_commit_of_the_user_makes_a_new_version_of_the_same_tree(repo: Path) -> None:
-    first = taken(repo)
+    first = take_version(repo)
     git(repo, "commit", "--quiet", "--allow-empty", "-m", "second")
 
-    second = taken(repo)
+    second = take_version(repo)
 
     assert (second.tree, second.head) == (first.tree, git(repo, "rev-parse", "HEAD"))
     assert second.id != first.id
 
 
-def test_a_version_says_where_the_user_was(repo: Path) -> None:
-    clean = taken(repo)
+def test_a_version_records_the_branch_and_head_of_the_user(repo: Path) -> None:
+    clean = take_version(repo)
     write(repo, {"train.py": b"lr = 2\n"})
     git(repo, "checkout", "--quiet", "--detach")
 
-    dirty = taken(repo)
+    dirty = take_version(repo)
 
     assert (clean.user_branch, clean.dirty, clean.branch) == ("main", False, "refs/heads/relive/main")
     assert (dirty.user_branch, dirty.dirty, dirty.branch) == (None, True, "refs/heads/relive/detached")
@@ -143,7 +143,7 @@ def test_a_version_says_where_the_user_was(repo: Path) -> None:
 
 
 def test_the_branch_of_versions_keeps_nothing_alive_that_the_user_dropped(repo: Path) -> None:
-    version = taken(repo)
+    version = take_version(repo)
 
     assert git(repo, "rev-list", version.id) == version.id
 
@@ -175,9 +175,9 @@ def test_eighteen_runs_that_start_at_once_get_the_same_version(
     (tmp_path / "go").touch()
     results = [run.communicate(timeout=60) for run in runs]
 
-    assert [said for _, said in results] == [""] * 18
-    assert {out for out, _ in results} == {taken(root).id + "\n"}
-    assert len(history(Path(taken(root).repository))) == 1
+    assert [stderr for _, stderr in results] == [""] * 18
+    assert {out for out, _ in results} == {take_version(root).id + "\n"}
+    assert len(history(Path(take_version(root).repository))) == 1
     assert [path.name for path in (root / ".relive").iterdir()] == ([] if kind == "repo" else ["versions.git"])
 
 
@@ -188,7 +188,7 @@ def test_runs_of_different_code_that_start_at_once_all_get_their_version(repo: P
         write(tree, {"train.py": b"lr = %d\n" % i})
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(taken, trees))
+        found = list(pool.map(take_version, trees))
 
     assert [read(version, "train.py") for version in found] == [b"lr = %d\n" % i for i in range(8)]
     assert {line.id for line in history(repo / ".git")} == {version.id for version in found}
@@ -200,7 +200,7 @@ def test_runs_of_different_code_that_start_at_once_all_get_their_version(repo: P
 def test_a_version_of_a_small_project_takes_less_than_50_kilobytes(repo: Path, count: int) -> None:
     for i in range(count):
         write(repo, {"train.py": b"lr = %d\n" % i * 200, "pkg/net.py": b"width = %d\n" % i})
-        version = taken(repo)
+        version = take_version(repo)
 
     objects = [path for path in (repo / ".git" / "objects").rglob("*") if path.is_file()]
     assert len(history(Path(version.repository))) == count
@@ -226,29 +226,29 @@ def test_any_files_come_back_as_they_were(committed: dict[str, bytes], now: dict
         root = Path(folder) / "p"
         root.mkdir()
         write(root, committed)
-        commit(root) if in_git else taken(root)
+        commit(root) if in_git else take_version(root)
         for path in sorted(root.rglob("*"), reverse=True):
             if ".git" not in path.parts and ".relive" not in path.parts:
                 path.rmdir() if path.is_dir() else path.unlink()
         write(root, now)
 
-        version = taken(root)
+        version = take_version(root)
 
         expected = {os.fsencode(path): data for path, data in now.items()}
-        assert unpacked(version, Path(folder) / "out") == expected
+        assert materialised_files(version, Path(folder) / "out") == expected
         assert {os.fsencode(path) for path in files(version)} == set(expected)
         assert {path: read(version, path) for path in now} == now
         assert version.left_out == 0
 
 
-def test_names_that_are_no_text_are_stored(repo: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_valid_text_are_stored(repo: Path, tmp_path: Path) -> None:
     name = b"caf\xe9.py"
     (repo / os.fsdecode(name)).write_bytes(b"1")
 
-    version = taken(repo)
+    version = take_version(repo)
 
     assert read(version, os.fsdecode(name)) == b"1"
-    assert name in unpacked(version, tmp_path / "out")
+    assert name in materialised_files(version, tmp_path / "out")
 
 
 def test_links_and_executables_stay_what_they_are(repo: Path, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_links_and_executables_stay_what_they_are(repo: Path, tmp_path: Path) ->
     (repo / "dangling").symlink_to("/nowhere")
     (repo / "outside").symlink_to(tmp_path, target_is_directory=True)
 
-    version = taken(repo)
+    version = take_version(repo)
     materialise(version.id, repository=Path(version.repository), into=tmp_path / "out")
 
     assert (tmp_path / "out" / "tool.sh").stat().st_mode & 0o111
@@ -273,16 +273,16 @@ def test_a_folder_that_became_a_link_is_stored_as_one(repo: Path, tmp_path: Path
     (repo / "pkg").rename(tmp_path / "elsewhere")
     (repo / "pkg").symlink_to(tmp_path / "elsewhere")
 
-    assert files(taken(repo)) == ["pkg", "train.py"]
+    assert files(take_version(repo)) == ["pkg", "train.py"]
 
 
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
-def test_edits_that_git_was_told_to_overlook_are_stored(repo: Path, flag: str) -> None:
+def test_edits_of_files_that_git_is_set_to_skip_are_stored(repo: Path, flag: str) -> None:
     git(repo, "update-index", flag, "train.py", "pkg/net.py")
-    before = taken(repo)
+    before = take_version(repo)
     write(repo, {"train.py": b"lr = 9\n"})
 
-    version = taken(repo)
+    version = take_version(repo)
 
     assert git(repo, "status", "--porcelain") == ""
     assert read(version, "train.py") == b"lr = 9\n"
@@ -293,13 +293,13 @@ def test_a_file_taken_out_of_git_and_ignored_is_not_stored(repo: Path) -> None:
     git(repo, "rm", "--quiet", "--cached", "pkg/net.py")
     write(repo, {".gitignore": b"pkg\n"})
 
-    assert files(taken(repo)) == [".gitignore", "train.py"]
+    assert files(take_version(repo)) == [".gitignore", "train.py"]
 
 
-def test_large_files_are_known_by_their_hash(repo: Path) -> None:
+def test_large_files_are_listed_by_their_hash(repo: Path) -> None:
     write(repo, {"data.bin": b"d" * 100, "train.py": b"#" * 101, "small.dat": b"s" * 99})
 
-    version = taken(repo, large_bytes=99)
+    version = take_version(repo, large_bytes=99)
 
     assert [(file.path, file.size_bytes) for file in version.large] == [("data.bin", 100), ("train.py", 101)]
     assert version.large[0].digest == blake3(b"d" * 100).hexdigest()
@@ -307,11 +307,11 @@ def test_large_files_are_known_by_their_hash(repo: Path) -> None:
     assert (version.left_out, version.dirty) == (0, True)
 
 
-def test_a_start_does_not_wait_for_the_hash_of_everything(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_tree, "_HASHED_BYTES", 150)
+def test_hashing_large_files_stays_within_its_budget(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_tree, "_HASH_BUDGET_BYTES", 150)
     write(repo, {"a.bin": b"a" * 140, "b.bin": b"b" * 110})
 
-    version = taken(repo, large_bytes=99)
+    version = take_version(repo, large_bytes=99)
 
     assert [(file.path, file.digest is None) for file in version.large] == [("a.bin", True), ("b.bin", False)]
 
@@ -325,7 +325,7 @@ def test_secrets_are_never_stored(kind: str, request: pytest.FixtureRequest) -> 
     root = request.getfixturevalue(kind)
     write(root, dict.fromkeys(SECRETS, b"hunter2"))
 
-    version = taken(root)
+    version = take_version(root)
 
     assert files(version) == ["pkg/net.py", "train.py"]
     assert version.left_out == len(SECRETS)
@@ -334,10 +334,10 @@ def test_secrets_are_never_stored(kind: str, request: pytest.FixtureRequest) -> 
 def test_a_secret_that_left_git_is_not_stored_again(plain: Path) -> None:
     write(plain, {".env": b"hunter2"})
     commit(plain)
-    kept = taken(plain)
+    kept = take_version(plain)
     git(plain, "rm", "--quiet", "--cached", ".env")
 
-    version = taken(plain)
+    version = take_version(plain)
 
     assert ".env" in files(kept)  # theirs already
     assert ".env" not in files(version)
@@ -350,9 +350,9 @@ def test_code_is_stored_before_data_when_the_budget_is_short(kind: str, request:
     write(root, {**data, "z/deep/er/model.py": b"1", "z.yaml": b"2"})
     tracked = 2 if kind == "repo" else 0
 
-    by_count = taken(root, untracked_files=4)
-    by_bytes = taken(root, untracked_bytes=22)
-    again = taken(root, untracked_bytes=22)
+    by_count = take_version(root, untracked_files=4)
+    by_bytes = take_version(root, untracked_bytes=22)
+    again = take_version(root, untracked_bytes=22)
 
     assert {"z/deep/er/model.py", "pkg/net.py", "train.py"} <= set(files(by_count)) & set(files(by_bytes))
     assert len(files(by_count)) == 4 + tracked
@@ -365,7 +365,7 @@ def test_the_home_is_never_in_a_version(plain: Path) -> None:
     commit(plain)  # somebody committed it
     write(plain, {".relive/runs/2": b"2"})
 
-    version = taken(plain)
+    version = take_version(plain)
 
     assert files(version) == [".relive2/x.py", "pkg/net.py", "train.py"]
     assert (version.left_out, version.dirty) == (0, False)
@@ -375,10 +375,10 @@ def test_repositories_inside_are_not_stored(repo: Path) -> None:
     write(repo, {"vendor/dep/x.py": b"1"})
     commit(repo / "vendor" / "dep")
 
-    assert files(taken(repo)) == ["pkg/net.py", "train.py"]
+    assert files(take_version(repo)) == ["pkg/net.py", "train.py"]
 
 
-def test_a_subfolder_or_a_link_stands_for_the_whole_repository(repo: Path, tmp_path: Path) -> None:
+def test_a_subfolder_or_a_link_gives_the_version_of_the_whole_repository(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(repo / "pkg")
     write(repo, {"new.py": b"1"})
 
@@ -391,25 +391,25 @@ def test_a_subfolder_or_a_link_stands_for_the_whole_repository(repo: Path, tmp_p
 def test_files_that_vanish_meanwhile_are_left_out(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(repo, {"new.py": b"1", "other.py": b"2", "train.py": b"lr = 3\n"})
 
-    def choose_and_delete(*args: object) -> work_tree.Choice:
-        choice = work_tree.choose(*args)  # type: ignore[arg-type]
+    def select_and_delete(*args: object) -> work_tree.FileSelection:
+        selection = work_tree.select_files(*args)  # type: ignore[arg-type]
         (repo / "new.py").unlink()
         (repo / "train.py").unlink()
         (repo / "train.py").mkdir()
         (repo / "other.py").unlink()
         os.mkfifo(repo / "other.py")
-        return choice
+        return selection
 
-    monkeypatch.setattr(code_versions, "choose", choose_and_delete)
+    monkeypatch.setattr(code_versions, "select_files", select_and_delete)
 
-    assert files(taken(repo)) == ["pkg/net.py"]
+    assert files(take_version(repo)) == ["pkg/net.py"]
 
 
 def test_files_that_cannot_be_read_are_counted(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(repo, {"closed.py": b"1", "train.py": b"lr = 3\n"})
     monkeypatch.setattr(work_tree, "_is_readable", lambda base, file: file.path not in (b"closed.py", b"train.py"))
 
-    version = taken(repo)
+    version = take_version(repo)
 
     assert files(version) == ["pkg/net.py"]
     assert version.left_out == 2
@@ -420,25 +420,25 @@ def test_a_file_whose_filter_fails_is_counted(repo: Path) -> None:
     git(repo, "config", "filter.lfs.required", "true")
     write(repo, {".gitattributes": b"*.bin filter=lfs\n", "a.bin": b"1", "b.bin": b"2"})
 
-    version = taken(repo)
+    version = take_version(repo)
 
     assert files(version) == [".gitattributes", "pkg/net.py", "train.py"]
     assert version.left_out == 2
 
 
-def test_names_that_git_refuses_do_no_harm(repo: Path) -> None:
+def test_names_that_git_refuses_are_left_out(repo: Path) -> None:
     write(repo, {"git~1": b"1", "a.py": b"2"})
 
-    assert files(taken(repo)) == ["a.py", "pkg/net.py", "train.py"]
+    assert files(take_version(repo)) == ["a.py", "pkg/net.py", "train.py"]
 
 
 # Where it is kept.
 
 
-def test_a_branch_called_relive_only_moves_ours_elsewhere(repo: Path) -> None:
+def test_a_branch_called_relive_makes_versions_use_another_ref(repo: Path) -> None:
     git(repo, "branch", "relive")
 
-    first, second = taken(repo), taken(repo)
+    first, second = take_version(repo), take_version(repo)
 
     assert first.branch == "refs/relive-versions/main"
     assert first == second
@@ -447,25 +447,25 @@ def test_a_branch_called_relive_only_moves_ours_elsewhere(repo: Path) -> None:
 
 def test_branches_that_exclude_each_other_both_get_versions(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "-b", "a")
-    first = taken(repo)
+    first = take_version(repo)
     git(repo, "checkout", "--quiet", "-b", "b/c")
     git(repo, "branch", "--quiet", "-D", "a")
     git(repo, "checkout", "--quiet", "-b", "a/b")
 
-    second = taken(repo)
+    second = take_version(repo)
 
     assert (first.branch, second.branch) == ("refs/heads/relive/a", "refs/relive-versions/a%2Fb")
 
 
 def test_a_branch_that_the_user_made_or_continued_is_theirs(repo: Path) -> None:
-    first = taken(repo)
+    first = take_version(repo)
     git(repo, "checkout", "--quiet", "relive/main")
     git(repo, "commit", "--quiet", "--allow-empty", "-m", "my work on top")
     theirs = git(repo, "rev-parse", "HEAD")
     git(repo, "checkout", "--quiet", "main")
     write(repo, {"train.py": b"lr = 2\n"})
 
-    second = taken(repo)
+    second = take_version(repo)
 
     assert git(repo, "rev-parse", "relive/main") == theirs
     assert second.branch == "refs/relive-versions/main"
@@ -473,11 +473,11 @@ def test_a_branch_that_the_user_made_or_continued_is_theirs(repo: Path) -> None:
 
 
 def test_a_branch_checked_out_somewhere_is_not_moved(repo: Path, tmp_path: Path) -> None:
-    first = taken(repo)
+    first = take_version(repo)
     git(repo, "worktree", "add", "--quiet", str(tmp_path / "look"), "relive/main")
     write(repo, {"train.py": b"lr = 2\n"})
 
-    second = taken(repo)
+    second = take_version(repo)
 
     assert git(tmp_path / "look", "status", "--porcelain") == ""
     assert git(repo, "rev-parse", "relive/main") == first.id
@@ -488,17 +488,17 @@ def test_worktrees_share_the_repository(repo: Path, tmp_path: Path) -> None:
     git(repo, "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
     write(tmp_path / "side", {"train.py": b"lr = 2\n"})
 
-    version = taken(tmp_path / "side")
+    version = take_version(tmp_path / "side")
 
     assert (version.repository, version.root) == (str(repo / ".git"), str(tmp_path / "side"))
-    assert (version.branch, version.dirty, taken(repo).dirty) == ("refs/heads/relive/side", True, False)
+    assert (version.branch, version.dirty, take_version(repo).dirty) == ("refs/heads/relive/side", True, False)
 
 
 def test_without_git_junk_and_ignored_files_stay_out(plain: Path) -> None:
     junk = [".venv/lib/x.py", "venv/x.py", "node_modules/a.js", "pkg/__pycache__/net.pyc", "nb/.ipynb_checkpoints/a.py"]
     write(plain, {**dict.fromkeys(junk, b"1"), "run.log": b"1", ".gitignore": b"*.log\n", "env/maze.py": b"1"})
 
-    version = taken(plain)
+    version = take_version(plain)
 
     assert files(version) == [".gitignore", "env/maze.py", "pkg/net.py", "train.py"]
     assert (version.head, version.user_branch, version.dirty) == (None, None, False)
@@ -507,11 +507,11 @@ def test_without_git_junk_and_ignored_files_stay_out(plain: Path) -> None:
 
 
 def test_without_git_a_file_that_is_ignored_later_leaves_the_version(plain: Path) -> None:
-    taken(plain)
+    take_version(plain)
     write(plain, {".gitignore": b"pkg\n"})
     (plain / "train.py").unlink()
 
-    assert files(taken(plain)) == [".gitignore"]
+    assert files(take_version(plain)) == [".gitignore"]
 
 
 def test_projects_that_share_a_home_do_not_disturb_each_other(plain: Path, tmp_path: Path) -> None:
@@ -530,17 +530,17 @@ def test_an_empty_project_has_an_empty_version(tmp_path: Path) -> None:
     (tmp_path / "unborn").mkdir()
     git(tmp_path / "unborn", "init", "--quiet")
 
-    plain, unborn = taken(tmp_path / "plain"), taken(tmp_path / "unborn")
+    plain, unborn = take_version(tmp_path / "plain"), take_version(tmp_path / "unborn")
 
     assert files(plain) == files(unborn) == []
     assert (unborn.head, unborn.user_branch, unborn.dirty) == (None, "main", False)
 
 
-def test_a_project_that_the_repository_around_it_ignores_is_on_its_own(plain: Path) -> None:
+def test_a_project_ignored_by_the_repository_around_it_gets_a_private_repository(plain: Path) -> None:
     write(plain.parent, {".gitignore": b"*\n"})
     commit(plain.parent)
 
-    version = taken(plain)
+    version = take_version(plain)
 
     assert files(version) == ["pkg/net.py", "train.py"]
     assert version.root == str(plain)
@@ -551,7 +551,7 @@ def test_a_repository_that_git_distrusts_is_not_written_to(repo: Path) -> None:
     for path in (repo, repo / ".git"):
         os.chown(path, 12345, 12345)
 
-    version = taken(repo)
+    version = take_version(repo)
 
     assert (version.repository, version.head) == (str(repo / ".relive" / "versions.git"), None)
     assert files(version) == ["pkg/net.py", "train.py"]
@@ -570,7 +570,7 @@ def test_a_trusted_repository_of_someone_else_is_read_but_not_written_to(
     git(repo, "update-index", "--skip-worktree", "train.py")
     write(repo, {"new.py": b"1"})
 
-    version = taken(repo)
+    version = take_version(repo)
 
     assert version.repository == str(repo / ".relive" / "versions.git")
     assert (version.head, version.user_branch, version.dirty) == (head, "main", True)
@@ -584,7 +584,7 @@ def test_without_git_on_the_path_the_error_says_to_install_it(plain: Path, monke
     monkeypatch.setenv("PATH", "/nowhere")
 
     with pytest.raises(VersionError, match="install git"):
-        taken(plain)
+        take_version(plain)
 
 
 def test_a_damaged_repository_is_an_error_with_a_remedy(repo: Path) -> None:
@@ -592,7 +592,7 @@ def test_a_damaged_repository_is_an_error_with_a_remedy(repo: Path) -> None:
     (repo / ".git" / "objects" / head[:2] / head[2:]).unlink()
 
     with pytest.raises(VersionError, match="git fsck"):
-        taken(repo)
+        take_version(repo)
 
     assert list((repo / ".relive").iterdir()) == []
 
@@ -606,7 +606,7 @@ def test_a_git_that_hangs_is_ended_with_all_it_started(
     write(repo, {".gitattributes": b"*.dat filter=slow\n", "a.dat": b"1"})
 
     with pytest.raises(VersionError, match="took more than"):
-        taken(repo)
+        take_version(repo)
 
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 60
@@ -639,18 +639,18 @@ def test_a_root_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_version_is_only_written_to_an_empty_folder(repo: Path) -> None:
-    version = taken(repo)
+    version = take_version(repo)
 
     with pytest.raises(VersionError, match="give a new folder"):
         materialise(version.id, repository=Path(version.repository), into=repo)
 
 
-def test_many_can_materialise_at_once(repo: Path, tmp_path: Path) -> None:
-    version = taken(repo)
+def test_a_version_can_be_materialised_many_times_at_once(repo: Path, tmp_path: Path) -> None:
+    version = take_version(repo)
     index = (repo / ".git" / "index").read_bytes()
 
     with ThreadPoolExecutor(8) as pool:
-        outs = list(pool.map(lambda i: unpacked(version, tmp_path / f"out{i}"), range(8)))
+        outs = list(pool.map(lambda i: materialised_files(version, tmp_path / f"out{i}"), range(8)))
 
     assert outs == [{b"train.py": b"lr = 1\n", b"pkg/net.py": b"width = 8\n"}] * 8
     assert (repo / ".git" / "index").read_bytes() == index
@@ -660,13 +660,13 @@ def test_attributes_for_archives_and_line_ends_do_not_change_what_comes_back(rep
     attributes = b"*.py export-ignore\n*.bat text eol=crlf\n"
     write(repo, {".gitattributes": attributes, "run.bat": b"a\r\nb\r\n"})
 
-    out = unpacked(taken(repo), tmp_path / "out")
+    out = materialised_files(take_version(repo), tmp_path / "out")
 
     assert (out[b"run.bat"], out[b"train.py"]) == (b"a\r\nb\r\n", b"lr = 1\n")
 
 
 def test_what_a_version_does_not_hold_is_an_error(repo: Path) -> None:
-    version = taken(repo)
+    version = take_version(repo)
 
     with pytest.raises(VersionError, match="list_files"):
         read(version, "nothing.py")
@@ -680,12 +680,12 @@ def test_a_repository_without_versions_has_no_history(repo: Path) -> None:
     assert history(repo / ".git") == []
 
 
-def test_what_runs_save_beside_the_code_makes_no_new_version(repo: Path) -> None:
-    before = taken(repo)
+def test_files_that_runs_save_beside_the_code_make_no_new_version(repo: Path) -> None:
+    before = take_version(repo)
     for name in ("model.pt", "events.out.tfevents.1700000000.host", "metrics.csv", "plot.png"):
         (repo / name).write_bytes(b"made by a run")
 
-    after = taken(repo)
+    after = take_version(repo)
 
     assert after.id == before.id
     assert after.left_out == before.left_out + 4

@@ -1,4 +1,4 @@
-"""One checkpoint: captured, written to packs, found again and restored."""
+"""The way of one checkpoint: captured, written to packs, looked up and restored."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,15 @@ from relive.doors import lazy_names
 if TYPE_CHECKING:
     from relive.checkpoint.io.capture import Capture, CapturedState
     from relive.checkpoint.io.checkpoint_lookup import find_checkpoints, packs_of, restore_first_whole
-    from relive.checkpoint.io.checkpoint_reader import AROUND, GRADIENTS, NEAR, RANDOM, UNKEPT, VARIABLES, Checkpoint
+    from relive.checkpoint.io.checkpoint_reader import (
+        AROUND,
+        DISCOVERED,
+        GRADIENTS,
+        RANDOM,
+        UNKEPT,
+        VARIABLES,
+        Checkpoint,
+    )
     from relive.checkpoint.io.checkpoint_writer import Writer, Written
     from relive.checkpoint.io.frame_restore import put_back
 

@@ -1,4 +1,4 @@
-"""`relive doctor` and `relive export`: is everything readable, and a run as a folder of plain files."""
+"""`relive doctor` and `relive export`: checks of a home, and a run as a folder of plain files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from relive.store.versions import version_checkout
 
 
 @click.command()
-@click.option("--rebuild", is_flag=True, help="Throw the index away and make it again from the journals.")
-@click.option("--deep", is_flag=True, help="Also read every chunk and compare it with its hash.")
+@click.option("--rebuild", is_flag=True, help="Discard the index and rebuild it from the journals.")
+@click.option("--deep", is_flag=True, help="Also read every chunk and verify its hash.")
 @home_option
 def doctor(rebuild: bool, deep: bool, home: Path | None) -> None:
-    """Check every journal, and the chunks that they name. Exit code 1 if something is damaged."""
+    """Check every journal and the chunks it refers to. Exit code 1 if anything is damaged."""
     place = open_home(home)
     damaged = False
     for finding in examine(place, deep=deep):
@@ -31,7 +31,7 @@ def doctor(rebuild: bool, deep: bool, home: Path | None) -> None:
     index = Index(place)
     if rebuild:
         index.rebuild()
-        click.echo("the index was made again from the journals")
+        click.echo("the index was rebuilt from the journals")
     click.echo(f"{len(index.runs())} runs in {place.path}, {'some damaged' if damaged else 'all readable'}")
     raise SystemExit(1 if damaged else 0)
 
@@ -62,7 +62,7 @@ def export(run: str, folder: Path | None, home: Path | None) -> None:
 def _write_artifacts(entry: RunEntry, chunks: Chunks, target: Path) -> int:
     for artifact in entry.record.artifacts:
         path = artifact_files.write_artifact(artifact, chunks, target)
-        if artifact["kind"] == "json":  # it may name further chunks
+        if artifact["kind"] == "json":  # it may refer to further chunks
             path.write_text(to_text(inline(from_text(path.read_bytes()), chunks.get)))
     return len(entry.record.artifacts)
 

@@ -13,7 +13,7 @@ import click
 
 from relive.cli.display import duration, when
 from relive.cli.targets import home_option, make_console, open_home, short
-from relive.hindsight import Answer, Plan, Question, RunAnswer, execute_plan, plan_replay
+from relive.hindsight import Answer, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
 from relive.hindsight.workers import Task
 
 _SHOWN = 20
@@ -62,18 +62,16 @@ def replay(
     chosen = (patch_of,) if patch_of else runs
     if at and not chosen:
         raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
-    question = Question(
-        names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at,
-        _edit if edit else None,
-    )  # fmt: skip
-    with plan_replay(place, question) as plan:
+    question = Question(names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at)
+    with ReplaySession(place) as session:
+        plan = plan_replay(session, question, edit=_edit if edit else None)
         if patch_of:
             _show_patches(plan)
             return
         _show(plan)
         is_asked = not yes and not explain and sys.stdin.isatty()
         if plan.guesses and not explain and not (guesses or (is_asked and _confirms_guesses(plan))):
-            plan.leave_out_guesses()
+            plan = plan.without_guesses()
         if explain or not plan.cases:
             _tell_refusals(plan.refusals)
             raise SystemExit(0 if explain or plan.refusals else 1)
@@ -81,7 +79,9 @@ def replay(
             return
         begun = time.perf_counter()
         with _progress(plan) as watch:
-            found = execute_plan(place, plan, watch=watch, strict=strict, offline=not online, rebuild=env == "rebuild")
+            found = execute_plan(
+                session, plan, watch=watch, strict=strict, offline=not online, rebuild=env == "rebuild"
+            )
         found.took_s = time.perf_counter() - begun
     _report(found, names)
     if not found.is_good and not keep_going:
@@ -122,7 +122,7 @@ def _show(plan: Plan) -> None:
         justify: Any = "right" if name in _NUMBERS else "left"
         table.add_column(name, justify=justify, no_wrap=True)
     for case in plan.cases[:_SHOWN]:
-        record = case.entry.record
+        record = case.record
         args = " ".join(f"{name}={arg['value']}" for name, arg in list(record.config["args"].items())[:4])
         lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
         sure = case.patch.confidence
@@ -137,7 +137,7 @@ def _show(plan: Plan) -> None:
     reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
     for reason in reasons:
         click.echo(f"note: {reason}")
-    if unsure := [short(case.entry.record.run) for case in plan.guesses]:
+    if unsure := [short(case.record.run) for case in plan.guesses]:
         click.echo(f"note: the place is a guess in {', '.join(unsure)}; look at it with --show-patch RUN")
     click.echo(
         f"{_count(len(plan.cases), 'run')}, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"
@@ -152,7 +152,7 @@ def _count(number: int, what: str) -> str:
 def _show_patches(plan: Plan) -> None:
     seen: dict[str, list[str]] = {}
     for case in plan.cases:
-        seen.setdefault(case.patch.diff, []).append(short(case.entry.record.run))
+        seen.setdefault(case.patch.diff, []).append(short(case.record.run))
     for diff, runs in seen.items():
         click.echo(f"# for {', '.join(runs)}")
         click.echo(diff, nl=False)

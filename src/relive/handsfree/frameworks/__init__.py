@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.handsfree.frameworks.framework_hooks import FRAMEWORKS
+    from relive.handsfree.frameworks.framework_hooks import FRAMEWORK_HOOKS
     from relive.handsfree.frameworks.keras_loop import keras_callback
     from relive.handsfree.frameworks.lightning_loop import enter_lightning, lightning_callback
     from relive.handsfree.frameworks.transformers_loop import enter_transformers, transformers_callback

@@ -1,4 +1,4 @@
-"""Runs beside each other: leaderboards, comparisons, sweeps, and the spread between ranks."""
+"""Comparisons of runs: leaderboards, diffs, sweeps, and the spread between the ranks of a run."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The wide table: logged values of many runs and loops aligned as rows and typed columns."""
+"""The wide table: logged values of many runs and loops, aligned as rows and typed columns."""
 
 from typing import TYPE_CHECKING
 

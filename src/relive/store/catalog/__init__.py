@@ -1,4 +1,4 @@
-"""The index over all journals: run records, summaries, columns of points. Derived: delete it and it comes back."""
+"""The index over all journals: run records, summaries, columns of points. Derived: it can be deleted and rebuilt."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the catalog's tables are, and what a database must be able to do to hold them."""
+"""The schema of the catalog, and the interface of a database that holds it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-# docs/reference/format.md shows this schema; a change of it raises SCHEMA, and the catalog is made anew.
+# docs/reference/format.md includes this schema. Raise SCHEMA_VERSION with every change: the catalog is then rebuilt.
 SCHEMA_VERSION = 3
 SCHEMA = """
 create table if not exists runs (
@@ -78,31 +78,31 @@ Row = tuple[Any, ...]
 
 
 class CatalogTables(Protocol):
-    """An open database. Its SQL is what SQLite and PostgreSQL both understand, with `?` where a value goes."""
+    """An open database. Statements are in the SQL that SQLite and PostgreSQL share, with `?` as placeholder."""
 
-    segments: Path  # the folder of the segments that these tables list, and no others
-    writable: bool  # False: somebody who may only read the home; nothing can be kept
+    segments: Path  # the folder of the segments that these tables list; it holds no others
+    writable: bool  # False if this process may only read the home: nothing can be stored
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """What a query finds."""
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Runs a query and returns its rows."""
 
-    def change(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Change or delete rows."""
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """Runs a statement that changes or deletes rows."""
 
-    def add(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Add rows, however many."""
+    def insert_many(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Inserts any number of rows."""
 
-    def add_one(self, table: str, columns: Sequence[str], row: Row) -> int:
-        """Add a row; gives the number that the database gave it."""
+    def insert(self, table: str, columns: Sequence[str], row: Row) -> int:
+        """Inserts a row; returns the id that the database assigned."""
 
-    def alone(self, work: Callable[[], T]) -> T:
-        """Do something while no other process brings this catalog up to date; it may have to be done twice."""
+    def run_exclusively(self, work: Callable[[], T]) -> T:
+        """Calls `work` under a lock, while no other process updates this catalog; may call it twice after a failure."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All that is changed meanwhile counts, or nothing; only inside `alone`."""
+        """Commits all changes of the block or none; only inside `run_exclusively`."""
 
     def clear(self) -> None:
-        """Forget everything, the segments as well."""
+        """Deletes all rows and segments."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Closes the connection."""

@@ -1,4 +1,4 @@
-"""What the journals of a home add up to: every run's record, and its points as columns, fresh when asked for."""
+"""Answers queries about all runs of a home from the catalog, updated on demand, and the journals of live runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relive.errors import NotFound
 from relive.model import KILLED, RUNNING, RunRecord
 from relive.store.catalog import parquet_segments
 from relive.store.catalog.live_summaries import LiveSummaries
-from relive.store.catalog.point_columns import combine, to_points
+from relive.store.catalog.point_columns import combine_journals, to_points
 from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import LATEST
 from relive.store.catalog.run_catalog import Catalog, loop_row
@@ -32,28 +32,28 @@ from relive.store.journal import (
     to_text,
 )
 
-FEW_RUNS = 100  # so many are looked up one by one, more by reading all
-SEGMENT_ROWS = 4_000_000  # a segment is written when so many rows are gathered, which bounds memory
+FEW_RUNS = 100  # up to this many runs are selected by id; for more, all rows are read
+SEGMENT_ROWS = 4_000_000  # a segment is written when this many rows are gathered, which bounds memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunEntry:
-    """A run as the index knows it: in the catalog (it has a number) or read from its journals just now."""
+    """A run of the index: in the catalog (then it has a number), or read from its journals (then it has those)."""
 
     record: RunRecord
     number: int | None = None
-    live: Sequence[ParsedJournal] = ()  # its journals, read when they are looked at
+    live: Sequence[ParsedJournal] = ()  # its journals, parsed on first access
 
     def journals(self, *, all_ranks: bool) -> list[ParsedJournal]:
-        """Those of the canonical rank, or of all; the others are not even read."""
+        """Returns the journals of the canonical rank, or of all ranks; does not parse the others."""
         if isinstance(self.live, RunJournals):
             return [self.live.parsed(name) for name in self.live.paths if all_ranks or not name.rank]
         return [journal for journal in self.live if all_ranks or not journal.journal.rank]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRun:
-    """The segments as they lie on disk, and what the numbers in them mean."""
+class StoredPoints:
+    """The files of all segments, and the meaning of the ids in them."""
 
     files: list[str]
     runs: list[tuple[int, str]]
@@ -62,91 +62,94 @@ class StoredRun:
 
 
 class Index:
-    """The index of a home. Any number of processes may use it while runs are being recorded."""
+    """The index of a home. Any number of processes may use it while runs are being recorded.
+
+    With `takes_in=False` it never writes to the catalog; runs that the catalog lacks are read from their journals.
+    """
 
     def __init__(self, home: Home, *, takes_in: bool = True, segment_rows: int = SEGMENT_ROWS) -> None:
         self.home = home
         self.catalog = Catalog(home)
-        self._takes_in = takes_in and self.catalog.tables.writable  # else somebody else does, or nobody can
-        self._following = LiveSummaries(home)
+        self._updates_catalog = takes_in and self.catalog.tables.writable
+        self._live_summaries = LiveSummaries(home)
         self._segment_rows = segment_rows
         self.segments = self.catalog.tables.segments
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
     def runs(self) -> list[RunEntry]:
-        """Every run, oldest first."""
-        live = self._take_in()
-        newer = {entry.record.run for entry in live}  # what the catalog has of them is out of date
+        """Returns every run, oldest first."""
+        live = self._update_catalog()
+        newer = {entry.record.run for entry in live}  # the catalog's rows about them are outdated
         entries = [
-            RunEntry(_read_record(text), number)
-            if self._takes_in or segment is not None
-            else as_read(self.home, RunEntry(_read_record(text)))
+            RunEntry(_decode_record(text), number)
+            if self._updates_catalog or segment is not None
+            else as_read(self.home, RunEntry(_decode_record(text)))
             for number, run, text, segment in self.catalog.runs()
             if run not in newer
         ]
         every = [*entries, *live]
-        self._following.forget_others({entry.record.run for entry in every if entry.live})
+        self._live_summaries.keep_only({entry.record.run for entry in every if entry.live})
         return sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))
 
-    def _take_in(self) -> list[RunEntry]:
-        """Bring the catalog up to date with the home; gives the runs that are still going on."""
-        known = self.catalog.known()
-        present = {run: ns for run in self.home.run_ids() if (ns := _folder_ns(self.home, run)) is not None}
+    def _update_catalog(self) -> list[RunEntry]:
+        """Updates the catalog from the journals; returns the runs that are live, or that this process may not store."""
+        known = self.catalog.known_runs()
+        present = {run: ns for run in self.home.run_ids() if (ns := _folder_mtime_ns(self.home, run)) is not None}
         changed = [run for run, ns in present.items() if run not in known or known[run][1] != ns]
         gone = [number for run, (number, _) in known.items() if run not in present]
         if not changed and not gone:
             return []
         entries = {run: read_run(self.home, run) for run in changed}
-        # One that was taken for dead may be heard of again.
+        # A run that counted as dead may have sent a heartbeat since.
         gone += [known[run][0] for run, entry in entries.items() if run in known and entry is not None and entry.live]
         ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
-        if self._takes_in:
-            self.catalog.tables.alone(lambda: self._keep(ended, present, gone))
+        if self._updates_catalog:
+            self.catalog.tables.run_exclusively(lambda: self._store_ended_runs(ended, present, gone))
             return [entry for entry in entries.values() if entry is not None and entry.live]
-        # Nothing is kept here, so what the catalog does not have is read from the journals when it is needed.
+        # This process doesn't store anything, so runs that the catalog lacks are read from their journals.
         return [as_read(self.home, entry) for entry in entries.values() if entry is not None]
 
-    def _keep(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
-        known = self.catalog.known()  # another process may have been quicker
+    def _store_ended_runs(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
+        known = self.catalog.known_runs()  # another process may have been faster
         fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
         with self.catalog.tables.transaction():
-            self.catalog.forget([*gone, *(known[run][0] for run in fresh if run in known)])
-            # In the order of their start, so that points lie on disk in the order in which tables show them.
+            self.catalog.delete_runs([*gone, *(known[run][0] for run in fresh if run in known)])
+            # In the order of their start, so that the order of points on disk is that of tables.
             for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
                 parsed = parse_run(self.home, run)  # one at a time, which bounds memory
-                record = _write_record(_with_true_end(entry.record, parsed))
+                record = _encode_record(_with_last_write_as_end(entry.record, parsed))
                 number = self.catalog.add_run(
                     run, started_us=entry.record.started_us, folder_ns=present[run], record=record
                 )
                 self.catalog.add_details(number, parsed)
 
-    # --- last values --------------------------------------------------------------------------------------------
+    # --- summaries --------------------------------------------------------------------------------------------
 
     def summaries(
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
     ) -> dict[str, list[Summary]]:
-        """For each run: what each name comes to, on its canonical rank or on each of its ranks."""
+        """Returns run → summaries of its names, on its canonical rank or on each of its ranks."""
         numbers = [entry.number for entry in entries if entry.number is not None]
         few = numbers if 0 < len(numbers) <= FEW_RUNS else None
         rows = self.catalog.summaries(names, all_ranks=all_ranks, runs=few) if numbers else []
-        # What the run logged itself counts; else its latest replay.
+        # A name's recorded values take precedence, then its latest replay: the rows are in this order.
         found: dict[int, dict[tuple[str, int], Summary]] = {}
         for number, name, path, rank, process, *columns in rows:
-            its = found.setdefault(number, {})
-            if (name, rank) not in its:
-                its[name, rank] = read_summary(name, path, rank, process, columns)
+            of_run = found.setdefault(number, {})
+            if (name, rank) not in of_run:
+                of_run[name, rank] = read_summary(name, path, rank, process, columns)
         return {
             entry.record.run: list(found.get(entry.number, {}).values())
             if entry.number is not None
-            else self._following.summaries(entry.record.run, names, all_ranks=all_ranks)
+            else self._live_summaries.summaries(entry.record.run, names, all_ranks=all_ranks)
             for entry in entries
         }
 
     def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
-        """Every name that was logged, in alphabetical order."""
+        """Returns every name that was logged, in alphabetical order."""
         found = {name for _, name in self.catalog.names()}
-        found.update(name for entry in entries if entry.live for name in self._following.names(entry.record.run))
+        found.update(name for entry in entries if entry.live for name in self._live_summaries.names(entry.record.run))
         return sorted(found)
 
     # --- points -------------------------------------------------------------------------------------------------
@@ -155,12 +158,14 @@ class Index:
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False,
         replays: str = LATEST,
     ) -> Points:  # fmt: skip
-        """The logged values of some runs, in the order of `entries`; of all names, or of some."""
+        """Returns the logged values of some runs, in the order of `entries`; of all names, or of some."""
         numbers = [entry.number for entry in entries if entry.number is not None]
         files = self._write_segments() if numbers else []
         known = {name: number for number, name in self.catalog.names()}
         wanted = None if names is None else [known[name] for name in names if name in known]
-        stored = parquet_segments.read(self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0)
+        stored = parquet_segments.read_segments(
+            self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0
+        )
         live = [
             (journal, position)
             for position, entry in enumerate(entries)
@@ -169,15 +174,15 @@ class Index:
         paths = {number: tuple(from_text(path)) for number, path in self.catalog.paths()}
         return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
 
-    def stored(self, entries: Sequence[RunEntry]) -> StoredRun:
-        """What a query engine needs to read the segments by itself."""
+    def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
+        """Returns what a query engine needs to read the segments itself."""
         files = [str(self.segments / file) for file in self._write_segments()]
         runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
         paths = [(number, tuple(from_text(path))) for number, path in self.catalog.paths()]
-        return StoredRun(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
+        return StoredPoints(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
 
     def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
-        """Every entry into a loop: run, rank, process, and the columns of the catalog's table."""
+        """Returns every execution of a loop: run, rank, process, and the other columns of the table `loops`."""
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops() if row[0] in by_number]
         live = [
@@ -189,7 +194,7 @@ class Index:
         return stored + live
 
     def checkpoints(self, entries: Sequence[RunEntry]) -> dict[str, list[CheckpointRow]]:
-        """For each run that has some: the checkpoints that are kept, in the order of journals and of time."""
+        """Returns run → checkpoints that still exist, ordered by journal and time; without runs that have none."""
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         found: dict[str, list[CheckpointRow]] = {}
         for number, *columns in self.catalog.checkpoints():
@@ -198,22 +203,22 @@ class Index:
         for entry in entries:
             if taken := [row for journal in entry.live for row in list_checkpoints(journal)]:
                 found[entry.record.run] = taken
-        # Tombstones are asked each time: they are younger than what the catalog knows.
+        # Tombstones are read each time: they may be newer than the catalog.
         return {run: without_dropped(self.home.run_folder(run), taken) for run, taken in found.items()}
 
     def _write_segments(self) -> list[str]:
-        """See to it that every finished run's points are in a segment; gives the files of all segments."""
-        if self._takes_in and self.catalog.pending():
-            self.catalog.tables.alone(self._write_pending)
-        return self.catalog.files()
+        """Writes the points of finished runs that are in no segment yet; returns the files of all segments."""
+        if self._updates_catalog and self.catalog.runs_without_segment():
+            self.catalog.tables.run_exclusively(self._write_pending)
+        return self.catalog.segment_files()
 
     def _write_pending(self) -> None:
         gathered: list[tuple[int, ParsedJournal]] = []
-        waiting = self.catalog.pending()
-        for position, (number, run) in enumerate(waiting):
+        pending = self.catalog.runs_without_segment()
+        for position, (number, run) in enumerate(pending):
             gathered += [(number, journal) for journal in parse_run(self.home, run)]
             rows = sum(len(journal) for _, journal in gathered)
-            if rows >= self._segment_rows or position == len(waiting) - 1:
+            if rows >= self._segment_rows or position == len(pending) - 1:
                 self._write_segment(gathered)
                 gathered = []
         self._merge_segments()
@@ -222,26 +227,28 @@ class Index:
         with self.catalog.tables.transaction():
             names = self.catalog.name_ids(name for _, journal in gathered for name in journal.names)
             paths = self.catalog.path_ids(to_text(path) for _, journal in gathered for path in journal.paths)
-            columns = combine(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
+            columns = combine_journals(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
             rows = len(columns["run"])
-            file = parquet_segments.write(self.segments, columns) if rows else ""
+            file = parquet_segments.write_segment(self.segments, columns) if rows else ""
             self.catalog.add_segment(file, rows, runs={number for number, _ in gathered})
 
     def _merge_segments(self) -> None:
         small = [row for row in self.catalog.segments() if row[2] < self._segment_rows]
         if len(small) < parquet_segments.MERGE_FROM:
             return
-        keep = [number for number, _ in self.catalog.known().values()]
-        self.catalog.replace_segments(small, parquet_segments.merge(self.segments, [row[1] for row in small], keep))
-        parquet_segments.sweep(self.segments, self.catalog.files())
+        keep = [number for number, _ in self.catalog.known_runs().values()]
+        self.catalog.replace_segments(
+            small, parquet_segments.merge_segments(self.segments, [row[1] for row in small], keep)
+        )
+        parquet_segments.delete_unused(self.segments, self.catalog.segment_files())
 
     def refresh(self) -> None:
-        """Take in what is new, so that the next question finds it done."""
-        self._take_in()
+        """Updates catalog and segments now, so that the next query needn't."""
+        self._update_catalog()
         self._write_segments()
 
     def rebuild(self) -> None:
-        """Throw the index away and make it again from the journals."""
+        """Deletes the index and rebuilds it from the journals."""
         self.catalog.tables.clear()
         self.refresh()
 
@@ -250,7 +257,7 @@ class Index:
 
 
 def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
-    """The run meant by a word: the beginning of its id, its name, or `last`."""
+    """Returns the run that a word names: by the beginning of its id, by its name, or `last`."""
     if not entries:
         raise NotFound("there are no runs yet; record one with `python train.py`")
     if word == "last":
@@ -266,7 +273,7 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
 
 
 def read_run(home: Home, run: str) -> RunEntry | None:
-    """A run straight from its journals, with its points if it is still going on; None when there is no journal yet."""
+    """Reads a run from its journals, with its points if it is live; None if it has no journal yet."""
     folder = home.run_folder(run)
     journals = list(journals_in(folder))
     if not journals:
@@ -276,13 +283,13 @@ def read_run(home: Home, run: str) -> RunEntry | None:
     if not lines:
         return None
     record = build_record(run, lines, ranks, folder)
-    if record.outcome != RUNNING and not _other_ranks_live(folder, journals):
+    if record.outcome != RUNNING and not _is_another_rank_live(folder, journals):
         return RunEntry(record)
     return RunEntry(record, live=RunJournals(dict(journals)))
 
 
 def as_read(home: Home, entry: RunEntry) -> RunEntry:
-    """The run with its journals instead of its place in the index: one run is read sooner than all are indexed."""
+    """Returns the run with its journals instead of its id in the catalog: reading one is faster than indexing all."""
     return (
         entry
         if entry.live
@@ -290,31 +297,31 @@ def as_read(home: Home, entry: RunEntry) -> RunEntry:
     )
 
 
-def _other_ranks_live(folder: Path, journals: list[tuple[JournalName, Path]]) -> bool:
+def _is_another_rank_live(folder: Path, journals: list[tuple[JournalName, Path]]) -> bool:
     return any(is_live(read_lines(path).lines, folder) for name, path in journals[1:] if not name.process)
 
 
-def _with_true_end(record: RunRecord, journals: Sequence[ParsedJournal]) -> RunRecord:
-    """A killed run ended when it last wrote anything; its last line may be much older."""
+def _with_last_write_as_end(record: RunRecord, journals: Sequence[ParsedJournal]) -> RunRecord:
+    """Sets the end of a killed run to the time of its last record; its last line may be much older."""
     if record.outcome != KILLED:
         return record
     last = max((int(journal.time_us[-1]) for journal in journals if len(journal)), default=0)
     return dataclasses.replace(record, ended_us=max(last, record.ended_us or 0))
 
 
-def _folder_ns(home: Home, run: str) -> int | None:
+def _folder_mtime_ns(home: Home, run: str) -> int | None:
     try:
         return home.run_folder(run).stat().st_mtime_ns
     except OSError:
         return None
 
 
-def _write_record(record: RunRecord) -> str:
+def _encode_record(record: RunRecord) -> str:
     return msgspec.json.encode(record).decode()
 
 
 _record_decoder = msgspec.json.Decoder(RunRecord)
 
 
-def _read_record(text: str) -> RunRecord:
+def _decode_record(text: str) -> RunRecord:
     return _record_decoder.decode(text)

@@ -1,74 +1,76 @@
-"""What the names of runs that go on come to so far: each part of a journal is read once, and the summaries add up."""
+"""Incremental summaries of live runs: each part of a journal is parsed once, and its summaries are merged."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
 
-from relive.store.catalog.summaries import Summary, merged, summarise
+from relive.store.catalog.summaries import Summary, merge_summaries, summarise
 from relive.store.home import Home, JournalName, journals_in
-from relive.store.journal import ParseProgress, count_written, parse_appended
+from relive.store.journal import ParseProgress, count_written_slots, parse_appended
 
-PART_SLOTS = 100_000  # of a journal at a time, which bounds memory
+PART_SLOTS = 100_000  # parsed at a time, which bounds memory
 
 
 class LiveSummaries:
-    """The runs of a home that are not in its catalog. Whoever keeps this pays only for what is new."""
+    """Summaries of the runs that are not in the catalog. An instance remembers how far it has read each journal."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._runs: dict[str, dict[JournalName, _Follower]] = {}
+        self._runs: dict[str, dict[JournalName, _JournalFollower]] = {}
 
     def summaries(self, run: str, names: Collection[str] | None, *, all_ranks: bool) -> list[Summary]:
-        """What each name comes to on the canonical rank of a run, or on each of its ranks."""
+        """Returns the summaries of a run on its canonical rank, or on each of its ranks."""
         return [
             summary
-            for journal, follower in self._followed(run).items()
+            for journal, follower in self._advance_followers(run).items()
             if not journal.process and (all_ranks or not journal.rank)
             for summary in follower.summaries.values()
             if names is None or summary.name in names
         ]
 
     def names(self, run: str) -> set[str]:
-        return {name for follower in self._followed(run).values() for name in follower.summaries}
+        """Returns the names that a run has logged so far."""
+        return {name for follower in self._advance_followers(run).values() for name in follower.summaries}
 
-    def forget_others(self, runs: Collection[str]) -> None:
-        """Only these go on."""
+    def keep_only(self, runs: Collection[str]) -> None:
+        """Forgets all runs except these."""
         for run in self._runs.keys() - set(runs):
             del self._runs[run]
 
-    def _followed(self, run: str) -> dict[JournalName, _Follower]:
+    def _advance_followers(self, run: str) -> dict[JournalName, _JournalFollower]:
+        """Reads what was appended to the journals of a run since the last call."""
         followers = self._runs.setdefault(run, {})
-        for name, path in journals_in(self._home.run_folder(run)):  # a rank comes before its children
+        for name, path in journals_in(self._home.run_folder(run)):  # ordered: a rank precedes its child processes
             if name not in followers:
                 parent = followers.get(JournalName(name.rank)) if name.process else None
-                followers[name] = _Follower(path, name, parent)
+                followers[name] = _JournalFollower(path, name, parent)
             followers[name].advance()
         return followers
 
 
-class _Follower:
-    """One journal, as far as it was read."""
+class _JournalFollower:
+    """The summaries of one journal, up to the slot that was read last."""
 
-    def __init__(self, path: Path, name: JournalName, parent: _Follower | None) -> None:
+    def __init__(self, path: Path, name: JournalName, parent: _JournalFollower | None) -> None:
         self._path, self._name, self._parent = path, name, parent
         self._progress = ParseProgress()
         self.summaries: dict[str, Summary] = {}
-        self._begin()
+        self._restart()
 
-    def _begin(self) -> None:
-        self._progress = ParseProgress(before=self._parent._progress.before if self._parent is not None else None)
+    def _restart(self) -> None:
+        self._progress = ParseProgress(known=self._parent._progress.known if self._parent is not None else None)
         self.summaries = {}
 
     def advance(self) -> None:
-        """Read what was added since."""
+        """Reads the slots and lines appended since the last call."""
         holes = self._progress.holes
-        if holes and count_written(self._path, holes):  # a slot that was being written then: its place is further back
-            self._begin()
+        if holes and count_written_slots(self._path, holes):  # a skipped slot was written since: start over
+            self._restart()
         while True:
             part, self._progress = parse_appended(self._path, self._name, self._progress, PART_SLOTS)
             for summary in summarise(part):
                 before = self.summaries.get(summary.name)
-                self.summaries[summary.name] = summary if before is None else merged(before, summary)
+                self.summaries[summary.name] = summary if before is None else merge_summaries(before, summary)
             if not self._progress.has_more:
                 return

@@ -1,13 +1,13 @@
-"""Columns in three forms: of a parsed journal, of a segment on disk, and of the points given to queries."""
+"""Converts columns between three forms: a parsed journal, a segment on disk, and the points returned to queries."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from relive.store.catalog.parquet_segments import TEXTS, Columns
+from relive.store.catalog.parquet_segments import TEXTS, Columns, dim_keys
 from relive.store.catalog.points import Points
-from relive.store.catalog.replay_overlay import LATEST, settle
+from relive.store.catalog.replay_overlay import LATEST, overlay_replays
 from relive.store.journal import ParsedJournal
 
 if TYPE_CHECKING:
@@ -21,16 +21,20 @@ _TYPES = {
 
 
 class HasRecord(Protocol):
+    """A run of the index: its record, and its id if it is in the catalog."""
+
     @property
     def record(self) -> RunRecord: ...
     @property
     def number(self) -> int | None: ...
 
 
-def combine(gathered: Sequence[tuple[int, ParsedJournal]], names: dict[str, int], paths: dict[Path, int]) -> Columns:
-    """The columns of a segment from several journals, with the catalog's numbers for runs, names and paths."""
+def combine_journals(
+    gathered: Sequence[tuple[int, ParsedJournal]], names: dict[str, int], paths: dict[Path, int]
+) -> Columns:
+    """Returns the columns of a segment from several journals, with the catalog's ids of runs, names and paths."""
     parts = [
-        _numbered(journal, run, [names[n] for n in journal.names], [paths[p] for p in journal.paths])
+        _journal_columns(journal, run, [names[n] for n in journal.names], [paths[p] for p in journal.paths])
         for run, journal in gathered
     ]
     return _stack(parts)
@@ -45,40 +49,41 @@ def to_points(
     wanted: Collection[str] | None,
     replays: str = LATEST,
 ) -> Points:
-    """Rows read from segments and rows of live journals as one, in the order of `entries`."""
-    names, paths = _NameNumbers(), _NameNumbers()
+    """Merges rows from segments and rows of live journals, in the order of `entries`."""
+    names, paths = _Numbering(), _Numbering()
     positions = {entry.number: position for position, entry in enumerate(entries) if entry.number is not None}
-    parts = [_renumbered(stored, positions, stored_names, stored_paths, names, paths)] if stored else []
+    parts = [_renumber_stored(stored, positions, stored_names, stored_paths, names, paths)] if stored else []
     for journal, run in live:
-        part = _numbered(journal, run, names.all(journal.names), paths.all(journal.paths))
+        part = _journal_columns(journal, run, names.number_all(journal.names), paths.number_all(journal.paths))
         if wanted is not None:
-            allowed = [names.of[name] for name in wanted if name in names.of]
-            part = _chosen(part, allowed)
+            allowed = [names.numbers[name] for name in wanted if name in names.numbers]
+            part = _keep_names(part, allowed)
         parts.append(part)
-    columns = settle(_in_order(_stack(parts)), paths.listed, replays)
-    dims = _dims(columns)
+    columns = overlay_replays(_sort_rows(_stack(parts)), paths.in_order, replays)
+    dims = _stack_dims(columns)
     return Points(
-        runs=[entry.record.run for entry in entries], names=names.listed, paths=paths.listed, dims=dims,
+        runs=[entry.record.run for entry in entries], names=names.in_order, paths=paths.in_order, dims=dims,
         text=columns.get("text"), items=columns.get("items"), replay=columns["replay"],
         **{key: columns[key] for key in _TYPES if key != "loop"},
     )  # fmt: skip
 
 
-class _NameNumbers:
-    """Things numbered in the order they come."""
+class _Numbering:
+    """Numbers values in the order of their first occurrence."""
 
     def __init__(self) -> None:
-        self.of: dict[Any, int] = {}
+        self.numbers: dict[Any, int] = {}
 
-    def all(self, things: Sequence[Any]) -> list[int]:
-        return [self.of.setdefault(thing, len(self.of)) for thing in things]
+    def number_all(self, values: Sequence[Any]) -> list[int]:
+        return [self.numbers.setdefault(value, len(self.numbers)) for value in values]
 
     @property
-    def listed(self) -> list[Any]:
-        return list(self.of)
+    def in_order(self) -> list[Any]:
+        return list(self.numbers)
 
 
-def _numbered(journal: ParsedJournal, run: int, names: list[int], paths: list[int]) -> Columns:
+def _journal_columns(journal: ParsedJournal, run: int, names: list[int], paths: list[int]) -> Columns:
+    """Returns the columns of a journal, with the given numbers for its run, names and paths."""
     import numpy as np
 
     rows = len(journal)
@@ -97,19 +102,20 @@ def _numbered(journal: ParsedJournal, run: int, names: list[int], paths: list[in
     return part
 
 
-def _renumbered(
+def _renumber_stored(
     stored: Columns, positions: dict[int, int], stored_names: dict[int, str], stored_paths: dict[int, Path],
-    names: _NameNumbers, paths: _NameNumbers,
+    names: _Numbering, paths: _Numbering,
 ) -> Columns:  # fmt: skip
+    """Replaces the catalog's ids in columns from segments by positions in the result."""
     part = dict(stored)
-    part["run"] = _mapped(stored["run"], positions.__getitem__)
-    part["name"] = _mapped(stored["name"], lambda number: names.all([stored_names[number]])[0])
-    part["path"] = _mapped(stored["path"], lambda number: paths.all([stored_paths[number]])[0])
+    part["run"] = _map_numbers(stored["run"], positions.__getitem__)
+    part["name"] = _map_numbers(stored["name"], lambda number: names.number_all([stored_names[number]])[0])
+    part["path"] = _map_numbers(stored["path"], lambda number: paths.number_all([stored_paths[number]])[0])
     return part
 
 
-def _mapped(column: Any, number_of: Any) -> Any:
-    """A column of a few distinct numbers, each given another number through a table."""
+def _map_numbers(column: Any, number_of: Any) -> Any:
+    """Replaces each number of a column through a lookup table, calling `number_of` once per distinct number."""
     import numpy as np
 
     if not len(column):
@@ -121,7 +127,7 @@ def _mapped(column: Any, number_of: Any) -> Any:
     return table[column - low]
 
 
-def _chosen(part: Columns, names: list[int]) -> Columns:
+def _keep_names(part: Columns, names: list[int]) -> Columns:
     import numpy as np
 
     keep = np.isin(part["name"], names)
@@ -129,10 +135,11 @@ def _chosen(part: Columns, names: list[int]) -> Columns:
 
 
 def _stack(parts: Sequence[Columns]) -> Columns:
+    """Concatenates parts that may have different columns."""
     import numpy as np
 
     keys = list(dict.fromkeys([*_TYPES, *(key for part in parts for key in part)]))
-    stacked = {key: _concatenate([_column(part, key) for part in parts], key) for key in keys}
+    stacked = {key: _concatenate([_column_or_default(part, key) for part in parts], key) for key in keys}
     return {key: np.ascontiguousarray(column) for key, column in stacked.items()}
 
 
@@ -145,7 +152,8 @@ def _concatenate(columns: list[Any], key: str) -> Any:
     return np.concatenate(columns).astype(kind, copy=False)
 
 
-def _column(part: Columns, key: str) -> Any:
+def _column_or_default(part: Columns, key: str) -> Any:
+    """Returns a column, or one of None or 0 where the part lacks it."""
     import numpy as np
 
     if key in part:
@@ -154,14 +162,15 @@ def _column(part: Columns, key: str) -> Any:
     return np.full(rows, None, object) if key in TEXTS else np.zeros(rows, np.int64)
 
 
-def _in_order(columns: Columns) -> Columns:
+def _sort_rows(columns: Columns) -> Columns:
+    """Sorts rows by run, rank, process and sequence number."""
     import numpy as np
 
     run, rank, process, seq = (columns[key] for key in ("run", "rank", "process", "seq"))
     if rank.any() or process.any():
         order = np.lexsort([seq, process, rank, run])
     else:
-        # One key: rows come as stretches that are sorted already, which a stable sort only has to merge.
+        # One combined key: the rows are a few sorted sequences, which a stable sort only has to merge.
         key = (run.astype(np.int64) << 40) | seq
         if (key[1:] > key[:-1]).all():
             return columns
@@ -169,10 +178,10 @@ def _in_order(columns: Columns) -> Columns:
     return {key: column[order] for key, column in columns.items()}
 
 
-def _dims(columns: Columns) -> Any:
+def _stack_dims(columns: Columns) -> Any:
     import numpy as np
 
-    depths = sorted(int(key[1:]) for key in columns if key[0] == "d" and key[1:].isdecimal())
-    if not depths:
+    keys = dim_keys(columns)
+    if not keys:
         return np.zeros((len(columns["run"]), 0), np.int64)
-    return np.column_stack([columns[f"d{depth}"] for depth in depths])
+    return np.column_stack([columns[key] for key in keys])

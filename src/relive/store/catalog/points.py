@@ -1,4 +1,4 @@
-"""Logged values as columns: the shape in which the index hands them to queries."""
+"""Logged values as columns, in the form that the index returns to queries."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ class Points:
     seq: NDArray[np.int64]
     time_us: NDArray[np.int64]  # wall clock, microseconds since the epoch
     dims: NDArray[np.int64]  # shape (rows, deepest path)
-    kind: NDArray[np.uint8]  # store.kinds
-    value: NDArray[np.float64]  # the number as a float (NaN for what isn't a number)
+    kind: NDArray[np.uint8]  # relive.store.journal.slot_kinds
+    value: NDArray[np.float64]  # the number as a float (NaN if the value isn't a number)
     exact: NDArray[np.int64]  # the number as an integer, for integer kinds (uint64: the same bits)
-    text: NDArray[Any] | None  # object array: JSON text of values of kind LINE, else None; absent if there is none
-    items: NDArray[Any] | None  # object array: JSON object of loop columns whose item isn't an integer, else None
-    replay: NDArray[np.int32] | None = None  # the number of the replay a value came from, 0 for recorded
+    text: (
+        NDArray[Any] | None
+    )  # object array: JSON text of values of kind LINE, else None; None if there are no such values
+    items: NDArray[Any] | None  # object array: JSON object of the loop columns whose item isn't an integer, else None
+    replay: NDArray[np.int32] | None = None  # the number of the replay that computed the value, 0 if it was recorded
 
     def __len__(self) -> int:
         return len(self.run)

@@ -1,30 +1,28 @@
-"""How replayed values stand among recorded ones: which of several count, and where in the order of a run."""
+"""Merges replayed values into recorded ones: which of several replays counts, and where its rows are placed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from relive.store.catalog.parquet_segments import Columns, dim_keys
 from relive.store.home import REPLAYS, Home, JournalName
 from relive.store.journal import Line, first_line
 
-if TYPE_CHECKING:
-    from relive.store.catalog.parquet_segments import Columns
-
 LATEST, ALL, NONE = "latest", "all", "none"
 REPLAY_CHOICES = (LATEST, ALL, NONE)
-_INNER = 1 << 31  # how many iterations of a nested loop have room in one of the loop around it
+_INNER_LIMIT = 1 << 31  # iterations of a nested loop that fit into one iteration of the outer loop, in sort keys
 
 
 def replay_header(home: Home, run: str, number: int) -> Line:
-    """What a replay says of itself: names, patch, and what became of its checks. Its rank 0 has it for all ranks."""
+    """Returns the header of a replay: names, patch, and the result of its checks. Rank 0 stores it for all ranks."""
     return first_line(home.run_folder(run) / JournalName.of_replay(number).stem) or {}
 
 
-def settle(columns: Columns, paths: list[tuple[str, ...]], which: str) -> Columns:
-    """Rows in the order of runs, with replayed ones as if the run itself had logged them then.
+def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) -> Columns:
+    """Places replayed rows where the run itself would have logged them, and adds the column `replay`.
 
-    They come with the number of their replay, 0 for what was recorded. Of several replays of one context the latest
-    counts, unless all are asked for.
+    `replay` is the number of the replay, 0 for recorded rows. Among several replays of a context only the latest is
+    kept, unless `which` is ALL.
     """
     import numpy as np
 
@@ -33,61 +31,57 @@ def settle(columns: Columns, paths: list[tuple[str, ...]], which: str) -> Column
     if not replay.any():
         return columns
     if which == NONE:
-        return _taken(columns, replay == 0)
+        return _select_rows(columns, replay == 0)
     if which == LATEST:
-        columns = _taken(columns, _latest(columns))
-    order = np.argsort(_positions(columns, paths), kind="stable")
-    settled = _taken(columns, order)
-    settled["process"] = np.where(settled["replay"] > 0, 0, settled["process"]).astype(np.int32)
-    return settled
+        columns = _select_rows(columns, _is_latest(columns))
+    order = np.argsort(_sort_positions(columns, paths), kind="stable")
+    ordered = _select_rows(columns, order)
+    ordered["process"] = np.where(ordered["replay"] > 0, 0, ordered["process"]).astype(np.int32)
+    return ordered
 
 
-def _taken(columns: Columns, rows: Any) -> Columns:
+def _select_rows(columns: Columns, rows: Any) -> Columns:
     return {key: column[rows] for key, column in columns.items()}
 
 
-def _dims(columns: Columns) -> list[str]:
-    return sorted((key for key in columns if key[0] == "d" and key[1:].isdecimal()), key=lambda key: int(key[1:]))
-
-
-def _latest(columns: Columns) -> Any:
-    """Which rows count: all that were recorded, and of each context and name those of its last replay."""
+def _is_latest(columns: Columns) -> Any:
+    """Returns a mask of all recorded rows, and of the rows of the latest replay of each context and name."""
     import numpy as np
 
-    keys = [columns[key] for key in ("run", "rank", "name", "path", *_dims(columns))]
+    keys = [columns[key] for key in ("run", "rank", "name", "path", *dim_keys(columns))]
     if "items" in columns:
         keys.append(np.unique([text or "" for text in columns["items"]], return_inverse=True)[1])
     replay = columns["replay"]
     order = np.lexsort([replay, *reversed(keys)])
-    moved = np.zeros(len(order), bool)
-    moved[:1] = True
+    starts_group = np.zeros(len(order), bool)
+    starts_group[:1] = True
     for key in keys:
-        moved[1:] |= np.diff(key[order]) != 0
-    group = np.cumsum(moved) - 1
+        starts_group[1:] |= np.diff(key[order]) != 0
+    group = np.cumsum(starts_group) - 1
     newest = np.zeros(int(group[-1]) + 1, replay.dtype)
     np.maximum.at(newest, group, replay[order])
-    counts = np.empty(len(order), bool)
-    counts[order] = replay[order] == newest[group]
-    return counts | (replay == 0)
+    is_newest = np.empty(len(order), bool)
+    is_newest[order] = replay[order] == newest[group]
+    return is_newest | (replay == 0)
 
 
-def _positions(columns: Columns, paths: list[tuple[str, ...]]) -> Any:
-    """A number per row to sort by: recorded rows keep their order, a replayed one comes after its own iteration."""
+def _sort_positions(columns: Columns, paths: list[tuple[str, ...]]) -> Any:
+    """Returns sort keys: recorded rows keep their order, a replayed row follows the recorded rows of its iteration."""
     import numpy as np
 
     count = len(columns["run"])
     position = np.arange(count, dtype=np.float64)
     replayed = columns["replay"] > 0
     depth = np.asarray([len(path) for path in paths] or [0])[columns["path"]]
-    iteration = _iteration(columns, depth)
+    iteration = _iteration_order(columns, depth)
     for run, rank in np.unique([columns["run"][replayed], columns["rank"][replayed]], axis=1).T:
-        is_its = (columns["run"] == run) & (columns["rank"] == rank)
-        own = np.flatnonzero(is_its & (columns["process"] == 0))
-        new = np.flatnonzero(is_its & replayed)
-        if not len(own):
+        of_rank = (columns["run"] == run) & (columns["rank"] == rank)
+        recorded = np.flatnonzero(of_rank & (columns["process"] == 0))
+        new = np.flatnonzero(of_rank & replayed)
+        if not len(recorded):
             continue
-        inside = own[depth[own] > 0]
-        place = np.full(len(new), position[own[-1]])
+        inside = recorded[depth[recorded] > 0]
+        place = np.full(len(new), position[recorded[-1]])
         if len(inside) and (np.diff(iteration[inside]) >= 0).all():
             at = np.searchsorted(iteration[inside], iteration[new], side="right")
             before = np.where(at > 0, position[inside[np.maximum(at - 1, 0)]], position[inside[0]] - 0.75)
@@ -96,11 +90,11 @@ def _positions(columns: Columns, paths: list[tuple[str, ...]]) -> Any:
     return position
 
 
-def _iteration(columns: Columns, depth: Any) -> Any:
-    """Where in the outer two loops a row lies; one outside of nested loops comes after what is in them."""
+def _iteration_order(columns: Columns, depth: Any) -> Any:
+    """Returns a key that orders rows by the two outer loops; rows outside the inner loop follow those inside it."""
     import numpy as np
 
-    dims = _dims(columns)
+    dims = dim_keys(columns)
     outer = columns[dims[0]] if dims else np.zeros(len(depth), np.int64)
     inner = columns[dims[1]] if len(dims) > 1 else np.zeros(len(depth), np.int64)
-    return outer * _INNER + np.where(depth > 1, np.clip(inner, 0, _INNER - 2), _INNER - 1)
+    return outer * _INNER_LIMIT + np.where(depth > 1, np.clip(inner, 0, _INNER_LIMIT - 2), _INNER_LIMIT - 1)

@@ -1,4 +1,4 @@
-"""What the catalog keeps of finished runs: records, last values, loops, checkpoints. Derived: it comes back."""
+"""Every query to the catalog of finished runs: records, summaries, loops, checkpoints and segments."""
 
 from __future__ import annotations
 
@@ -12,194 +12,198 @@ from relive.store.chunks import list_checkpoints, to_stored
 from relive.store.home import REPLAYS, Home
 from relive.store.journal import ParsedJournal, to_text
 
-AT_A_TIME = 500  # values in one statement; databases take a bounded number
-WHERE = ("run_id", "rank", "process")
-SUMMARIES = (*WHERE, "name_id", "path_id", *STORED)
+BATCH_SIZE = 500  # values per statement; databases limit their number
+JOURNAL_KEY = ("run_id", "rank", "process")
+SUMMARIES = (*JOURNAL_KEY, "name_id", "path_id", *STORED)
 LOOPS = (
-    *WHERE, *"loop name parent parent_iteration path around begun_us ended_us iterations".split()
+    *JOURNAL_KEY, *"loop name parent parent_iteration path around begun_us ended_us iterations".split()
 )  # fmt: skip
 CHECKPOINTS = (
-    *WHERE, *"seq place name at iterations manifest size_bytes new_bytes time_us stall_s write_s".split()
+    *JOURNAL_KEY, *"seq place name at iterations manifest size_bytes new_bytes time_us stall_s write_s".split()
 )  # fmt: skip
-_OF_A_RUN = (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id"), ("checkpoints", "run_id"))
-_POSTGRES = ("postgresql://", "postgres://")
+_TABLES_OF_A_RUN = (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id"), ("checkpoints", "run_id"))
+_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 def is_database(word: str) -> bool:
-    """Is this the address of a database that can hold a catalog?"""
-    return word.startswith(_POSTGRES)
+    """Whether this is the URL of a database that can hold a catalog."""
+    return word.startswith(_POSTGRES_PREFIXES)
 
 
 def open_tables(home: Home) -> CatalogTables:
-    """The database that the setting `catalog` names; without it, the home's own."""
+    """Opens the database that the setting `catalog` names, or the SQLite file of the home."""
     url = home.settings.catalog
     if not url:
-        return _own_tables(home)
+        return _sqlite_tables(home)
     if not is_database(url):
         raise ReliveError(
             "the setting `catalog` names no database that relive knows; write postgresql://USER@HOST/DATABASE, or"
-            " unset it to use the home's own"
+            " unset it to use the SQLite file of the home"
         )
     from relive.store.catalog.postgres_tables import PostgresTables
 
     try:
         return PostgresTables(url, home)
-    except OSError:  # the home can't be written, so nothing that is new could be kept
-        return _own_tables(home)
+    except OSError:  # the home can't be written, so nothing new could be stored
+        return _sqlite_tables(home)
 
 
-def _own_tables(home: Home) -> CatalogTables:
+def _sqlite_tables(home: Home) -> CatalogTables:
     from relive.store.catalog.sqlite_tables import SqliteTables
 
     return SqliteTables(home.index)
 
 
 class Catalog:
-    """The tables of a home, and every question to them."""
+    """The tables of a home, and every query to them."""
 
     def __init__(self, home: Home) -> None:
         self.tables = open_tables(home)
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
-    def known(self) -> dict[str, tuple[int, int]]:
-        """run → (id, folder_ns) of every run in the catalog."""
-        return {run: (number, ns) for number, run, ns in self.tables.rows("select id, run, folder_ns from runs")}
+    def known_runs(self) -> dict[str, tuple[int, int]]:
+        """Returns run → (id, folder_ns) for every run in the catalog."""
+        return {run: (number, ns) for number, run, ns in self.tables.query("select id, run, folder_ns from runs")}
 
     def runs(self) -> list[Row]:
-        """(id, run, record as JSON, segment) of every run."""
-        return self.tables.rows("select id, run, record, segment from runs")
+        """Returns (id, run, record as JSON, segment) of every run."""
+        return self.tables.query("select id, run, record, segment from runs")
 
     def add_run(self, run: str, *, started_us: int, folder_ns: int, record: str) -> int:
+        """Inserts a run; returns its id (inside a transaction)."""
         columns = ("run", "started_us", "folder_ns", "record")
-        return self.tables.add_one("runs", columns, (run, started_us, folder_ns, record))
+        return self.tables.insert("runs", columns, (run, started_us, folder_ns, record))
 
     def add_details(self, number: int, journals: Sequence[ParsedJournal]) -> None:
-        """What the journals of a run come to (inside a transaction)."""
+        """Inserts the summaries, loops and checkpoints of a run (inside a transaction)."""
         found = [summary for journal in journals for summary in summarise(journal)]
         names = self.name_ids(summary.name for summary in found)
         paths = self.path_ids(to_text(summary.path) for summary in found)
-        # Of two that share a key the later one counts.
+        # Of two rows with the same key the later one is stored.
         summaries: dict[Row, Row] = {}
         for one in found:
             key = (number, one.rank, one.process, names[one.name])
-            summaries[key] = (*key, paths[to_text(one.path)], *one.stored())
+            summaries[key] = (*key, paths[to_text(one.path)], *one.to_row())
         loops: dict[Row, Row] = {}
         checkpoints: dict[Row, Row] = {}
         for journal in journals:
             where = (number, journal.journal.rank, journal.journal.process)
             loops |= {(*where, row.loop): (*where, *loop_row(row)) for row in journal.loops.values()}
             checkpoints |= {(*where, row.seq): (number, *to_stored(row)) for row in list_checkpoints(journal)}
-        self.tables.add("summaries", SUMMARIES, summaries.values())
-        self.tables.add("loops", LOOPS, loops.values())
-        self.tables.add("checkpoints", CHECKPOINTS, checkpoints.values())
+        self.tables.insert_many("summaries", SUMMARIES, summaries.values())
+        self.tables.insert_many("loops", LOOPS, loops.values())
+        self.tables.insert_many("checkpoints", CHECKPOINTS, checkpoints.values())
 
-    def forget(self, run_ids: Collection[int]) -> None:
-        """Drop runs that are no longer in the home (inside a transaction)."""
-        for some in _portions(run_ids):
-            for table, column in _OF_A_RUN:
-                self.tables.change(f"delete from {table} where {column} in ({_marks(some)})", some)
+    def delete_runs(self, run_ids: Collection[int]) -> None:
+        """Deletes runs that are no longer in the home (inside a transaction)."""
+        for batch in _batches(run_ids):
+            for table, column in _TABLES_OF_A_RUN:
+                self.tables.execute(f"delete from {table} where {column} in ({_placeholders(batch)})", batch)
 
-    # --- what was logged ----------------------------------------------------------------------------------------
+    # --- records of runs ----------------------------------------------------------------------------------------
 
     def summaries(
         self, names: Collection[str] | None, *, all_ranks: bool, runs: Collection[int] | None = None
     ) -> list[Row]:
-        """(run id, name, path, rank, process, …STORED); for each rank the run's own first, then the latest replay."""
-        wanted = "" if names is None else f" and n.name in ({_marks(names)})"
-        wanted += "" if runs is None else f" and s.run_id in ({_marks(runs)})"
-        return self.tables.rows(
+        """Returns (run id, name, path, rank, process, …STORED); per rank recorded rows, then replays, latest first."""
+        conditions = "" if names is None else f" and n.name in ({_placeholders(names)})"
+        conditions += "" if runs is None else f" and s.run_id in ({_placeholders(runs)})"
+        return self.tables.query(
             f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
-            f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{wanted}"
+            f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{conditions}"
             " order by s.rank, s.process > 0, s.process desc",
             (REPLAYS, *(names or ()), *(runs or ())),
         )
 
     def loops(self) -> list[Row]:
-        """Every entry into a loop, in the order of LOOPS."""
-        return self.tables.rows(f"select {', '.join(LOOPS)} from loops order by run_id, rank, process, loop")
+        """Returns every execution of a loop, with the columns LOOPS."""
+        return self.tables.query(f"select {', '.join(LOOPS)} from loops order by run_id, rank, process, loop")
 
     def checkpoints(self) -> list[Row]:
-        """Every checkpoint, in the order of CHECKPOINTS."""
-        return self.tables.rows(f"select {', '.join(CHECKPOINTS)} from checkpoints order by run_id, rank, process, seq")
+        """Returns every checkpoint, with the columns CHECKPOINTS."""
+        return self.tables.query(
+            f"select {', '.join(CHECKPOINTS)} from checkpoints order by run_id, rank, process, seq"
+        )
 
     def names(self) -> list[Row]:
-        """(id, name) of everything that was ever logged."""
-        return self.tables.rows("select id, name from names")
+        """Returns (id, name) of every name that was ever logged."""
+        return self.tables.query("select id, name from names")
 
     def paths(self) -> list[Row]:
-        """(id, JSON list of loop names)."""
-        return self.tables.rows("select id, path from paths")
+        """Returns (id, JSON list of loop names) of every loop path."""
+        return self.tables.query("select id, path from paths")
 
     def name_ids(self, names: Iterable[str]) -> dict[str, int]:
-        """Numbers for names, new ones given where needed (inside a transaction)."""
-        return self._numbers("names", "name", names)
+        """Returns the ids of names, creating those that are missing (inside a transaction)."""
+        return self._get_or_create_ids("names", "name", names)
 
     def path_ids(self, paths: Iterable[str]) -> dict[str, int]:
-        return self._numbers("paths", "path", paths)
+        """Returns the ids of loop paths, creating those that are missing (inside a transaction)."""
+        return self._get_or_create_ids("paths", "path", paths)
 
-    def _numbers(self, table: str, column: str, texts: Iterable[str]) -> dict[str, int]:
-        wanted = list(dict.fromkeys(texts))
-        found = self._numbered(table, column, wanted)
-        new = [text for text in wanted if text not in found]
+    def _get_or_create_ids(self, table: str, column: str, texts: Iterable[str]) -> dict[str, int]:
+        distinct = list(dict.fromkeys(texts))
+        found = self._find_ids(table, column, distinct)
+        new = [text for text in distinct if text not in found]
         if new:
-            self.tables.add(table, (column,), [(text,) for text in new])
-            found |= self._numbered(table, column, new)
+            self.tables.insert_many(table, (column,), [(text,) for text in new])
+            found |= self._find_ids(table, column, new)
         return found
 
-    def _numbered(self, table: str, column: str, texts: Collection[str]) -> dict[str, int]:
+    def _find_ids(self, table: str, column: str, texts: Collection[str]) -> dict[str, int]:
         return {
             text: number
-            for some in _portions(texts)
-            for number, text in self.tables.rows(
-                f"select id, {column} from {table} where {column} in ({_marks(some)})", some
+            for batch in _batches(texts)
+            for number, text in self.tables.query(
+                f"select id, {column} from {table} where {column} in ({_placeholders(batch)})", batch
             )
         }
 
     # --- segments -----------------------------------------------------------------------------------------------
 
-    def pending(self) -> list[Row]:
-        """(id, run) of the runs whose points are in no segment yet."""
-        return self.tables.rows("select id, run from runs where segment is null order by id")
+    def runs_without_segment(self) -> list[Row]:
+        """Returns (id, run) of the runs whose points are in no segment yet."""
+        return self.tables.query("select id, run from runs where segment is null order by id")
 
-    def files(self) -> list[str]:
-        return [file for (file,) in self.tables.rows("select file from segments order by id")]
+    def segment_files(self) -> list[str]:
+        return [file for (file,) in self.tables.query("select file from segments order by id")]
 
     def segments(self) -> list[Row]:
-        """(id, file, rows), the smallest first."""
-        return self.tables.rows("select id, file, rows from segments order by rows")
+        """Returns (id, file, rows) of every segment, smallest first."""
+        return self.tables.query("select id, file, rows from segments order by rows")
 
     def add_segment(self, file: str, rows: int, *, runs: Collection[int]) -> None:
-        """Note which runs a new segment holds; without a file, that they have no points (inside a transaction)."""
-        segment = self.tables.add_one("segments", ("file", "rows"), (file, rows)) if file else 0
-        for some in _portions(runs):
-            self.tables.change(f"update runs set segment = ? where id in ({_marks(some)})", (segment, *some))
+        """Adds the segment with the points of `runs`; no file if they have none (inside a transaction)."""
+        segment = self.tables.insert("segments", ("file", "rows"), (file, rows)) if file else 0
+        for batch in _batches(runs):
+            self.tables.execute(f"update runs set segment = ? where id in ({_placeholders(batch)})", (segment, *batch))
 
     def replace_segments(self, old: Sequence[Row], file: str) -> None:
-        """One segment stands for several, which were read from `segments`."""
+        """Replaces several segments, given as rows of `segments`, by one."""
         with self.tables.transaction():
-            new = self.tables.add_one("segments", ("file", "rows"), (file, sum(row[2] for row in old)))
+            new = self.tables.insert("segments", ("file", "rows"), (file, sum(row[2] for row in old)))
             for number, _, _ in old:
-                self.tables.change("update runs set segment = ? where segment = ?", (new, number))
-                self.tables.change("delete from segments where id = ?", (number,))
+                self.tables.execute("update runs set segment = ? where segment = ?", (new, number))
+                self.tables.execute("delete from segments where id = ?", (number,))
 
     def close(self) -> None:
         self.tables.close()
 
 
 def loop_row(row: Any) -> Row:
-    """The columns of LOOPS after those of WHERE."""
+    """Returns the columns LOOPS of a loop, without those of JOURNAL_KEY."""
     return (
         row.loop, row.name, row.parent, row.parent_iteration, to_text(row.path), to_text(row.dims), row.begun_us,
         row.ended_us, row.iterations,
     )  # fmt: skip
 
 
-def _portions(values: Collection[Any]) -> Iterable[Sequence[Any]]:
+def _batches(values: Collection[Any]) -> Iterable[Sequence[Any]]:
     listed = list(values)
-    return (listed[at : at + AT_A_TIME] for at in range(0, len(listed), AT_A_TIME))
+    return (listed[at : at + BATCH_SIZE] for at in range(0, len(listed), BATCH_SIZE))
 
 
-def _marks(values: Collection[Any]) -> str:
+def _placeholders(values: Collection[Any]) -> str:
     return ", ".join("?" * len(values))

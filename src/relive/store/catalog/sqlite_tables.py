@@ -1,4 +1,4 @@
-"""The catalog's tables in a SQLite file of the home: the default, which needs nothing but the folder."""
+"""The catalog in a SQLite file inside the home: the default, which needs no server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from relive.store.catalog.catalog_tables import SCHEMA, SCHEMA_VERSION, Row
 
-BUSY_S = 60.0
-FILE = "catalog.sqlite"
+BUSY_TIMEOUT_S = 60.0
+DATABASE_FILE = "catalog.sqlite"
 T = TypeVar("T")
 
 
 class SqliteTables:
-    """The tables of a home. With a home that can't be written they live in memory and start empty."""
+    """The tables of a home. If the home can't be written, they are in memory and start empty."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class SqliteTables:
         self.writable = True
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._db = self._open_or_replace(self._folder / FILE)
+            self._db = self._open_or_replace(self._folder / DATABASE_FILE)
         except (OSError, sqlite3.OperationalError):
             self.writable = False
             self._db = self._open(":memory:")
@@ -39,20 +39,20 @@ class SqliteTables:
             return self._open(str(path))
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError:  # damaged: it is derived, so a new one is as good
-            _remove(path)
+        except sqlite3.DatabaseError:  # damaged: the catalog is derived data, so it is replaced
+            _remove_database(path)
             return self._open(str(path))
 
     def _open(self, path: str) -> sqlite3.Connection:
-        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
-            self._prepare(db)
+            self._create_schema(db)
         except BaseException:
             db.close()
             raise
         return db
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
+    def _create_schema(self, db: sqlite3.Connection) -> None:
         db.execute("pragma synchronous = normal")
         version = db.execute("pragma user_version").fetchone()[0]
         if version == SCHEMA_VERSION:
@@ -60,13 +60,13 @@ class SqliteTables:
         with self._lock():
             db.execute("pragma journal_mode = wal")
             if db.execute("pragma user_version").fetchone()[0] not in (0, SCHEMA_VERSION):
-                _drop_all(db)
+                _drop_all_tables(db)
             db.executescript(SCHEMA)
             db.execute(f"pragma user_version = {SCHEMA_VERSION}")
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Only one process at a time brings the index up to date; the others wait, and find it done."""
+        """Holds the lock under which one process at a time updates the index; the others wait and find it updated."""
         if not self.writable:
             yield
             return
@@ -74,19 +74,19 @@ class SqliteTables:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._db.execute(sql, values).fetchall()
 
-    def change(self, sql: str, values: Sequence[Any] = ()) -> None:
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
         self._db.execute(sql, values)
 
-    def add(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        self._db.executemany(_insert(table, columns), rows)
+    def insert_many(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        self._db.executemany(_insert_sql(table, columns), rows)
 
-    def add_one(self, table: str, columns: Sequence[str], row: Row) -> int:
-        return int(self._db.execute(_insert(table, columns), row).lastrowid or 0)
+    def insert(self, table: str, columns: Sequence[str], row: Row) -> int:
+        return int(self._db.execute(_insert_sql(table, columns), row).lastrowid or 0)
 
-    def alone(self, work: Callable[[], T]) -> T:
+    def run_exclusively(self, work: Callable[[], T]) -> T:
         with self._lock():
             return work()
 
@@ -103,7 +103,7 @@ class SqliteTables:
     def clear(self) -> None:
         self._db.close()
         if self.writable:
-            _remove(self._folder / FILE)
+            _remove_database(self._folder / DATABASE_FILE)
             shutil.rmtree(self.segments, ignore_errors=True)
         self._open_file_or_memory()
 
@@ -115,16 +115,16 @@ class SqliteTables:
             self._db.close()
 
 
-def _insert(table: str, columns: Sequence[str]) -> str:
+def _insert_sql(table: str, columns: Sequence[str]) -> str:
     return f"insert into {table} ({', '.join(columns)}) values (?{', ?' * (len(columns) - 1)})"
 
 
-def _remove(path: Path) -> None:
+def _remove_database(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _drop_all(db: sqlite3.Connection) -> None:
+def _drop_all_tables(db: sqlite3.Connection) -> None:
     for (table,) in db.execute(
         "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
     ).fetchall():

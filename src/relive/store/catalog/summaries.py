@@ -1,4 +1,4 @@
-"""What a run's name comes to: how many values, the last ones, the lowest, the highest, and where those were logged."""
+"""Summaries of logged names: count, last values, lowest and highest value, and the loop columns of those."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from relive.store.journal import ParsedJournal, from_text, slot_kinds, to_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TAIL = 100  # so many last values are kept with the summary: a mean over them needs no look at the points
+TAIL = 100  # the number of last values in a summary, so that their mean needs no read of the points
 STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail".split()
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One name in one journal. `last` is a number if the last value was one; otherwise `last_text` is its JSON.
+    """One name in one journal. `last` is the last value if it is a number; otherwise `last_text` is its JSON.
 
-    Lowest and highest pass over NaN. `…_at` is JSON: the loop columns that the value was logged in. `tail` holds the
-    last values as floats, NaN for what is no number.
+    `lowest` and `highest` ignore NaN. `…_at` are the loop columns of the value, as JSON. `tail` holds the last values
+    as little-endian doubles, NaN for values that aren't numbers.
     """
 
     name: str
@@ -38,25 +38,26 @@ class Summary:
     rank: int = 0
     process: int = 0
 
-    def stored(self) -> tuple[Any, ...]:
+    def to_row(self) -> tuple[Any, ...]:
+        """Returns the columns STORED."""
         return tuple(getattr(self, column) for column in STORED)
 
     def last_values(self) -> list[float]:
-        """The last values, oldest first; no more than TAIL."""
+        """Returns the last values, at most TAIL, oldest first."""
         import numpy as np
 
-        found: list[float] = np.frombuffer(self.tail, "<f8").tolist()
-        return found
+        values: list[float] = np.frombuffer(self.tail, "<f8").tolist()
+        return values
 
 
 def read_summary(name: str, path: str, rank: int, process: int, columns: Sequence[Any]) -> Summary:
-    """A row of the catalog as a summary; `columns` are those of STORED."""
-    given = dict(zip(STORED, columns, strict=True))
-    return Summary(name=name, path=tuple(from_text(path)), rank=rank, process=process, **given)
+    """Returns the summary in a row of the catalog; `columns` are the values of STORED."""
+    stored = dict(zip(STORED, columns, strict=True))
+    return Summary(name=name, path=tuple(from_text(path)), rank=rank, process=process, **stored)
 
 
-def merged(one: Summary, more: Summary) -> Summary:
-    """A summary of the values of both, where those of `more` came later; of equals the first counts."""
+def merge_summaries(one: Summary, more: Summary) -> Summary:
+    """Returns the summary of the values of both, where those of `more` are later; among equal values the first wins."""
     lower = more.lowest is not None and (one.lowest is None or more.lowest < one.lowest)
     higher = more.highest is not None and (one.highest is None or more.highest > one.highest)
     return replace(
@@ -71,7 +72,7 @@ def merged(one: Summary, more: Summary) -> Summary:
 
 
 def summarise(journal: ParsedJournal) -> list[Summary]:
-    """Summaries of all names of a journal, in the order in which they first came."""
+    """Returns the summaries of all names in a journal, in the order in which the names first occur."""
     import numpy as np
 
     if not len(journal):
@@ -80,26 +81,29 @@ def summarise(journal: ParsedJournal) -> list[Summary]:
     name = journal.name[order]
     starts = np.flatnonzero(np.r_[True, name[1:] != name[:-1]])
     ends = np.r_[starts[1:], len(name)]
-    return [_summary(journal, order[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return [
+        _summarise_name(journal, order[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
 
 
-def _summary(journal: ParsedJournal, rows: NDArray[Any]) -> Summary:
-    """Of one name, whose values are in these rows."""
+def _summarise_name(journal: ParsedJournal, rows: NDArray[Any]) -> Summary:
+    """Returns the summary of one name, whose values are in these rows."""
     value, row = journal.value[rows], int(rows[-1])
     last, text = _value_at(journal, row)
     low, high = _extremes(value)
     return Summary(
         name=journal.names[int(journal.name[row])], count=len(rows), last=last, last_text=text,
         lowest=None if low is None else float(value[low]), highest=None if high is None else float(value[high]),
-        last_us=int(journal.time_us[row]), path=journal.paths[int(journal.path[row])], last_at=_at(journal, row),
-        lowest_at=None if low is None else _at(journal, int(rows[low])),
-        highest_at=None if high is None else _at(journal, int(rows[high])),
+        last_us=int(journal.time_us[row]), path=journal.paths[int(journal.path[row])],
+        last_at=_columns_at(journal, row),
+        lowest_at=None if low is None else _columns_at(journal, int(rows[low])),
+        highest_at=None if high is None else _columns_at(journal, int(rows[high])),
         tail=value[-TAIL:].astype("<f8").tobytes(), rank=journal.journal.rank, process=journal.journal.process,
     )  # fmt: skip
 
 
 def _extremes(value: NDArray[Any]) -> tuple[int | None, int | None]:
-    """Where the lowest and the highest number are, the first of equals; None where there is no number."""
+    """Returns the positions of the lowest and the highest number, the first among equals; None without any number."""
     import numpy as np
 
     if np.isnan(value[0]) and np.isnan(value).all():
@@ -107,33 +111,29 @@ def _extremes(value: NDArray[Any]) -> tuple[int | None, int | None]:
     return int(np.nanargmin(value)), int(np.nanargmax(value))
 
 
-def _at(journal: ParsedJournal, row: int) -> str:
-    """The loop columns of a row as JSON; a loop inside one of the same name is numbered, as in tables."""
+def _columns_at(journal: ParsedJournal, row: int) -> str:
+    """Returns the loop columns of a row as JSON; a loop inside one of the same name is numbered, as in tables."""
     path = journal.paths[int(journal.path[row])]
     if not path:
         return "{}"
     items = journal.items[row] if journal.items is not None else None
-    shown = from_text(items) if items is not None else {}
+    json_items = from_text(items) if items is not None else {}
     columns = [name if path[: at + 1].count(name) == 1 else f"{name}_{path[: at + 1].count(name)}" for at, name in
                enumerate(path)]  # fmt: skip
     dims = journal.dims[row].tolist()
     return to_text(
-        {column: shown.get(name, dims[at]) for at, (column, name) in enumerate(zip(columns, path, strict=True))}
+        {column: json_items.get(name, dims[at]) for at, (column, name) in enumerate(zip(columns, path, strict=True))}
     )
 
 
-def _integer(exact: int, kind: int) -> int:
-    """The slot holds signed bits; those of an unsigned number are read as such."""
+def _to_integer(exact: int, kind: int) -> int:
+    """Returns the integer in a slot, whose signed bits may stand for an unsigned number."""
     is_unsigned = kind in (slot_kinds.NUMPY_KINDS["uint64"], slot_kinds.TORCH_KINDS["uint64"])
     return exact + (1 << 64) if is_unsigned and exact < 0 else exact
 
 
-def _number(value: float) -> float | None:
-    return None if value != value else value
-
-
 def _value_at(journal: ParsedJournal, row: int) -> tuple[float | None, str | None]:
-    """(number, JSON). SQLite keeps NaN as null, so what a plain REAL can't hold is told by the JSON."""
+    """Returns (number, JSON). The JSON is set where a REAL column would lose information; SQLite stores NaN as null."""
     kind = int(journal.kind[row])
     if kind == slot_kinds.LINE:
         return None, journal.text[row] if journal.text is not None else None
@@ -142,6 +142,6 @@ def _value_at(journal: ParsedJournal, row: int) -> tuple[float | None, str | Non
     if kind == slot_kinds.BOOL:
         return float(journal.exact[row]), "true" if journal.exact[row] else "false"
     if kind in slot_kinds.INTEGER_KINDS:
-        return float(journal.value[row]), str(_integer(int(journal.exact[row]), kind))
+        return float(journal.value[row]), str(_to_integer(int(journal.exact[row]), kind))
     value = float(journal.value[row])
-    return _number(value), None if value == value else '{"$float":"nan"}'
+    return (value, None) if value == value else (None, '{"$float":"nan"}')

@@ -6,10 +6,10 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.store.chunks import artifact_files
-    from relive.store.chunks.artifact_files import missing_chunks, named_by
+    from relive.store.chunks.artifact_files import artifact_chunks, missing_chunks
     from relive.store.chunks.checkpoint_files import list_checkpoint_files
     from relive.store.chunks.checkpoint_rows import CheckpointRow, candidates, from_stored, list_checkpoints, to_stored
-    from relive.store.chunks.chunk_store import PIECE_BYTES, PLAIN, ZSTD, Chunks
+    from relive.store.chunks.chunk_store import PIECE_BYTES, PLAIN_CHUNK, ZSTD_CHUNK, Chunks, is_digest
     from relive.store.chunks.memo_table import MemoRow, MemoTable, MissRow, sealed
     from relive.store.chunks.object_stores import ObjectStore, check_object_store_address, open_object_store
     from relive.store.chunks.offload_notes import (
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
         OFFLOAD_SUFFIX,
         RETIRED_SUFFIX,
         OffloadNote,
-        measured,
-        note_of,
+        find_note,
+        measure_parts,
         read_note,
         write_note,
     )
-    from relive.store.chunks.packs import PACK_MAGIC, Packs, PackWriter, Piece, piece_digest
+    from relive.store.chunks.packs import PACK_MAGIC, Packs, PackWriter, Piece, pack_file_digest, piece_digest
     from relive.store.chunks.references import (
+        CheckpointKey,
         Doubt,
         References,
         ReferenceScanner,
-        Where,
         named_chunks,
         names_in_content,
     )

@@ -1,4 +1,4 @@
-"""Append-only journals: how a run is written, read back, and turned into its record."""
+"""Append-only journals: how a run is written, read back, and summarised as a record."""
 
 from typing import TYPE_CHECKING
 
@@ -7,14 +7,23 @@ from relive.doors import lazy_names
 if TYPE_CHECKING:
     from relive.store.journal import slot_kinds
     from relive.store.journal.heartbeat import is_shipped, read_again, record_heartbeat
-    from relive.store.journal.journal_file import JOURNAL_FORMAT, ROOT, SLOT_BYTES, SLOTS_MAGIC, Journal, JournalClosed
-    from relive.store.journal.journal_parser import LoopRow, ParsedJournal, ParseProgress, parse_appended, parse_journal
+    from relive.store.journal.journal_file import (
+        JOURNAL_FORMAT,
+        ROOT,
+        SLOT_BYTES,
+        SLOTS_MAGIC,
+        Journal,
+        JournalClosed,
+        sync_folder,
+    )
+    from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
     from relive.store.journal.line_reader import Line, first_line, read_lines
     from relive.store.journal.liveness import age_s, is_alive, process_start
+    from relive.store.journal.loop_context import LoopRow
     from relive.store.journal.plain_json import plain_number, plain_text, plain_value
     from relive.store.journal.record_builder import build_record, is_live
     from relive.store.journal.run_journals import RunJournals, parse_run
-    from relive.store.journal.slot_reader import count_written, read_slots, slots_bytes
+    from relive.store.journal.slot_reader import count_written_slots, read_slots, slots_bytes
     from relive.store.journal.value_codec import decode_value, encode_value, from_text, inline, safe_repr, to_text
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""Runs that came over the network: the mark that says so, and when their process was last heard of."""
+"""Runs shipped from another machine: the file that marks them, and the time of their last heartbeat."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import os
 import time
 from pathlib import Path
 
-MARK = "shipped"
-SILENCE_S = 120  # a process that was not heard of for this long is taken for dead; it gives a sign every ten seconds
+MARK_FILE = "shipped"
+SILENCE_S = 120  # without a heartbeat for this long a process counts as dead; it sends one every ten seconds
 
 
 def last_contact(folder: Path) -> float | None:
-    """When the process of a shipped run last gave a sign, by this machine's clock; None for a run recorded here."""
+    """The time of the last heartbeat of a shipped run, by this machine's clock; None for a run recorded here."""
     try:
-        return (folder / MARK).stat().st_mtime
+        return (folder / MARK_FILE).stat().st_mtime
     except OSError:
         return None
 
 
 def is_shipped(folder: Path) -> bool:
-    """Was this run recorded elsewhere? Then its checkpoints are there, and chunks may still be on their way."""
+    """Whether a run was recorded on another machine. If so, its checkpoints are there and chunks may still arrive."""
     return last_contact(folder) is not None
 
 
 def record_heartbeat(folder: Path) -> None:
-    """The process gave a sign. After a silence the run may stand in the index as killed, so it is to be read again."""
-    mark, before = folder / MARK, last_contact(folder)
+    """Records a heartbeat. After a silence the index may list the run as killed, so it has to read the run again."""
+    mark, before = folder / MARK_FILE, last_contact(folder)
     if before is None:
         mark.touch()
     else:
@@ -35,5 +35,5 @@ def record_heartbeat(folder: Path) -> None:
 
 
 def read_again(folder: Path) -> None:
-    """Let the index read the run anew: it compares the time of the folder."""
+    """Makes the index read the run again, by changing the folder's mtime, which the index compares."""
     os.utime(folder)

@@ -1,14 +1,14 @@
-"""How a run is written: fixed slots in a memory-mapped file, and lines beside them for all that isn't a number.
+"""Writes the journal of a process: numbers as fixed-size slots in a memory-mapped file, all else as JSON lines.
 
 A slot is 24 bytes, little-endian, in three words of 8 bytes:
 
-    loop u32 | iteration u32      which loop (1 is the run itself) and which iteration of it the record belongs to
+    loop u32 | iteration u32      the loop (1 is the run itself) and the iteration that the record belongs to
     value                         float64, int64, or two u32
     time u32 | tag u32            the clock in units of 1024 ns, modulo 2**32 | kind << 24 + name
 
-The first and the last word are never zero in a written slot, and the kind is the last byte to be stored: a slot that a
-kill or a power cut left half written has a zero at one end and is ignored. Slots are reserved by an atomic counter, so
-that threads, signal handlers and the training loop never wait for each other and no lock is on the hot path.
+In a written slot the first and the last word are never zero, and the kind is the last byte to be stored: a slot that a
+kill or a power cut left half-written has a zero at one end, and readers ignore it. An atomic counter reserves slots, so
+threads, signal handlers and the training loop never wait for each other and the hot path takes no lock.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FIRST_GROWTH_BYTES = 64 << 10
 LAST_GROWTH_BYTES = 8 << 20
 ROOT = 1  # the loop number of the run itself
 MAX_NAMES = 1 << 24  # a slot has 24 bits for the name
-TICK_NS = 600 * 10**9  # the 32-bit clock wraps after 73 minutes; ticks come well within that
-_CLOCK_BITS = 0xFFFFFFFF
+TICK_NS = 600 * 10**9  # the interval of ticks, well below the 73 minutes after which the 32-bit clock wraps
+_CLOCK_MASK = 0xFFFFFFFF
 
 _pack_float = struct.Struct("<IIdII").pack_into
 _pack_int = struct.Struct("<IIqII").pack_into
@@ -47,21 +47,20 @@ _now = time.monotonic_ns
 _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 _encode = msgspec.json.Encoder().encode
 
-
 _FLOAT_TAG = slot_kinds.FLOAT << 24
 _CLOSED = bytearray()
-Log = Callable[[str, Any, Any], Any]  # name, value, and a place with its loop and iteration
-Failed = Callable[[str, Any, Any, Exception], None]
+LogFunction = Callable[[str, Any, Any], Any]  # name, value, and a place with attributes `loop` and `iteration`
+OnError = Callable[[str, Any, Any, Exception], None]
 
 
 class JournalClosed(ReliveError):
-    """Somebody logs to a run that has ended."""
+    """A value was logged to a run that has ended."""
 
 
-class _MappedFile:
-    """A descriptor that is closed when nobody can use it any more.
+class _OpenFile:
+    """A file descriptor that is closed when the last reference to it is gone.
 
-    Not earlier: a thread may be about to write to it, and by then the number could be another file of the user's.
+    Closing it earlier is unsafe: a thread may be about to write, and the number could then belong to a user's file.
     """
 
     def __init__(self, path: Path, flags: int) -> None:
@@ -74,13 +73,13 @@ class _MappedFile:
 
 
 class Journal:
-    """The journal of one process of one run. `path` is without suffix; the files are `.slots` and `.lines`."""
+    """The journal of one process of a run, in the files `<path>.slots` and `<path>.lines`."""
 
     def __init__(self, path: Path, *, loops_begun: int = 0) -> None:
         self.path = path
-        self._growing = threading.RLock()
-        self._lines = _MappedFile(path.with_name(path.name + ".lines"), os.O_APPEND)
-        self._slots = _MappedFile(path.with_name(path.name + ".slots"), 0)
+        self._grow_lock = threading.RLock()
+        self._lines = _OpenFile(path.with_name(path.name + ".lines"), os.O_APPEND)
+        self._slots = _OpenFile(path.with_name(path.name + ".slots"), 0)
         self._size = 0
         self._buffer: mmap.mmap | bytearray = bytearray()
         self._grow()
@@ -97,130 +96,137 @@ class Journal:
 
     # --- the hot path -------------------------------------------------------------------------------------------
 
-    def logger(self, otherwise: Log, failed: Failed, too_deep: list[bool]) -> Log:
-        """A function that records a float at a place, in as few steps as Python allows; all else is left to the others.
+    def logger(self, otherwise: LogFunction, on_error: OnError, too_deep: list[bool]) -> LogFunction:
+        """Returns a function that records a float at a place; other values go to `otherwise`, errors to `on_error`.
 
-        After a training step nothing of it is in the caches, so each function, dict and attribute on the way counts:
-        this way takes half as long there as one through `append_float`. What can't even fail any more, at the edge of a
-        recursion, is noted in `too_deep`.
+        After a training step none of this code is in the CPU caches, so every call, dict and attribute lookup counts:
+        this closure takes half as long there as `append_float`. If even `on_error` hits the recursion limit, it sets
+        `too_deep[0]`.
         """
-        number_of, reserve = self._names.get, self._next
+        find_tag, reserve = self._names.get, self._next
 
         def log(name: str, value: Any, place: Any) -> Any:
             try:
-                if type(value) is float and (tag := number_of(name)):
+                if type(value) is float and (tag := find_tag(name)):
                     offset = reserve() * SLOT_BYTES
-                    time = _now() >> 10 & _CLOCK_BITS
+                    time = _now() >> 10 & _CLOCK_MASK
                     try:
                         _pack_float(self._buffer, offset, place.loop, place.iteration, value, time, _FLOAT_TAG | tag)
                     except struct.error:
-                        self._again(_pack_float, offset, place.loop, place.iteration, value, tag=_FLOAT_TAG | tag)
+                        self._grow_and_retry(
+                            _pack_float, offset, place.loop, place.iteration, value, tag=_FLOAT_TAG | tag
+                        )
                 else:
                     otherwise(name, value, place)
             except Exception as error:  # noqa: BLE001 - the user's training must go on
                 try:
-                    failed(name, value, place, error)
+                    on_error(name, value, place, error)
                 except RecursionError:
-                    too_deep[0] = True  # there is no room left to say so; it is said when the run ends
+                    too_deep[0] = True  # no stack left to warn; the warning is given when the run ends
             return value
 
         return log
 
     def append_float(self, name: str, value: float, loop: int, iteration: int, kind: int = slot_kinds.FLOAT) -> None:
-        """Record a float. Once this returns the record survives the death of the process."""
-        tag = self._names.get(name) or self._define(name)
+        """Records a float. Once this returns, the record survives the death of the process."""
+        tag = self._names.get(name) or self._define_name(name)
         offset = self._next() * SLOT_BYTES
         try:
-            _pack_float(self._buffer, offset, loop, iteration, value, _now() >> 10 & _CLOCK_BITS, kind << 24 | tag)
+            _pack_float(self._buffer, offset, loop, iteration, value, _now() >> 10 & _CLOCK_MASK, kind << 24 | tag)
         except struct.error:
-            self._again(_pack_float, offset, loop, iteration, value, tag=kind << 24 | tag)
+            self._grow_and_retry(_pack_float, offset, loop, iteration, value, tag=kind << 24 | tag)
 
     def append_int(self, name: str, value: int, loop: int, iteration: int, kind: int = slot_kinds.INT) -> None:
-        """Record a 64-bit integer (or a bool, or nothing: `kind` tells)."""
-        tag = self._names.get(name) or self._define(name)
-        self._slot(_pack_int, loop, iteration, value, tag=kind << 24 | tag)
+        """Records a 64-bit integer, or a bool or None, depending on `kind`."""
+        tag = self._names.get(name) or self._define_name(name)
+        self._append_slot(_pack_int, loop, iteration, value, tag=kind << 24 | tag)
 
     # --- loops --------------------------------------------------------------------------------------------------
 
     def begin_loop(self, name: str, parent: int, parent_iteration: int) -> int:
-        """Enter a loop; gives its number."""
+        """Records that a loop begins; returns the loop's number."""
         loop = next(self._loop_ids)
-        tag = slot_kinds.LOOP << 24 | (self._names.get(name) or self._define(name))
-        self._slot(_pack_unsigned_pair, loop, 0, parent, parent_iteration, tag=tag)
+        tag = slot_kinds.LOOP << 24 | (self._names.get(name) or self._define_name(name))
+        self._append_slot(_pack_unsigned_pair, loop, 0, parent, parent_iteration, tag=tag)
         return loop
 
     def loop_range(self, loop: int, start: int, step: int) -> None:
-        self._slot(_pack_pair, loop, 0, start, step, tag=slot_kinds.RANGE << 24)
+        """Records that the items of a loop are start + step * iteration."""
+        self._append_slot(_pack_pair, loop, 0, start, step, tag=slot_kinds.RANGE << 24)
 
     def loop_item(self, loop: int, iteration: int, item: int) -> None:
-        self._slot(_pack_int, loop, iteration, item, tag=slot_kinds.ITEM << 24)
+        """Records an integer item that does not follow from the loop's range."""
+        self._append_slot(_pack_int, loop, iteration, item, tag=slot_kinds.ITEM << 24)
 
     def mark(self, loop: int, iteration: int) -> None:
-        self._slot(_pack_int, loop, iteration, 0, tag=slot_kinds.MARK << 24)
+        """Records the time at which an iteration begins."""
+        self._append_slot(_pack_int, loop, iteration, 0, tag=slot_kinds.MARK << 24)
 
     def end_loop(self, loop: int, iterations: int) -> None:
-        self._slot(_pack_int, loop, 0, iterations, tag=slot_kinds.END << 24)
+        """Records that a loop ended and how many iterations it began."""
+        self._append_slot(_pack_int, loop, 0, iterations, tag=slot_kinds.END << 24)
 
     # --- everything else ----------------------------------------------------------------------------------------
 
     def line(self, kind: str, loop: int = ROOT, iteration: int = 0, /, **content: Any) -> None:
-        """Record anything that JSON can say. A line without its end is ignored; the slot only marks its place."""
+        """Records a JSON line. Readers ignore an incomplete line; its slot only marks its place in the sequence."""
         if self._buffer is _CLOSED:
-            raise self._closed()
+            raise self._closed_error()
         sequence = self._next()
         record = {"v": JOURNAL_FORMAT, "seq": sequence, "t": _now(), "k": kind, "loop": loop, "i": iteration, **content}
         try:
             data = _encode(record) + b"\n"
-        except UnicodeEncodeError:  # a path that is no text, say
-            data = _encode(_as_text(record)) + b"\n"
-        self._write(data)
-        self._slot_at(sequence, _pack_int, loop, iteration, 0, tag=slot_kinds.LINE << 24)
+        except UnicodeEncodeError:  # for example a path that isn't valid Unicode
+            data = _encode(_escape_surrogates(record)) + b"\n"
+        self._write_line(data)
+        self._write_slot(sequence, _pack_int, loop, iteration, 0, tag=slot_kinds.LINE << 24)
 
     def last_line(self, kind: str, /, **content: Any) -> None:
-        """Record how it ended in a closed journal that could not grow; what closing it cut off makes room."""
+        """Records the end of the run in a closed journal that could not grow: closing it has freed some disk space."""
         record = {"v": JOURNAL_FORMAT, "seq": self._next(), "t": _now(), "k": kind, "loop": ROOT, "i": 0, **content}
-        self._write((b"\n" if self._has_torn_line else b"") + _encode(_as_text(record)) + b"\n")
+        self._write_line((b"\n" if self._has_torn_line else b"") + _encode(_escape_surrogates(record)) + b"\n")
         _fdatasync(self._lines.fd)
 
-    def _write(self, data: bytes) -> None:
+    def _write_line(self, data: bytes) -> None:
         if os.write(self._lines.fd, data) != len(data):
             self._has_torn_line = True
-            raise OSError(f"{self.path}.lines: only part of a line could be written; free some space")
+            raise OSError(f"{self.path}.lines: only part of a line could be written; free some disk space")
 
     def tick(self) -> None:
-        """Record the whole clock, so that the short times of other slots can be placed."""
+        """Records the full 64-bit clock, from which readers reconstruct the 32-bit times of other slots."""
         self._ticked_ns = _now()
-        self._slot(_pack_int, ROOT, 0, self._ticked_ns, tag=slot_kinds.TICK << 24)
+        self._append_slot(_pack_int, ROOT, 0, self._ticked_ns, tag=slot_kinds.TICK << 24)
 
     def sync(self) -> None:
-        """Force what was written to disk; ticks when it is time. For a background thread: it lets others run."""
+        """Syncs the journal to disk, and ticks when it is time. For a background thread: syncing releases the GIL."""
         if _now() - self._ticked_ns > TICK_NS:
             self.tick()
         written = self.written()
         if not self._synced:
-            _sync_folder(self.path.parent)
-            _sync_folder(self.path.parent.parent)
+            sync_folder(self.path.parent)
+            sync_folder(self.path.parent.parent)
         if written != self._synced:
             _fdatasync(self._slots.fd)
             _fdatasync(self._lines.fd)
             self._synced = written
 
     def touch(self) -> None:
-        """Show machines that can't see our process that the run is alive."""
+        """Updates the mtime of the lines file: the heartbeat for machines that can't see this process."""
         os.utime(self._lines.fd)
 
     def written(self) -> int:
-        """How many slots have been reserved, the first of the file included."""
+        """Returns the number of slots reserved so far, including the one that holds the magic number."""
         return _peek(self._counter)
 
     def loops_begun(self) -> int:
+        """Returns the number of loops begun so far."""
         return _peek(self._loop_ids) - ROOT - 1
 
     def close(self, *, is_lasting: bool = True) -> None:
-        """Cut the unused tail off and force the rest to disk, unless it is read soon and then thrown away."""
-        # Who still holds the map reserved its slot before this line, so its slot is below `used` and stays in the file:
-        # writing past the end of a mapped file would be a bus error in somebody's training.
-        with self._growing:
+        """Cuts off the unused tail and, if the journal is to last, syncs the rest to disk."""
+        # A thread that still uses the old map reserved its slot before this line, so the slot is below `used` and stays
+        # in the file: writing past the end of a mapped file would be a bus error in the user's training.
+        with self._grow_lock:
             self._buffer = _CLOSED
         used = self.written() * SLOT_BYTES
         os.ftruncate(self._slots.fd, used)
@@ -229,83 +235,87 @@ class Journal:
             _fdatasync(self._lines.fd)
 
     def abandon(self) -> None:
-        """Write no more, and leave the files as they are (in a forked child they are the parent's)."""
+        """Stops writing and leaves the files as they are (in a forked child they belong to the parent)."""
         self._buffer = _CLOSED
 
     def name_id(self, name: str) -> int:
-        return self._names.get(name) or self._define(name)
+        """Returns the number of a name, defining it if it is new."""
+        return self._names.get(name) or self._define_name(name)
 
-    def _define(self, name: str) -> int:
-        """Give a name its number. Two threads may both do it: a name with two numbers is still that name."""
+    def _define_name(self, name: str) -> int:
+        """Assigns a number to a name. If two threads race, the name gets two numbers, which readers merge."""
         number = next(self._name_ids)
         if number >= MAX_NAMES:
-            raise ReliveError(f"a run has room for {MAX_NAMES:,} names; log what is many as values, not as names")
+            raise ReliveError(
+                f"a run has room for {MAX_NAMES:,} names; put what varies into the value, not into the name"
+            )
         self.line("name", id=number, name=clean_name(name))
         self._names[name] = number
         return number
 
-    def _slot(self, pack: Any, *fields: Any, tag: int) -> None:
-        self._slot_at(self._next(), pack, *fields, tag=tag)
+    def _append_slot(self, pack: Any, *fields: Any, tag: int) -> None:
+        self._write_slot(self._next(), pack, *fields, tag=tag)
 
-    def _slot_at(self, sequence: int, pack: Any, *fields: Any, tag: int) -> None:
+    def _write_slot(self, sequence: int, pack: Any, *fields: Any, tag: int) -> None:
         offset = sequence * SLOT_BYTES
         try:
-            pack(self._buffer, offset, *fields, _now() >> 10 & _CLOCK_BITS, tag)
+            pack(self._buffer, offset, *fields, _now() >> 10 & _CLOCK_MASK, tag)
         except struct.error:
-            self._again(pack, offset, *fields, tag=tag)
+            self._grow_and_retry(pack, offset, *fields, tag=tag)
 
-    def _again(self, pack: Any, offset: int, *fields: Any, tag: int) -> None:
-        """The slot did not fit: make room for it, unless the journal was closed meanwhile."""
+    def _grow_and_retry(self, pack: Any, offset: int, *fields: Any, tag: int) -> None:
+        """Grows the file for a slot that did not fit and writes it, unless the journal was closed meanwhile."""
         self._grow(offset)
         try:
-            pack(self._buffer, offset, *fields, _now() >> 10 & _CLOCK_BITS, tag)
+            pack(self._buffer, offset, *fields, _now() >> 10 & _CLOCK_MASK, tag)
         except struct.error:
             if self._buffer is _CLOSED:
-                raise self._closed() from None
+                raise self._closed_error() from None
             raise
 
-    def _closed(self) -> JournalClosed:
+    def _closed_error(self) -> JournalClosed:
         return JournalClosed(f"{self.path} is closed; open another run to log more")
 
     def _grow(self, offset: int = 0) -> None:
-        """Make room for the slot at `offset`. Disk space is taken now: a page that can't be stored later is a crash."""
-        with self._growing:  # re-entrant, since a signal handler may log while its thread is in here
+        """Makes room for the slot at `offset`. Allocates disk space now: a later page fault on a full disk crashes."""
+        with self._grow_lock:  # re-entrant, since a signal handler may log while its thread is in here
             if self._buffer is _CLOSED:
-                raise self._closed()
+                raise self._closed_error()
             while offset + SLOT_BYTES > self._size:
-                before = self._size  # read once: a handler that logs in between may have grown it further
+                before = self._size  # read once: a signal handler that logs in between may grow the file further
                 size = before + min(max(before, FIRST_GROWTH_BYTES), LAST_GROWTH_BYTES)
                 _allocate(self._slots.fd, before, size - before)
                 self._buffer = mmap.mmap(self._slots.fd, size)
                 self._size = size
 
 
-def _as_text(form: Any) -> Any:
-    """The same with texts that can be written: what is no character is told by its number."""
+def _escape_surrogates(form: Any) -> Any:
+    """Returns the same JSON with lone surrogates, which UTF-8 can't encode, written as backslash escapes."""
     if isinstance(form, str):
         return form.encode("utf-8", "backslashreplace").decode()
     if isinstance(form, dict):
-        return {_as_text(key): _as_text(value) for key, value in form.items()}
-    return [_as_text(item) for item in form] if isinstance(form, list | tuple) else form
+        return {_escape_surrogates(key): _escape_surrogates(value) for key, value in form.items()}
+    return [_escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form
 
 
-def _sync_folder(path: Path) -> None:
-    """Make the names in a folder as durable as the files."""
-    folder = os.open(path, os.O_RDONLY)
+def sync_folder(folder: Path) -> None:
+    """Syncs a folder, so that the names of new files in it are as durable as the files."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def _peek(counter: itertools.count[int]) -> int:
-    """What an itertools.count would give next, without moving it."""
+    """Returns the next value of an itertools.count without advancing it."""
     return int(repr(counter)[6:-1])
 
 
 def _allocate(fd: int, start: int, length: int) -> None:
+    """Allocates disk space for a range of a file."""
     try:
         os.posix_fallocate(fd, start, length)
-    except AttributeError:  # macOS: writing zeros takes the space as well
+    except AttributeError:  # macOS lacks it; writing zeros allocates as well
         if os.pwrite(fd, bytes(length), start) != length:
-            raise OSError("no space left for the journal; free some") from None
+            raise OSError("no space left for the journal; free some disk space") from None

@@ -1,4 +1,4 @@
-"""A stored value as JSON that anyone can read: no tags, no chunks, nothing that JSON can't say."""
+"""Stored values as plain JSON for display: without tags, chunk references or non-finite numbers."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 
 from relive.store.journal.value_codec import from_text
 
-_AS_TEXT = ("$path", "$datetime", "$timestamp", "$complex")
-_AS_LIST = ("$tuple", "$set", "$frozenset")
+_SHOWN_AS_TEXT = ("$path", "$datetime", "$timestamp", "$complex")
+_SHOWN_AS_LIST = ("$tuple", "$set", "$frozenset")
 _INT64 = range(-(1 << 63), 1 << 64)
 
 
 def plain_value(form: Any) -> Any:
-    """The form of a value, as the journal keeps it, without its tags; what is big is told by its beginning or shape."""
+    """Removes the tags from a value in its stored form; a large value is shown as its beginning or its shape."""
     if isinstance(form, list):
         return [plain_value(item) for item in form]
     if not isinstance(form, dict):
         return form
     tag = next(iter(form), "")
     if len(form) == 1 and tag.startswith("$"):
-        return _untagged(tag, form[tag])
+        return _remove_tag(tag, form[tag])
     return {key: plain_value(item) for key, item in form.items()}
 
 
-def _untagged(tag: str, inner: Any) -> Any:
+def _remove_tag(tag: str, inner: Any) -> Any:
     if tag == "$int":
         number = int(inner, 16)
         return number if number in _INT64 else str(number)
     if tag == "$np":
         return plain_value(inner[1])
-    if tag in _AS_LIST:
+    if tag in _SHOWN_AS_LIST:
         return [plain_value(item) for item in inner]
     if tag == "$map":
         return {str(plain_value(key)): plain_value(item) for key, item in inner}
@@ -42,14 +42,14 @@ def _untagged(tag: str, inner: Any) -> Any:
         return inner["text"]
     if tag in ("$array", "$image", "$scalar"):
         return f"{tag[1:]}{inner.get('shape', '')}"
-    return str(inner) if tag in _AS_TEXT or tag == "$float" else f"<{tag[1:]}>"
+    return str(inner) if tag in _SHOWN_AS_TEXT or tag == "$float" else f"<{tag[1:]}>"
 
 
 def plain_text(text: str | None) -> Any:
-    """The same for JSON text."""
+    """Like `plain_value`, for a stored form that is given as JSON text."""
     return None if text is None else plain_value(from_text(text))
 
 
 def plain_number(value: float | None) -> float | None:
-    """A number if JSON can say it."""
+    """Returns the number, or None if it isn't finite, which JSON can't express."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The journals of one run, read when somebody looks at them, each after the one that it was forked from."""
+"""The journals of one run, parsed on first access, each after the journal of the process it was forked from."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from relive.store.journal.line_reader import first_line
 
 
 def parse_run(home: Home, run: str) -> list[ParsedJournal]:
-    """All journals of a run, canonical rank first."""
-    family = RunJournals(dict(journals_in(home.run_folder(run))))
-    return [family.parsed(name) for name in family.paths]
+    """Parses all journals of a run, canonical rank first."""
+    return list(RunJournals(dict(journals_in(home.run_folder(run)))))
 
 
 class RunJournals(Sequence[ParsedJournal]):
-    """The journals of a run: a forked child is read after its parent, in whose loops it may have logged."""
+    """The journals of a run. A forked child is parsed after its parent, inside whose loops it may log."""
 
     def __init__(self, paths: dict[JournalName, Path]) -> None:
         self.paths = paths
@@ -33,15 +32,15 @@ class RunJournals(Sequence[ParsedJournal]):
     def parsed(self, name: JournalName) -> ParsedJournal:
         found = self._parsed.get(name)
         if found is None:
-            self._parsed[name] = None  # while it is being read; a pid that was reused could lead back to it
-            parent = self._parent(name)
+            self._parsed[name] = None  # being parsed: with reused pids the chain of parents may lead back here
+            parent = self._parent_of(name)
             found = self._parsed[name] = parse_journal(self.paths[name], name, self.parsed(parent) if parent else None)
         return found
 
-    def _parent(self, name: JournalName) -> JournalName | None:
+    def _parent_of(self, name: JournalName) -> JournalName | None:
         if not name.process:
             return None
         header = first_line(self.paths[name]) or {}
         candidates = (JournalName(name.rank, int(header.get("parent") or 0)), JournalName(name.rank))
-        readable = (c for c in candidates if c in self.paths and self._parsed.get(c, c) is not None)
-        return next((c for c in readable if c != name), None)
+        available = (c for c in candidates if c in self.paths and self._parsed.get(c, c) is not None)
+        return next((c for c in available if c != name), None)

@@ -1,4 +1,4 @@
-"""What the kind byte of a journal slot means: which value it holds, or which iteration of a loop it marks."""
+"""The kind byte of a journal slot: the type of the logged value, or the loop event that the slot records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BOOL = 3
 NONE = 4
 LINE = 5  # the record is the line with the same sequence number in the journal's lines file
 
-# numpy scalars: the same order as NUMPY_NAMES. torch scalars follow with their own codes.
+# numpy scalars are numbered in the order of _SCALARS; torch scalars likewise, with their own codes.
 _FIRST_NUMPY = 8
 _FIRST_TORCH = 32
 _SCALARS = (
@@ -17,13 +17,13 @@ _SCALARS = (
     "uint8", "uint16", "uint32", "uint64", "bool", "bfloat16",
 )  # fmt: skip
 
-# Loops.
+# Loop events.
 LOOP = 64  # a loop begins: value = parent loop and parent iteration
 RANGE = 65  # its items are start + step * iteration: value = start and step
-ITEM = 66  # the item of this iteration is another integer than its number
-MARK = 67  # an iteration begins (only written when iterations are slow enough to be worth a mark)
-END = 68  # the loop ended: value = how many iterations were begun
-TICK = 69  # the full clock, so that the 32-bit times around it can be placed
+ITEM = 66  # the item of this iteration is an integer other than start + step * iteration: value = the item
+MARK = 67  # an iteration begins (only written when iterations are slow enough to be worth a slot)
+END = 68  # the loop ended: value = the number of iterations begun
+TICK = 69  # the full 64-bit clock, from which readers reconstruct the 32-bit times of the slots around it
 
 NUMPY_KINDS = {name: _FIRST_NUMPY + i for i, name in enumerate(_SCALARS)}
 TORCH_KINDS = {name: _FIRST_TORCH + i for i, name in enumerate(_SCALARS)}

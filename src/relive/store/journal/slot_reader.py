@@ -1,4 +1,4 @@
-"""How the slots of a journal are read back: as they lie on disk, whole or while they are being written."""
+"""Reads a journal's slots into numpy columns, also while they are being written; skips unwritten and torn slots."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ class Slots:
     time: NDArray[Any]
     kind: NDArray[Any]
     name: NDArray[Any]
-    holes: int = 0  # reserved, never written (the process died, or is at it now)
+    holes: int = 0  # reserved but not written (the process died, or is writing now)
     torn: int = 0  # half written
     problems: list[str] = field(default_factory=list)
 
     def first(self, count: int) -> Slots:
-        """Only so many."""
+        """Returns the first `count` slots."""
         return Slots(
             self.seq[:count], self.loop[:count], self.iteration[:count], self.bits[:count], self.time[:count],
             self.kind[:count], self.name[:count],
         )  # fmt: skip
 
-    def of(self, *wanted: int) -> Slots:
-        """Only the slots of some kinds."""
-        keep = among(self.kind, wanted).nonzero()[0]
+    def of(self, *kinds: int) -> Slots:
+        """Returns the slots of the given kinds."""
+        keep = is_kind(self.kind, kinds).nonzero()[0]
         return Slots(
             self.seq[keep], self.loop[keep], self.iteration[keep], self.bits[keep], self.time[keep], self.kind[keep],
             self.name[keep],
         )  # fmt: skip
 
 
-def among(kind: NDArray[Any], wanted: Collection[int]) -> NDArray[Any]:
-    """Which rows are of the wanted kinds; one look-up a row."""
+def is_kind(kind: NDArray[Any], kinds: Collection[int]) -> NDArray[Any]:
+    """Returns a mask of the rows whose kind is one of `kinds`, by one table lookup per row."""
     import numpy as np
 
     table = np.zeros(256, bool)
-    table[list(wanted)] = True
-    chosen: NDArray[Any] = table[kind]
-    return chosen
+    table[list(kinds)] = True
+    mask: NDArray[Any] = table[kind]
+    return mask
 
 
-def _layout() -> Any:
+def _slot_dtype() -> Any:
     import numpy as np
 
     return np.dtype([("loop", "<u4"), ("iteration", "<u4"), ("bits", "<i8"), ("time", "<u4"), ("tag", "<u4")])
 
 
 def slots_bytes(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) -> bytes:
-    """A whole slots file of these rows (loop, iteration, bits, kind, name), all of the same time."""
+    """Returns the content of a slots file with these rows (loop, iteration, bits, kind, name), all at the same time."""
     import numpy as np
 
-    table = np.zeros(len(rows), _layout())
+    table = np.zeros(len(rows), _slot_dtype())
     loop, iteration, bits, kind, name = (np.asarray(column, np.int64) for column in zip(*rows, strict=True))
     table["loop"], table["iteration"], table["bits"] = loop, iteration, bits
     table["time"] = clock_ns >> 10 & 0xFFFFFFFF
@@ -75,40 +75,37 @@ def slots_bytes(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) -
 
 
 def read_slots(path: Path, first: int = 1, count: int = -1) -> Slots:
-    """All written slots of `<path>.slots`, in order; or from the slot `first` on, among the next `count`."""
+    """Reads the written slots of `<path>.slots` in order: all, or those among `count` slots from slot `first` on."""
     import numpy as np
 
-    layout = _layout()
     problems: list[str] = []
-    wanted = (count + 1) * SLOT_BYTES if count >= 0 else -1  # with the one before, which may be the file's mark
+    size_bytes = (count + 1) * SLOT_BYTES if count >= 0 else -1  # with the slot before, which may be the magic number
     try:
         file = path.with_name(path.name + ".slots")
-        raw = np.fromfile(file, dtype=np.uint8, offset=(first - 1) * SLOT_BYTES, count=wanted)
+        raw = np.fromfile(file, dtype=np.uint8, offset=(first - 1) * SLOT_BYTES, count=size_bytes)
     except FileNotFoundError:
         raw = np.empty(0, np.uint8)
         problems.append("the slots file is missing")
     if first == 1 and len(raw) >= SLOT_BYTES and raw[:SLOT_BYTES].tobytes() != SLOTS_MAGIC:
-        problems.append("the slots file does not begin as one; it is left unread")
+        problems.append("the slots file does not begin with the magic number; it is not read")
         raw = raw[:0]
-    table = raw[: len(raw) // SLOT_BYTES * SLOT_BYTES].view(layout)[1:]
+    table = raw[: len(raw) // SLOT_BYTES * SLOT_BYTES].view(_slot_dtype())[1:]
     tag = table["tag"]
     kind = (tag >> 24).astype(np.uint8)
     written = (kind != 0) & (table["loop"] != 0)
     seq = np.flatnonzero(written) + first
     last = int(seq[-1]) - first + 1 if len(seq) else 0
     torn = int(np.count_nonzero((kind[:last] != 0) != (table["loop"][:last] != 0)))
-    if last and len(seq) == last:  # no holes: plain slices instead of a gather
-        chosen: Any = slice(0, last)
-    else:
-        chosen = written
-    rows = table[chosen]
+    has_gaps = len(seq) != last
+    which: Any = written if has_gaps or not last else slice(0, last)  # a slice is cheaper than a gather
+    rows = table[which]
     return Slots(
         seq=seq,
         loop=rows["loop"],
         iteration=rows["iteration"],
         bits=rows["bits"],
         time=rows["time"],
-        kind=kind[chosen],
+        kind=kind[which],
         name=(rows["tag"] & 0xFFFFFF).astype(np.int32),
         holes=last - len(seq) - torn,
         torn=torn,
@@ -116,14 +113,14 @@ def read_slots(path: Path, first: int = 1, count: int = -1) -> Slots:
     )
 
 
-def count_written(path: Path, slots: Collection[int]) -> int:
-    """How many of some slots are written by now."""
+def count_written_slots(path: Path, slots: Collection[int]) -> int:
+    """Returns how many of the given slots are written by now."""
     with path.with_name(path.name + ".slots").open("rb") as file:
         return sum(os.pread(file.fileno(), SLOT_BYTES, slot * SLOT_BYTES)[-1:] not in (b"", b"\0") for slot in slots)
 
 
-def place_times(slots: Slots, wall_ns: int, clock_ns: int, tick_ns: int | None = None) -> NDArray[Any]:
-    """Wall clock in microseconds for each slot: the 32-bit time, placed by the nearest tick before it.
+def wall_times_us(slots: Slots, wall_ns: int, clock_ns: int, tick_ns: int | None = None) -> NDArray[Any]:
+    """Returns the wall clock time of each slot in microseconds: its 32-bit time, relative to the last tick before it.
 
     `tick_ns` is the last tick before these slots, if they are not the first of their journal.
     """
@@ -133,7 +130,7 @@ def place_times(slots: Slots, wall_ns: int, clock_ns: int, tick_ns: int | None =
     anchors = np.concatenate([[clock_ns if tick_ns is None else tick_ns], slots.bits[ticks]]) >> 10
     base = anchors[np.cumsum(ticks)]
     delta = (slots.time.astype(np.int64) - (base & 0xFFFFFFFF)).astype(np.int64)
-    # Nearest representative: a slot may be a little older than the tick before it, when threads overtake each other.
+    # Signed difference modulo 2**32: a slot may be slightly older than the tick before it, since threads race.
     delta = (delta + 0x80000000) % 0x100000000 - 0x80000000
     placed: NDArray[Any] = ((base + delta) * 1024 - clock_ns + wall_ns) // 1000
     return placed

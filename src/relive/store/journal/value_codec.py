@@ -1,4 +1,4 @@
-"""Any value a user may log ↔ JSON: small things inline with a tag, big ones as chunk references."""
+"""Encodes any value a user may log as JSON, and decodes it: small values inline, large ones as chunk references."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SMALL_INT = 1 << 63
 
 
 def encode_value(value: Any, put_chunk: PutChunk) -> Json:
-    """The JSON form of a value; what is big goes through `put_chunk`. Never raises for strange values."""
+    """Returns the JSON form of a value; large parts go to `put_chunk`. Never raises because of the value."""
     return _ValueEncoder(put_chunk).encode(value, 0)
 
 
 def decode_value(form: Json, get_chunk: GetChunk) -> Any:
-    """The value that `encode_value` was given (arrays as numpy arrays, what could not be kept as its text)."""
+    """Returns the value that was encoded: arrays as numpy arrays, values that could not be encoded as their repr."""
     if isinstance(form, list):
         return [decode_value(item, get_chunk) for item in form]
     if isinstance(form, dict):
@@ -41,7 +41,7 @@ def decode_value(form: Json, get_chunk: GetChunk) -> Any:
 
 
 def inline(form: Json, get_chunk: GetChunk) -> Json:
-    """The same form with what is big inside it: it can be decoded without the chunks."""
+    """Replaces the chunk references in a form by their data, so that it can be decoded without the chunks."""
     if isinstance(form, list):
         return [inline(item, get_chunk) for item in form]
     if not isinstance(form, dict):
@@ -53,7 +53,7 @@ def inline(form: Json, get_chunk: GetChunk) -> Json:
     raw = get_chunk(inner["chunk"])
     data = base64.b64encode(raw).decode()
     if tag == "$text":
-        return raw.decode() if _is_text(raw) else {"$surrogates": data}
+        return raw.decode() if _is_utf8(raw) else {"$surrogates": data}
     return (
         {"$bytes": data}
         if tag == "$blob"
@@ -62,56 +62,58 @@ def inline(form: Json, get_chunk: GetChunk) -> Json:
 
 
 def to_text(form: Json) -> str:
+    """Serialises a form as JSON text."""
     return msgspec.json.encode(form).decode()
 
 
 def from_text(text: str | bytes) -> Json:
+    """Parses JSON text."""
     return msgspec.json.decode(text)
 
 
 class _ValueEncoder:
     def __init__(self, put_chunk: PutChunk) -> None:
         self._put = put_chunk
-        self._path: set[int] = set()  # the containers we are inside of: a link back to one of them is not followed
+        self._ancestors: set[int] = set()  # ids of the containers being encoded, to detect cycles
         self._containers = 0
 
     def encode(self, value: Any, depth: int) -> Json:
         if value is None or value is True or value is False:
             return value
         kind = type(value)
-        simple = _SIMPLE.get(kind)
-        if simple is not None:
-            return simple(self, value)
+        encode = _ENCODERS.get(kind)
+        if encode is not None:
+            return encode(self, value)
         if isinstance(value, Mapping) or kind in (list, tuple, set, frozenset):
-            return self._container(value, depth)
-        return self._library(value, depth)
+            return self._encode_container(value, depth)
+        return self._encode_library_value(value, depth)
 
-    def _container(self, value: Any, depth: int) -> Json:
-        """Knots and very large nets of containers are cut off where they become one: told by their text."""
+    def _encode_container(self, value: Any, depth: int) -> Json:
+        """Encodes a container; beyond a cycle, the depth limit or the size limit only the type is stored."""
         self._containers += 1
-        if depth >= MAX_DEPTH or id(value) in self._path or self._containers > MAX_CONTAINERS:
-            return {"$repr": {"type": type_name(value), "text": f"<{type_name(value)} cut off>"}}
-        self._path.add(id(value))
+        if depth >= MAX_DEPTH or id(value) in self._ancestors or self._containers > MAX_CONTAINERS:
+            return {"$repr": {"type": _type_name(value), "text": f"<{_type_name(value)} cut off>"}}
+        self._ancestors.add(id(value))
         try:
             if isinstance(value, Mapping):
                 return self._mapping(value, depth)
             items = [self.encode(item, depth + 1) for item in value]
             return items if type(value) is list else {f"${type(value).__name__}": items}
         finally:
-            self._path.discard(id(value))
+            self._ancestors.discard(id(value))
 
     def _int(self, value: int) -> Json:
-        return value if -_SMALL_INT <= value < _SMALL_INT else {"$int": str_of_int(value)}
+        return value if -_SMALL_INT <= value < _SMALL_INT else {"$int": _int_to_hex(value)}
 
     def _float(self, value: float) -> Json:
         return value if math.isfinite(value) else {"$float": repr(value)}
 
     def _str(self, value: str) -> Json:
-        clean = value.encode("utf-8", "surrogatepass")
+        raw = value.encode("utf-8", "surrogatepass")
         if len(value) <= INLINE_TEXT_CHARS:
-            return value if _is_text(clean) else {"$surrogates": base64.b64encode(clean).decode()}
+            return value if _is_utf8(raw) else {"$surrogates": base64.b64encode(raw).decode()}
         head = value[:80].encode("utf-8", "replace").decode()
-        return {"$text": {"chunk": self._put(clean), "chars": len(value), "head": head}}
+        return {"$text": {"chunk": self._put(raw), "chars": len(value), "head": head}}
 
     def _bytes(self, value: bytes) -> Json:
         if len(value) <= INLINE_TEXT_CHARS:
@@ -120,25 +122,25 @@ class _ValueEncoder:
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Json:
         items = [(key, self.encode(item, depth + 1)) for key, item in value.items()]
-        if all(type(key) is str and key.isprintable() for key, _ in items) and not _looks_tagged(value):
+        if all(type(key) is str and key.isprintable() for key, _ in items) and not _looks_like_a_tag(value):
             return dict(items)
         return {"$map": [[self.encode(key, depth + 1), item] for key, item in items]}
 
-    def _library(self, value: Any, depth: int) -> Json:
-        """Values of libraries, recognised without importing any: the library is loaded if its value is here."""
+    def _encode_library_value(self, value: Any, depth: int) -> Json:
+        """Encodes values of libraries without importing any: a library whose value is given is already loaded."""
         try:
-            return self._known_library(value, depth)
-        except OSError:  # the disk, not the value: whoever logs has to know
+            return self._encode_known_type(value, depth)
+        except OSError:  # the disk failed, not the value: the caller has to know
             raise
-        except Exception:  # noqa: BLE001 - a value that can't be kept must not stop the training that logged it
-            return {"$repr": {"type": type_name(value), "text": safe_repr(value)}}
+        except Exception:  # noqa: BLE001 - a value that can't be encoded must not stop the training that logged it
+            return {"$repr": {"type": _type_name(value), "text": safe_repr(value)}}
 
-    def _known_library(self, value: Any, depth: int) -> Json:
+    def _encode_known_type(self, value: Any, depth: int) -> Json:
         if isinstance(value, PurePath):
             return {"$path": str(value)}
         if type(value) is datetime.datetime:
             return {"$datetime": value.isoformat()}
-        if isinstance(value, datetime.datetime):  # pandas has its own, with nanoseconds, and one that is no time at all
+        if isinstance(value, datetime.datetime):  # a pandas subclass: with nanoseconds, or NaT
             return {"$timestamp": str(value)}
         root = type(value).__module__.partition(".")[0]
         torch = sys.modules.get("torch")
@@ -155,7 +157,7 @@ class _ValueEncoder:
             return {"$image": {**self._array(numpy.asarray(value), numpy), "mode": value.mode}}
         if root == "pandas":
             return self._frame(value, depth)
-        return {"$repr": {"type": type_name(value), "text": safe_repr(value)}}
+        return {"$repr": {"type": _type_name(value), "text": safe_repr(value)}}
 
     def _numpy_scalar(self, value: Any, np: Any) -> Json:
         if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
@@ -176,7 +178,7 @@ class _ValueEncoder:
 
     def _array(self, array: Any, np: Any) -> dict[str, Json]:
         if array.dtype.hasobject:
-            raise TypeError("arrays of Python objects are kept as text")
+            raise TypeError("arrays of Python objects are stored as text")
         array = np.ascontiguousarray(array) if array.ndim else array
         raw = array.tobytes()
         form: dict[str, Json] = {"dtype": np.lib.format.dtype_to_descr(array.dtype), "shape": list(array.shape)}
@@ -184,7 +186,7 @@ class _ValueEncoder:
             form["data"] = base64.b64encode(raw).decode()
         else:
             form["chunk"] = self._put(raw)
-            form["summary"] = _summary(array, np)
+            form["summary"] = _array_summary(array, np)
         return form
 
     def _frame(self, value: Any, depth: int) -> Json:
@@ -192,7 +194,7 @@ class _ValueEncoder:
 
         frame = value.to_frame() if isinstance(value, pandas.Series) else value
         if not isinstance(frame, pandas.DataFrame):
-            raise TypeError("only frames and series are kept as tables")
+            raise TypeError("only frames and series are stored as tables")
         columns = [[str(name), self._column(frame.iloc[:, at], depth)] for at, name in enumerate(frame.columns)]
         return {"$frame": {"columns": columns, "index": self._column(frame.index.to_series(), depth)}}
 
@@ -201,7 +203,7 @@ class _ValueEncoder:
         return self.encode(array.tolist() if array.dtype.hasobject else array, depth + 1)
 
 
-def _is_text(raw: bytes) -> bool:
+def _is_utf8(raw: bytes) -> bool:
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -209,7 +211,7 @@ def _is_text(raw: bytes) -> bool:
     return True
 
 
-_SIMPLE: dict[type, Callable[[_ValueEncoder, Any], Json]] = {
+_ENCODERS: dict[type, Callable[[_ValueEncoder, Any], Json]] = {
     int: _ValueEncoder._int,
     float: _ValueEncoder._float,
     str: _ValueEncoder._str,
@@ -219,30 +221,31 @@ _SIMPLE: dict[type, Callable[[_ValueEncoder, Any], Json]] = {
 }
 
 
-def _looks_tagged(value: Mapping[Any, Any]) -> bool:
+def _looks_like_a_tag(value: Mapping[Any, Any]) -> bool:
     return len(value) == 1 and next(iter(value)).startswith("$")
 
 
-def str_of_int(value: int) -> str:
-    """Hexadecimal, because Python refuses to write very long integers in decimal."""
+def _int_to_hex(value: int) -> str:
+    """Returns hexadecimal digits, because Python refuses to format very long integers in decimal."""
     return hex(value)
 
 
-def type_name(value: object) -> str:
+def _type_name(value: object) -> str:
     kind = type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def safe_repr(value: object, limit_chars: int = 1_000) -> str:
+    """Returns the repr of a value, shortened, or a placeholder if it raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the user's __repr__ may do anything
-        return f"<{type_name(value)} whose repr failed>"
+        return f"<{_type_name(value)} whose repr failed>"
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= limit_chars else text[:limit_chars] + "…"
 
 
-def _summary(array: Any, np: Any) -> dict[str, Json]:
+def _array_summary(array: Any, np: Any) -> dict[str, Json]:
     if array.size == 0 or array.dtype.kind not in "fiu":
         return {}
     numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
@@ -255,17 +258,17 @@ def _read_array(form: dict[str, Json], get_chunk: GetChunk) -> Any:
     import numpy as np
 
     raw = base64.b64decode(form["data"]) if "data" in form else get_chunk(form["chunk"])
-    array = np.frombuffer(raw, dtype=np.dtype(_fields(form["dtype"]))).reshape(form["shape"])
+    array = np.frombuffer(raw, dtype=np.dtype(_dtype_fields(form["dtype"]))).reshape(form["shape"])
     if form.get("torch") == "bfloat16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.copy()
 
 
-def _fields(descr: Any) -> Any:
-    """numpy's description of a structured type wants tuples, which JSON turned into lists."""
+def _dtype_fields(descr: Any) -> Any:
+    """Restores the tuples that numpy requires in the description of a structured dtype; JSON made lists of them."""
     if isinstance(descr, str):
         return descr
-    return [(field[0], _fields(field[1]), *(tuple(shape) for shape in field[2:])) for field in descr]
+    return [(field[0], _dtype_fields(field[1]), *(tuple(shape) for shape in field[2:])) for field in descr]
 
 
 def _read_timestamp(form: str, get_chunk: GetChunk) -> Any:
@@ -285,7 +288,7 @@ def _read_frame(form: dict[str, Json], get_chunk: GetChunk) -> Any:
 
     columns = {at: decode_value(column, get_chunk) for at, (_, column) in enumerate(form["columns"])}
     frame = pandas.DataFrame(columns, index=decode_value(form["index"], get_chunk))
-    frame.columns = pandas.Index([name for name, _ in form["columns"]])  # of which two may be called the same
+    frame.columns = pandas.Index([name for name, _ in form["columns"]])  # two columns may have the same name
     return frame
 
 

@@ -1,4 +1,4 @@
-"""Runs over the network: the client and server halves of upload and download."""
+"""Sends runs to a server and fetches them from one: the client and server halves of upload and download."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Versions of the user's code, kept in git without touching the user's branch, index or work tree."""
+"""Versions of the user's code, stored in git without changing the user's branch, index or work tree."""
 
 from typing import TYPE_CHECKING
 

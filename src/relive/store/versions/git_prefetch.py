@@ -1,4 +1,4 @@
-"""What is asked of git before a version is taken, all at once: a start waits for the slowest answer, not for each."""
+"""Starts the git queries that taking a version needs, in parallel, so that a run waits only for the slowest."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from types import TracebackType
 
 from relive.store.versions import version_refs
 from relive.store.versions.git import Git
-from relive.store.versions.work_tree import Looking
+from relive.store.versions.work_tree import StatusQuery
 
-REPOSITORY = ("--show-toplevel", "--git-common-dir")  # what `rev-parse` is asked for
+LOCATE_REPOSITORY = ("--show-toplevel", "--git-common-dir")  # arguments of `git rev-parse`
 
 
 class GitPrefetch:
-    """The questions about a folder that seems to be the top of a work tree. Leave it to drop what wasn't answered."""
+    """Running git queries about a folder that seems to be the top of a work tree. Leaving the context cancels them."""
 
     def __init__(self, root: Path) -> None:
         git = Git(root)
-        with ExitStack() as started:  # if one can't be asked, none is
+        with ExitStack() as started:  # if one can't be started, the others are cancelled
             self.root = root
-            self.repository = git.ask("rev-parse", *REPOSITORY, "HEAD", "HEAD^{tree}")
-            started.callback(self.repository.drop)
-            self.look = started.enter_context(Looking(git))
-            self.tips = git.ask("for-each-ref", f"--format={version_refs.FORMAT}", *version_refs.FOLDERS)
-            started.callback(self.tips.drop)
+            self.repository = git.start("rev-parse", *LOCATE_REPOSITORY, "HEAD", "HEAD^{tree}")
+            started.callback(self.repository.cancel)
+            self.status = started.enter_context(StatusQuery(git))
+            self.tips = git.start("for-each-ref", f"--format={version_refs.REF_FORMAT}", *version_refs.REF_PREFIXES)
+            started.callback(self.tips.cancel)
             self._started = started.pop_all()
 
     def __enter__(self) -> GitPrefetch:
@@ -35,5 +35,5 @@ class GitPrefetch:
 
 
 def start_git_prefetch(root: Path) -> GitPrefetch | None:
-    """Ask about a folder, if there is little doubt that it is the top of a work tree."""
+    """Starts the queries if the folder is most likely the top of a work tree; otherwise returns None."""
     return GitPrefetch(root) if (root / ".git").exists() else None

@@ -1,4 +1,4 @@
-"""The texts of many versions at once: one git process for all of them, and each content read once."""
+"""Reads the text files of many versions through one git process, each content once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from relive.store.versions.git import Git, text
 
 
 class VersionFiles:
-    """Reads files of the versions in one repository. Most versions share most files, so contents are kept."""
+    """Reads files of the versions in one repository. Caches contents, because most versions share most files."""
 
     def __init__(self, repository: Path) -> None:
-        self._git = Git(repository).using(repository=repository)
+        self._git = Git(repository).with_paths(repository=repository)
         self._process: subprocess.Popen[bytes] | None = None
         self._contents: dict[bytes, str] = {}
 
@@ -27,13 +27,13 @@ class VersionFiles:
         self.close()
 
     def read(self, version_id: str, suffix: str = ".py") -> dict[str, str]:
-        """The files of a version whose names end so: path → text, with its line ends as they are stored."""
+        """Returns path → text of the files of a version with this suffix; line endings are as stored."""
         listed = self._git.run("ls-tree", "-r", "-z", "--full-tree", version_id + "^{tree}")
         found: dict[str, str] = {}
         for entry in listed.split(b"\0"):
             facts, _, path = entry.partition(b"\t")
             if path.endswith(suffix.encode()) and facts.split()[1] == b"blob":
-                found[text(path)] = self._content(facts.split()[2])
+                found[text(path)] = self._read_text(facts.split()[2])
         return found
 
     def close(self) -> None:
@@ -41,22 +41,22 @@ class VersionFiles:
             self._process.communicate()
             self._process = None
 
-    def _content(self, name: bytes) -> str:
+    def _read_text(self, name: bytes) -> str:
         if name not in self._contents:
-            self._contents[name] = text(self._ask(name))
+            self._contents[name] = text(self._read_object(name))
         return self._contents[name]
 
-    def _ask(self, name: bytes) -> bytes:
+    def _read_object(self, name: bytes) -> bytes:
         if self._process is None:
-            self._process = self._git.start("cat-file", "--batch")
-        inside, outside = self._process.stdin, self._process.stdout
-        if inside is None or outside is None:
-            raise VersionError("git can't be asked for files; install git and put it on PATH")
-        inside.write(name + b"\n")
-        inside.flush()
-        head = outside.readline().split()
+            self._process = self._git.open_pipe("cat-file", "--batch")
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise VersionError("git has no pipes to read files through; install git and put it on PATH")
+        stdin.write(name + b"\n")
+        stdin.flush()
+        head = stdout.readline().split()
         if len(head) != 3:
-            raise VersionError(f"the repository lacks {name.decode()}; see what `git fsck` says there")
-        content = outside.read(int(head[2]))
-        outside.read(1)
+            raise VersionError(f"the repository lacks the object {name.decode()}; run `git fsck` there")
+        content = stdout.read(int(head[2]))
+        stdout.read(1)  # the newline after the content
         return content

@@ -1,4 +1,4 @@
-"""Where our versions stand in a repository: the refs that are ours, and how git tells of them."""
+"""The git refs that hold versions: their names, and how to parse the listing of `git for-each-ref`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 from relive.store.versions.git import EMAIL, text
 
-FORMAT = "%00".join(
+REF_FORMAT = "%00".join(
     ("%(refname)", "%(objectname)", "%(tree)", "%(committeremail)", "%(worktreepath)", "%(contents)%01")
 )
-FOLDERS = ("refs/heads/relive", "refs/relive-versions")
+REF_PREFIXES = ("refs/heads/relive", "refs/relive-versions")
 
 
 class Tip(NamedTuple):
-    """The newest version on one of our branches, or what someone else put there."""
+    """The commit that one of our refs points to: a version, or a commit of the user (then `ours` is False)."""
 
     ref: str
     id: str
@@ -25,20 +25,20 @@ class Tip(NamedTuple):
     checked_out: bool = False
 
 
-def refs_of(stem: str) -> tuple[str, str]:
-    """The branch that people see, and a flat name that neither clashes with a branch of theirs nor shadows one."""
+def refs_for(stem: str) -> tuple[str, str]:
+    """Returns the visible branch, and a fallback outside refs/heads that can't clash with a branch of the user."""
     flat = quote(stem, safe="", errors="surrogateescape")
     return f"refs/heads/relive/{stem}", f"refs/relive-versions/{flat}"
 
 
 def read_tips(listing: bytes, stem: str) -> dict[str, Tip]:
-    """Our refs for a branch, from what `for-each-ref` lists."""
+    """Returns our refs for a branch from the output of `for-each-ref`."""
     records = (record.split("\0", 5) for record in text(listing).split("\x01\n"))
-    refs = refs_of(stem)
-    return {record[0]: _tip(record) for record in records if len(record) == 6 and record[0] in refs}
+    refs = refs_for(stem)
+    return {record[0]: _parse_tip(record) for record in records if len(record) == 6 and record[0] in refs}
 
 
-def _tip(record: list[str]) -> Tip:
+def _parse_tip(record: list[str]) -> Tip:
     ref, id, tree, email, work_tree, message = record
     head = re.search(r"^relive-head: (\w+)$", message, re.MULTILINE)
     return Tip(ref, id, tree, head and head[1], ours=email == f"<{EMAIL}>", checked_out=bool(work_tree))
