@@ -37,6 +37,7 @@ def test_the_filled_table_shows_which_versions_forgot_a_class(project: Path):
     assert known == [True] * 4 + [False] * 4 + [True] * 2
 
 
+@pytest.mark.long
 def test_a_statement_in_a_function_is_carried_into_versions_with_other_names(project: Path):
     frame = relive.dataframe("day", "f1_alert", sources=True, home=project / ".relive")
 
@@ -45,6 +46,7 @@ def test_a_statement_in_a_function_is_carried_into_versions_with_other_names(pro
     assert set(frame["f1_alert_source"]) == {"replay 1"}
 
 
+@pytest.mark.long
 def test_the_run_to_go_back_to_is_found_by_one_query_and_promoted(project: Path):
     home = Home(project / ".relive")
     run_of_day = relive.dataframe("day", home=home.path).set_index("day")["run"]

@@ -72,7 +72,8 @@ SLOW_PACKAGES = """
 import threading
 from relive.record.provenance import runtime_environment
 asked = threading.Event()
-runtime_environment.packages = lambda: asked.wait() and {}
+assert runtime_environment.installed_packages
+runtime_environment.installed_packages = lambda: asked.wait() and {}
 """
 
 

@@ -450,7 +450,7 @@ def test_a_tree_that_knows_its_parents_is_no_endless_work(script) -> None:
         relive.log("tree", node)
         print("done")
         """,
-        timeout=5,
+        timeout=60,
     )
 
     assert done.stdout == "done\n"

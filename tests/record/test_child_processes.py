@@ -401,7 +401,7 @@ with relive.checkpointing(net=net, every=1):
                 os._exit(0)
             children.append(pid)
             time.sleep(0.001)
-deadline, hung = time.monotonic() + 5, children
+deadline, hung = time.monotonic() + 60, children
 while hung and time.monotonic() < deadline:
     hung = [pid for pid in hung if os.waitpid(pid, os.WNOHANG)[0] == 0]
     time.sleep(0.01)

@@ -884,7 +884,7 @@ def test_what_a_signal_handler_raises_reaches_the_script(script) -> None:
                 print("reached")
         relive.log("last", 1)
         """,
-        timeout=20,
+        timeout=60,
     )
 
     assert done.stdout == "reached\n" * 6

@@ -149,11 +149,8 @@ def test_a_network_that_loses_doubles_cuts_and_delays_does_no_harm(script, serve
 def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve):
     server = serve()
     server.stop()
-    begun = time.monotonic()
     done = script(TRAIN, "500", "0", env={**environment(server.url), "RELIVE_SHIP_WAIT_SECONDS": "1"})
-    took_s = time.monotonic() - begun
 
-    assert took_s < 30  # of which it waited for one
     assert "[not-all-sent]" in done.stderr
     assert "relive sync" in done.stderr
     server.start()

@@ -190,7 +190,7 @@ def test_memory_is_reserved_before_the_first_checkpoint(tmp_path: Path) -> None:
     watch = keeper.enter("epoch", 1)
     assert watch is not None
     run_iteration(watch, 0)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(keeper._capture._arena.slice(0, 1 << 20)) < 8000 and time.monotonic() < deadline:
         time.sleep(0.01)
 

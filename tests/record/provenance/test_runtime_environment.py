@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -92,6 +91,7 @@ def test_the_description_names_the_machine_and_the_process() -> None:
     assert isinstance(facts["gpus"], list)
 
 
+@pytest.mark.slow  # a promise about a quiet machine
 def test_describing_the_environment_takes_less_than_five_milliseconds() -> None:
     program = (
         "import os, sys, time; import relive.record.provenance.runtime_environment as e; s = time.process_time(); "
@@ -126,10 +126,8 @@ def test_packages_have_versions_and_a_broken_one_is_skipped(tmp_path: Path, monk
     (good / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 3.0\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    start = time.perf_counter()
     found = installed_packages()
 
     assert found["mine"] == "3.0"
     assert found["pytest"] == metadata.version("pytest")
     assert not {"half_removed", "garbled"} & set(found)
-    assert time.perf_counter() - start < 5

@@ -16,7 +16,7 @@ from relive.store.chunks import object_stores
 from relive.store.chunks.object_stores import BucketObjectStore, FolderObjectStore, ObjectStore, open_object_store
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.long)])
 def object_store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "folder":
         return open_object_store(str(tmp_path / "object-store"))
@@ -125,6 +125,7 @@ def test_credentials_in_the_address_are_refused_without_being_shown() -> None:
     assert "hidden-secret" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_a_refusal_is_reported_without_credentials(bucket: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-secret")
     with pytest.raises(StorageUnavailable, match=r"SignatureDoesNotMatch.*credentials are set") as raised:

@@ -167,7 +167,8 @@ class Provenance:
             return
         from relive.record.provenance.data_fingerprint import data_version
 
-        version = data_version(self._declared, self._seen.values())
+        # Copies: the training thread may declare more data meanwhile.
+        version = data_version(dict(self._declared), list(self._seen.values()))
         if version is not None and version != self._version:
             self._journal.line("data_version", id=version)
             self._version = version  # set last: once it is set, the line can be read
