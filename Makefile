@@ -26,11 +26,10 @@ demo: $(VENV)/.ready ## set up a fresh machine and run the main job
 	$(WITH_VENV) bash examples/demo.sh
 
 test: $(VENV)/.ready ## set up a fresh machine and pass the tests (JOBS=1 runs them one by one)
-	# Some tests kill processes at any moment, or wait for other ones: what fails among many is tried once more alone.
-	$(BIN)/pytest -n $(JOBS) --dist worksteal || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 long: $(VENV)/.ready ## pass the tests that take longer: processes that are killed, ranks, browsers, whole trainings
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m $(LONG) || $(BIN)/pytest -m $(LONG) --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m $(LONG)
 
 check: $(VENV)/.ready ## format, lint, types, architecture, docs
 	$(BIN)/ruff format --check .

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from relive.store import Home
-from relive.store.journal import ROOT, Journal
+from relive.store.journal import ROOT, Journal, line_schema
 
 
 def fill_home(path: Path, *, runs: int, steps: int, names: list[str]) -> int:
@@ -18,13 +18,14 @@ def fill_home(path: Path, *, runs: int, steps: int, names: list[str]) -> int:
         run = home.new_run()
         journal = Journal(home.run_folder(run) / "0")
         journal.line(
-            "run", run=run, name="", project="bench", pid=1, start="gone", host="elsewhere", wall_ns=time.time_ns(),
-            clock_ns=time.monotonic_ns(), entry={"kind": "script", "script": "/bench/train.py", "root": "/bench"},
+            line_schema.RunStarted, run=run, name="", project="bench", pid=1, start="gone", host="elsewhere",
+            wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(),
+            entry={"kind": "script", "script": "/bench/train.py", "root": "/bench"},
             argv=["train.py"], environment={"python": "3.11"},
         )  # fmt: skip
-        journal.line("arg", name="lr", value=0.001 * (number + 1), default=0.001, origin="kwargs")
+        journal.line(line_schema.Arg, name="lr", value=0.001 * (number + 1), default=0.001, origin="kwargs")
         _log(journal, steps, names)
-        journal.line("end", outcome="finished", error=None, wall_ns=time.time_ns())
+        journal.line(line_schema.RunEnded, outcome="finished", error=None, wall_ns=time.time_ns())
         journal.close()
     return runs * steps * len(names)
 

@@ -70,7 +70,7 @@ class Simulation:
 
     def _send(self, members: list[tuple[str, int]], begun: float) -> None:
         from relive.errors import ReliveError
-        from relive.store.journal import Journal
+        from relive.store.journal import Journal, line_schema
         from relive.store.sync import RunShipment, ServerClient
 
         remote = ServerClient(self._url)
@@ -79,7 +79,7 @@ class Simulation:
         for run, rank in members:
             journal = journals[run, rank] = Journal(self._home.run_folder(run) / str(rank))
             header = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "pid": os.getpid()}
-            journal.line("run", run=run, rank=rank, world_size=RANKS, **header)
+            journal.line(line_schema.RunStarted, run=run, rank=rank, world_size=RANKS, **header)
             shipments[run, rank] = RunShipment(self._home, run, remote, rank=rank)
             due[run, rank] = begun
         while (now := time.monotonic()) - begun < SIMULATED_S:

@@ -11,7 +11,7 @@ from typing import Any
 from bench.measuring import median_s, once_s, report
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.journal import ROOT, Journal
+from relive.store.journal import ROOT, Journal, line_schema
 
 RUNS, STEPS, RANKS = 400, 10_000, 8
 
@@ -21,7 +21,7 @@ def main() -> None:
     import duckdb  # noqa: F401 - loading libraries is not what is measured
     import numpy  # noqa: F401
 
-    from relive.query.compare import LeaderboardTerms, build_leaderboard, skew
+    from relive.query.compare import LeaderboardTerms, build_leaderboard, rank_skew
 
     with tempfile.TemporaryDirectory() as name:
         home = Home(Path(name) / "home")
@@ -43,7 +43,7 @@ def main() -> None:
         ask()
         cpu_s = time.process_time() - begun  # what it takes of a core, whoever else is at work on the machine
         index = Index(home)
-        skew_s = median_s(lambda: skew(index, "last", "val_acc"), 3)
+        skew_s = median_s(lambda: rank_skew(index, "last", "val_acc"), 3)
         index.close()
     report(
         "leaderboard", dict.fromkeys(boards, "< 0.3"), runs=RUNS, points=RUNS * STEPS * RANKS, **took, last_cpu_s=cpu_s,
@@ -62,20 +62,21 @@ def _fill(home: Home) -> None:
 def _write(home: Home, run: str, number: int, rank: int) -> None:
     journal = Journal(home.run_folder(run) / str(rank))
     journal.line(
-        "run", run=run, name="", project="bench", pid=1, start="gone", host="elsewhere", rank=rank, world_size=RANKS,
+        line_schema.RunStarted, run=run, name="", project="bench", pid=1, start="gone", host="elsewhere",
+        rank=rank, world_size=RANKS,
         wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), argv=["train.py"], environment={"python": "3.11"},
         entry={"kind": "script", "script": "/bench/train.py", "root": "/bench"}, tags={"sweep": "s", "trial": number},
     )  # fmt: skip
-    journal.line("packages", packages={f"package-{at}": "1.0" for at in range(100)})
+    journal.line(line_schema.PackagesInstalled, packages={f"package-{at}": "1.0" for at in range(100)})
     for name, value in (("lr", 0.001 * (number % 5 + 1)), ("wd", number % 2), ("seed", number // 10)):
-        journal.line("arg", name=name, value=value, default=value, origin="kwargs")
-    journal.line("data_version", id="0123456789abcdef")
+        journal.line(line_schema.Arg, name=name, value=value, default=value, origin="kwargs")
+    journal.line(line_schema.DataVersion, id="0123456789abcdef")
     loop = journal.begin_loop("step", ROOT, 0)
     value = random.random()
     for step in range(STEPS):
         journal.append_float("val_acc", value + step, loop, step)
     journal.end_loop(loop, STEPS)
-    journal.line("end", outcome="finished", error=None, wall_ns=time.time_ns())
+    journal.line(line_schema.RunEnded, outcome="finished", error=None, wall_ns=time.time_ns())
     journal.close()
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from bench.measuring import clean_environment, once_s, project, report, run_script
-from relive.hindsight import Question, execute_plan, plan_replay
+from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.store import Home
 
 VERSIONS, REPLAYED, MODULES, FUNCTIONS = 200, 20, 10, 25
@@ -51,9 +51,10 @@ def main() -> None:
         shutil.rmtree(home.path / "fits")
         own_s = once_s(lambda: run_script(folder))
         runs = tuple(sorted(home.run_ids())[:REPLAYED])
-        with plan_replay(home, Question(("probe",), runs=runs, workers=2)) as plan:
+        with ReplaySession(home) as session:
+            plan = plan_replay(session, Question(("probe",), runs=runs, workers=2))
             begun = time.perf_counter()
-            found = execute_plan(home, plan, watch=lambda tasks: None)
+            found = execute_plan(session, plan, watch=lambda tasks: None)
             replay_s = time.perf_counter() - begun
     assert found.is_good, found
     assert found.added == REPLAYED, found
@@ -64,7 +65,8 @@ def main() -> None:
 
 
 def _plan(home: Home, names: tuple[str, ...]) -> None:
-    with plan_replay(home, Question(names)) as plan:
+    with ReplaySession(home) as session:
+        plan = plan_replay(session, Question(names))
         assert len(plan.cases) == VERSIONS, plan.refusals[:3]
 
 

@@ -42,15 +42,14 @@ EPOCHS, STEPS, REPEAT = 30, 500, 5
 ASK = """
 import sys, time
 from pathlib import Path
-from relive.hindsight import Question
-from relive.hindsight import answer
-from relive.hindsight import planned
+from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.store import Home
 where, workers, expected = sys.argv[1] or None, int(sys.argv[2]), sys.argv[3]
 home = Home(Path(".relive").absolute())
-with planned(home, Question(("norm",), where, workers=workers, again=True)) as plan:
+with ReplaySession(home) as session:
+    plan = plan_replay(session, Question(("norm",), where, workers=workers, again=True))
     begun = time.perf_counter()
-    found = answer(home, plan, watch=lambda tasks: None)
+    found = execute_plan(session, plan, watch=lambda tasks: None)
     took = time.perf_counter() - begun
     ways = {case.plan.resume for case in plan.cases}
 assert found.is_good and found.added, found

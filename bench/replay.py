@@ -63,16 +63,15 @@ NORM = 'relive.log("norm", sum(p.norm().item() for p in net.parameters()))'
 ASK = """
 import sys, time
 from pathlib import Path
-from relive.hindsight import Question
-from relive.hindsight import answer
-from relive.hindsight import planned
+from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.store import Home
 name, workers, clause, again = sys.argv[1:]
 home = Home(Path(".relive").absolute())
-with planned(home, Question((name,), clause or None, workers=int(workers), again=bool(again))) as plan:
+with ReplaySession(home) as session:
+    plan = plan_replay(session, Question((name,), clause or None, workers=int(workers), again=bool(again)))
     cost_s = plan.cost_s
     begun = time.perf_counter()
-    found = answer(home, plan, watch=lambda tasks: None)
+    found = execute_plan(session, plan, watch=lambda tasks: None)
     took_s = time.perf_counter() - begun
 assert found.is_good and found.added, found
 print(cost_s, took_s)

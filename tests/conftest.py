@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key as STDERR_FD
 from hypothesis import settings
 
 settings.register_profile("dev", deadline=None)
@@ -20,7 +23,45 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+TIMEOUTS_S = {"slow": 0, "gpu": 0, "page": 900, "long": 300}  # by mark; 0 is no limit, and others have pyproject's
+LAST_S = 30
+
 SLOW_START_VARIABLES = ("PYTHONDONTWRITEBYTECODE",)  # hundreds of scripts would compile relive anew, each for itself
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that take longer by their nature have a longer limit."""
+    for item in items:
+        limits = [limit_s for mark, limit_s in TIMEOUTS_S.items() if item.get_closest_marker(mark) is not None]
+        if limits and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(limits[0]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that doesn't even end when its limit is over, because no signal reaches it, takes its process with it."""
+    mark = item.get_closest_marker("timeout")
+    limit_s = float(mark.args[0] if mark is not None else item.config.getini("timeout"))
+    if limit_s:
+        faulthandler.dump_traceback_later(limit_s + LAST_S, exit=True, file=item.config.stash[STDERR_FD])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Also with -q, where pytest-randomly prints it nowhere: who reads of a failure can repeat the run."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.line(f"in the order of --randomly-seed={config.getoption('randomly_seed', 'none')}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_works() -> Iterator[None]:
+    """A shell without job control starts its background jobs deaf to SIGINT, and their children with them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -159,6 +200,10 @@ class Script:
     def relive(self, *args: str, check: bool = True, timeout: float = 120, **how: Any) -> Finished:
         """Run `python -m relive …` in the project."""
         return self._finish(["-m", "relive", *args], check=check, timeout=timeout, **how)
+
+    def start_relive(self, *args: str, **how: Any) -> subprocess.Popen[str]:
+        """Start `python -m relive …` in the project and return at once."""
+        return self._start(["-m", "relive", *args], **how)
 
     def stop(self) -> None:
         """Kill what is still running."""

@@ -118,6 +118,7 @@ class Bucket:
         ports = [f"-{name}={port}" for name, port in zip([*names, "volume.port.grpc"], self._ports, strict=True)]
         where = [f"-dir={self._folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         small = ["-volume.max=50", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+        small += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # else one port for all who test on this machine
         served = ["-filer", "-s3", f"-s3.config={self._folder / 'identities.json'}"]
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(

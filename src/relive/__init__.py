@@ -1,4 +1,4 @@
-"""Hindsight logging for machine learning: train now, ask later, get the values for every run you ever made."""
+"""Hindsight logging for machine learning: record runs cheaply, and compute later the values that nobody logged."""
 
 import sys as _sys
 from typing import TYPE_CHECKING
@@ -53,10 +53,10 @@ __all__ = [
     "sql",
 ]
 
-# Importing does nothing, with one exception that the user asks for on the command line: `--kwargs` is taken out here,
-# because the script's own argument parser usually runs before the first verb and must not meet it.
+# Importing has no side effects, with one exception that the user asks for on the command line: `--kwargs` is removed
+# from argv here, because the script's own argument parser usually runs before the first verb and would reject it.
 if "--kwargs" in _sys.argv:
+    from relive.record import pop_kwargs as _take_out
     from relive.record import session as _session
-    from relive.record import take_out as _take_out
 
     _session.kwargs.update(_take_out(_sys.argv))

@@ -1,4 +1,4 @@
-"""The verbs: what a script or a notebook calls."""
+"""The public functions of relive, called by scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from relive.record import here, session
+from relive.record import current_place, session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from relive.store import Home
 
 T = TypeVar("T")
-_here = here.get
+_here = current_place.get
 
 
 def _open() -> Driver:
-    """What the first verb does; loading the recorder is left until then."""
+    """Opens the driver on the first call; the recorder is imported only then."""
     with _asking_git():
         from relive.record import open_driver
 
@@ -36,16 +36,16 @@ def _open() -> Driver:
 
 def _asking_git() -> AbstractContextManager[None]:
     try:
-        from relive.record import asking_git
+        from relive.record import prefetch_version
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         return contextlib.nullcontext()  # no file can be opened any more; opening the run says so, if it can
-    return asking_git()
+    return prefetch_version()
 
 
 def log(name: str, value: T) -> T:
-    """Record a value under a name, in the current iteration of the current loops; gives the value back.
+    """Record a value under a name in the current iteration of the current loops, and return the value.
 
     >>> loss = relive.log("loss", 0.31)
     """
@@ -55,7 +55,7 @@ def log(name: str, value: T) -> T:
 
 
 def arg(name: str, default: T) -> T:
-    """A setting of the run: the default, or what `--kwargs name=value` gives, in the default's type.
+    """Declare a setting of the run: returns the default, or the value from `--kwargs name=value` in the default's type.
 
     >>> lr = relive.arg("lr", 1e-3)
     """
@@ -63,7 +63,7 @@ def arg(name: str, default: T) -> T:
 
 
 def loop(name: str, items: Iterable[T]) -> Iterable[T]:
-    """Iterate over items as a named loop: what is logged inside carries its iteration.
+    """Iterate over items as a named loop; values logged inside belong to its current iteration.
 
     >>> for epoch in relive.loop("epoch", range(10)):
     ...     for x, y in relive.loop("step", loader): ...
@@ -72,7 +72,7 @@ def loop(name: str, items: Iterable[T]) -> Iterable[T]:
 
 
 def data(name: str, source: T, *, etag: str | None = None) -> T:
-    """Bind data to the run by its content: a file, folder, array, frame, dataset, or a URL with its etag.
+    """Record data by a fingerprint of its content: a file, folder, array, frame, dataset, or a URL with its etag.
 
     >>> train = relive.data("train", "data/train.csv")
     """
@@ -80,7 +80,7 @@ def data(name: str, source: T, *, etag: str | None = None) -> T:
 
 
 def artifact(source: T, *, name: str | None = None) -> T:
-    """Keep what the run made: a file, a folder, or an object.
+    """Store an output of the run: a file, a folder, or an object.
 
     >>> relive.artifact("model.pt")
     """
@@ -90,9 +90,9 @@ def artifact(source: T, *, name: str | None = None) -> T:
 def checkpointing(
     *, overhead: float | None = None, every: int | None = None, **objects: Any
 ) -> AbstractContextManager[None]:
-    """Keep the state of these objects while the loops inside run, in the background.
+    """Checkpoint the state of these objects in the background while the loops inside run.
 
-    `overhead` is the share of the time that this may cost; `every` takes a checkpoint every so many iterations instead.
+    `overhead` is the fraction of time that this may cost; `every` takes a checkpoint every N iterations instead.
 
     >>> with relive.checkpointing(model=net, optimizer=opt):
     ...     for epoch in relive.loop("epoch", range(10)): ...
@@ -101,7 +101,7 @@ def checkpointing(
 
 
 def skipblock(name: str) -> RecordedBlock | PlainBlock:
-    """Mark code that isn't a loop as one that can be skipped later: its end state is kept, when that is worth it.
+    """Mark code outside of loops that a replay may skip: its end state is checkpointed if that is worthwhile.
 
     >>> block = relive.skipblock("train")
     >>> if block.step_into():
@@ -114,29 +114,29 @@ def skipblock(name: str) -> RecordedBlock | PlainBlock:
 def restore(
     run: str, *, into: Mapping[str, Any] | None = None, home: str | Path | None = None, rng: bool = True, **at: Any
 ) -> Checkpoint:
-    """Put a past state of a run back into live objects, bit for bit; gives the checkpoint, to look at the rest of it.
+    """Restore a checkpoint of a run into live objects, bit for bit; returns the checkpoint with the rest of the state.
 
-    `at` names the iteration (`epoch=7`); without it the last checkpoint is meant, or the latest before it that isn't
-    damaged. `rng=False` leaves the global random generators alone.
+    `at` names the iteration (`epoch=7`); the default is the last undamaged checkpoint. `rng=False` leaves the global
+    random number generators unchanged.
 
     >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
     """
-    from relive.checkpoint.io import find_checkpoints, restore_first_whole
+    from relive.checkpoint.io import find_checkpoints, restore_first_intact
     from relive.record.process import warn_once
 
     found = find_checkpoints(_home(home), run, at)
-    checkpoint, damaged = restore_first_whole(found, into or {}, random=rng and into is not None, only_first=bool(at))
+    checkpoint, damaged = restore_first_intact(found, into or {}, random=rng and into is not None, only_first=bool(at))
     if damaged:
         warn_once("checkpoint-damaged", f"{damaged[0]}; an earlier one was restored, name its iteration to be sure")
     return checkpoint
 
 
 def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs: Any) -> Background:
-    """A writer whose calls return as soon as their data is copied; the work is done behind, in the same order.
+    """Return a writer whose calls return once their data is copied; the work is done in the background, in order.
 
-    A class or function, with its arguments, makes a writer in a process of its own, which can't hold training up; the
-    calls of an instance are made by a thread. While `max_bytes` wait to be written the next call waits, too. `flush`
-    and `close` wait for everything, and raise what failed.
+    Given a class or function with its arguments, the writer is created in a separate process, which can't slow training
+    down; given an instance, a thread makes the calls. A call blocks while `max_bytes` wait to be written. `flush` and
+    `close` wait for all calls, and raise errors.
 
     >>> with relive.background(SummaryWriter, "runs/x") as writer:
     ...     writer.add_histogram("weights", net.fc.weight, step)
@@ -147,7 +147,7 @@ def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs:
 
 
 def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> AbstractContextManager[str | None]:
-    """Record what happens inside as a run of its own; gives its id (None when relive is off).
+    """Record the block as a separate run; returns its id (None if relive is off).
 
     >>> with relive.run("baseline", tags={"sweep": 4}) as run:
     ...     relive.log("loss", 0.31)
@@ -161,118 +161,120 @@ def dataframe(
     *names: str, where: str | None = None, ranks: str = "canonical", replays: str = "latest", sources: bool = False,
     fill: bool = False, home: str | Path | None = None,
 ) -> pandas.DataFrame:  # fmt: skip
-    """One wide table over all runs: a column per name, a column per loop, outer values joined onto inner rows.
+    """Return one wide table over all runs: a column per name and per loop, with outer values joined onto inner rows.
 
-    `fill` replays first what is missing of the names, as `relive.replay` does. `replays` says which replayed values
-    count: the "latest", "all" or "none"; `sources` adds a column that tells where each value comes from.
+    `fill` first replays runs that lack the names, as `relive.replay` does. `replays` selects the replayed values to
+    include: "latest", "all" or "none"; `sources` adds a column per name with the source of each value.
 
     >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
     """
-    from relive.query import Query
+    from relive.query import QueryEngine
 
     if fill:
         _fill(names, where, _home(home))
-    return Query(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
+    return QueryEngine(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
 
 
 def replay(
     *names: str, where: str | None = None, workers: int | None = None, home: str | Path | None = None, **how: Any
 ) -> Answer:
-    """Compute what log statements added to the script since would have logged in past runs, and keep it with them.
+    """Compute what log statements added to the script later would have logged in past runs, and store the values.
 
     `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`, `guesses`.
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
-    from relive.hindsight import Question, execute_plan, plan_replay
+    from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 
-    strict, guesses = bool(how.pop("strict", False)), bool(how.pop("guesses", False))
-    place, question = _home(home), Question(names, where, workers=workers, **how)
-    with plan_replay(place, question) as plan:
-        if not guesses:
-            plan.leave_out_guesses()
-        return execute_plan(place, plan, watch=lambda _tasks: None, strict=strict)
+    strict, guesses, edit = bool(how.pop("strict", False)), bool(how.pop("guesses", False)), how.pop("edit", None)
+    question = Question(names, where, tuple(how.pop("runs", None) or ()), workers, **how)
+    with ReplaySession(_home(home)) as session:
+        plan = plan_replay(session, question, edit=edit)
+        chosen = plan if guesses else plan.without_guesses()
+        return execute_plan(session, chosen, watch=lambda _tasks: None, strict=strict)
 
 
 def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
-    """Replay what is missing, after showing the cost; asks first if somebody is there to answer."""
+    """Replays what is missing, after showing the cost; asks first if stdin and stderr are a terminal."""
     import sys
 
-    from relive.hindsight import Question, execute_plan, plan_replay
-    from relive.record.process import say
+    from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.record.process import print_to_stderr
 
-    with plan_replay(home, Question(names, where)) as plan:
-        plan.leave_out_guesses()
+    with ReplaySession(home) as session:
+        plan = plan_replay(session, Question(names, where)).without_guesses()
         if not plan.cases:
             return
-        say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")
+        print_to_stderr(
+            f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers"
+        )
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
-        found = execute_plan(home, plan, watch=lambda _tasks: None)
-        say(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
+        found = execute_plan(session, plan, watch=lambda _tasks: None)
+        print_to_stderr(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
 
 
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
-    """Read-only SQL over `runs`, `args`, `logs`, `loops`, `checkpoints` and the wide table `frame('a', 'b')`.
+    """Run read-only SQL over `runs`, `args`, `logs`, `loops`, `checkpoints` and the wide table `frame('a', 'b')`.
 
     >>> relive.sql("select run, max(val_acc) best from frame('val_acc') group by run")
     """
-    from relive.query import Query
+    from relive.query import QueryEngine
 
-    return Query(_home(home)).sql(query).df()
+    return QueryEngine(_home(home)).sql(query).df()
 
 
 def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) -> pandas.DataFrame:
-    """The runs that logged a metric, best first; runs on other data stand apart, told by the column `data_version`.
+    """Return the runs that logged a metric, best first; runs on different data are ranked apart, see `data_version`.
 
     `terms`: `by` ("last", "best", "min", "max", "mean"), `k`, `order` ("min", "max"), `where`, `group`, `columns`,
     `guard` ("data", "code", "environment"), `across_data`, `ranks` ("canonical", "mean", "min", "max"), `limit`.
 
     >>> relive.leaderboard("val_acc", by="best", where="wd = 0", group=["lr"])
     """
-    from relive.query.compare import LeaderboardTerms, rows_of
-    from relive.query.table import to_frame
+    from relive.query.compare import LeaderboardTerms, leaderboard_rows
+    from relive.query.table import rows_to_pandas
 
-    return to_frame(rows_of(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
+    return rows_to_pandas(leaderboard_rows(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
 
 
 def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
-    """How far the ranks of a run are apart, step by step: canonical, mean, min, max, skew, and the rank farthest off.
+    """Return how far the ranks of a run differ, per step: canonical, mean, min, max, skew, and the farthest rank.
 
     >>> relive.skew("last", "loss").query("skew > 0.05")
     """
-    from relive.query.compare import flat_steps
-    from relive.query.table import to_frame
+    from relive.query.compare import skew_rows
+    from relive.query.table import rows_to_pandas
 
-    return to_frame(flat_steps(_runs(home).skew(run, name)))
+    return rows_to_pandas(skew_rows(_runs(home).skew(run, name)))
 
 
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
-    """The model behind `name`, `name@alias` or `name@3`, verified: an object as it was, a file or folder as its path.
+    """Load the model `name`, `name@alias` or `name@3` and verify its hash: an object, or the path of a file or folder.
 
-    It is that of the server, if one is set and no home is named; what comes from there is never unpickled.
+    Loads from the server if one is configured and no home is given; data from a server is never unpickled.
 
     >>> weights = relive.load("my-model@production")
     """
-    from relive.record.process import chosen_server
-    from relive.record.provenance import load_from, read_object
+    from relive.record.process import select_server
+    from relive.record.provenance import load_from_server, load_object
     from relive.store.chunks import Chunks, artifact_files
     from relive.store.registry import Registry
 
-    place, remote = _home(home), chosen_server(home)
+    place, remote = _home(home), select_server(home)
     if remote is not None:
-        return load_from(remote, reference, place, allow_pickle=allow_pickle)
+        return load_from_server(remote, reference, place, allow_pickle=allow_pickle)
     artifact = Registry(place).find(reference).kept()
-    if artifact["kind"] in artifact_files.PATHS:
-        return artifact_files.kept_copy(artifact, place)
-    return read_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
+    if artifact["kind"] in artifact_files.PATH_KINDS:
+        return artifact_files.verified_copy(artifact, place)
+    return load_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
 
 
 def should_prune(name: str, step: int, **rule: Any) -> bool:
-    """Whether this run does so badly, beside the others of its sweep at the same step, that it should be given up.
+    """Whether this run should be stopped, because it is worse than the other runs of its sweep at the same step.
 
-    The rule is one of Optuna's, the median of the others unless `pruner` is given; `order` ("min", "max") tells what
-    is better, if the name doesn't.
+    The decision is made by an Optuna pruner, by default `MedianPruner`. `order` ("min", "max") says which values are
+    better, if the name does not.
 
     >>> if relive.should_prune("val_loss", epoch): break
     """
@@ -282,12 +284,12 @@ def should_prune(name: str, step: int, **rule: Any) -> bool:
 
 
 def _runs(home: str | Path | None) -> RunsBackend:
-    """Those of a home that is named, else of the server that is set, else of the home of the project."""
+    """Returns the runs of the given home, or else of the configured server, or else of the project."""
     from relive.query import HomeRuns, ServerRuns
-    from relive.record.process import chosen_server
+    from relive.record.process import select_server
     from relive.store.catalog import Index
 
-    remote = chosen_server(home)
+    remote = select_server(home)
     return HomeRuns(Index(_home(home))) if remote is None else ServerRuns(remote)
 
 

@@ -1,4 +1,4 @@
-"""`import relive.auto`: the script that says so is started again, hands-free, and this first start ends with it."""
+"""`import relive.auto`: restarts the importing script hands-free, and then exits this first execution."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from relive.record import session
 from relive.record.process import is_pool_worker, warn_once
 
 
-def _start_again() -> None:
+def _restart_hands_free() -> None:
     if session.instrumented is not None or is_pool_worker():
         return
-    from relive.handsfree import main_as_started, run
+    from relive.handsfree import find_running_script, run_script
 
-    start = main_as_started()
+    start = find_running_script()
     if start is None:
-        warn_once("no-script", "import relive.auto works in scripts only; here, call relive.loop and relive.log")
+        warn_once("no-script", "import relive.auto works only in scripts; here, call relive.loop and relive.log")
         return
-    run(start)
+    run_script(start)
     sys.exit()
 
 
-_start_again()
+_restart_hands_free()

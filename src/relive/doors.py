@@ -1,4 +1,4 @@
-"""The door of a room: names that load their module when first used, each written once."""
+"""Lazy names for the `__init__.py` of a package: each is listed once, and loads its module on first use."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def lazy_names(room: str) -> Callable[[str], Any]:
         module = modules_by_name.get(name)
         if module is None:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        if module == room:  # the name of a module of the room
+        if module == room:  # the name is a module of the room
             __import__(f"{room}.{name}")
             return sys.modules[f"{room}.{name}"]
         __import__(module)  # also when it is loaded: another thread may still be executing it
         value = getattr(sys.modules[module], name)
-        setattr(sys.modules[room], name, value)  # the next lookup finds it without a call
+        setattr(sys.modules[room], name, value)  # later lookups do not call this function
         return value
 
     return get

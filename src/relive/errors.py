@@ -1,4 +1,4 @@
-"""Every exception and warning that relive raises, with the sentence that says what to do."""
+"""The exceptions and the warning class of relive."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ class ReliveError(Exception):
 
 
 class ArgError(ReliveError, ValueError):
-    """A `--kwargs` value that can't be converted, or a name that no `relive.arg` asks for."""
+    """A `--kwargs` value that can't be converted, or a name that no `relive.arg` uses."""
 
 
 class QueryError(ReliveError, ValueError):
-    """A where clause, a query or a name that can't be understood; carries the position and the known columns."""
+    """An invalid condition, query or name; the message has the position and the known columns."""
 
 
 class NotFound(ReliveError, LookupError):
@@ -24,15 +24,15 @@ class Damaged(ReliveError):
 
 
 class Gone(NotFound, Damaged):
-    """Bytes that were stored and aren't there any more."""
+    """Bytes that were stored and no longer exist."""
 
 
-class StorageAway(ReliveError):
-    """A database or an object store that can't be reached, or refuses; what is in the home is not touched."""
+class StorageUnavailable(ReliveError):
+    """A database or object store that can't be reached or refuses a request; the home is unaffected."""
 
 
 class Incomplete(ReliveError):
-    """A run that lacks part of its record, so that it can't stand for a model; `missing` lists what."""
+    """A run whose record is incomplete, so that it can't be promoted; `missing` lists what it lacks."""
 
     def __init__(self, message: str, missing: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -40,16 +40,16 @@ class Incomplete(ReliveError):
 
 
 class VersionError(ReliveError):
-    """The code version could not be taken or read."""
+    """A code version that could not be recorded or read."""
 
 
 class TransplantError(ReliveError):
-    """A statement that could not be put into another version."""
+    """A statement that could not be inserted into another version."""
 
 
 class Unstable(ReliveError, TypeError):
-    """A value whose type has no hash that stays the same from process to process."""
+    """A value whose type has no stable hash, that is, one equal in every process."""
 
 
 class ReliveWarning(UserWarning):
-    """Something relive could not do; training goes on."""
+    """Something that relive could not do; training continues."""

@@ -1,4 +1,4 @@
-"""The folder that relive is installed in; its own frames, files and warnings are told apart from the user's by it."""
+"""The folder of the installed package, which distinguishes relive's own frames and files from the user's."""
 
 import os
 

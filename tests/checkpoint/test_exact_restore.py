@@ -1,4 +1,4 @@
-"""The law of checkpoints: restored in a fresh process, training goes on bit for bit as it did."""
+"""The law of checkpoints: restored in a fresh process, a training continues bit for bit as recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def ran(*args: str, home: Path, **env: str) -> Any:
+def run_script(*args: str, home: Path, **env: str) -> Any:
     environ = {**os.environ, "RELIVE_HOME": str(home), "RELIVE_VERSIONS": "0", **env}
     done = subprocess.run(
         [sys.executable, "-W", "error::relive.errors.ReliveWarning", str(SCRIPT), *args],
@@ -32,12 +32,12 @@ def ran(*args: str, home: Path, **env: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], dict[str, Any]]:
-    """All trainings recorded in one process, and restored in another; importing torch twice is enough."""
+def recorded_and_restored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], dict[str, Any]]:
+    """Records all trainings in one process and restores them in another, so that torch is imported only twice."""
     names = [name for name in NAMES if name != "partial_fit" or _has_sklearn()]
     home = tmp_path_factory.mktemp("home")
-    runs = ran("record", *names, home=home)
-    return home, runs, ran("restore", str(home), json.dumps(runs), home=home, RELIVE_OFF="1")
+    runs = run_script("record", *names, home=home)
+    return home, runs, run_script("restore", str(home), json.dumps(runs), home=home, RELIVE_OFF="1")
 
 
 def _has_sklearn() -> bool:
@@ -48,14 +48,16 @@ def _has_sklearn() -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_restored_training_goes_on_bit_for_bit(both: tuple[Path, dict[str, str], dict[str, Any]], name: str) -> None:
-    home, runs, restored = both
+def test_a_restored_training_continues_bit_for_bit(
+    recorded_and_restored: tuple[Path, dict[str, str], dict[str, Any]], name: str
+) -> None:
+    home, runs, restored = recorded_and_restored
     if name not in runs:
         pytest.skip("scikit-learn is not installed")
     logged = relive.sql(
         f"select name, value from logs where run = '{runs[name]}' and iterations[1] >= 2 order by seq", home=home
     )
 
-    then = list(zip(logged["name"], logged["value"], strict=True))
-    assert len(then) > 0
-    assert [tuple(pair) for pair in restored[name]] == then
+    recorded = list(zip(logged["name"], logged["value"], strict=True))
+    assert len(recorded) > 0
+    assert [tuple(pair) for pair in restored[name]] == recorded

@@ -1,4 +1,4 @@
-"""Small real trainings, each run twice: once recorded, once restored in a fresh process and carried on."""
+"""Small real trainings, each run twice: recorded, then restored in a fresh process and continued."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch import nn
 
 import relive
 
-EPOCHS, LAST_KEPT = 4, 1  # restored after epoch 1, epochs 2 and 3 are compared
+EPOCHS, RESTORED_EPOCH = 4, 1  # restored after epoch 1, epochs 2 and 3 are compared
 
 
 class Recorded:
-    """A training as it first ran."""
+    """Runs a training from the start and records it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,32 +35,32 @@ class Recorded:
     def log(self, name: str, value: float) -> None:
         relive.log(name, value)
 
-    def carried(self, **values: Any) -> dict[str, Any]:
+    def loop_carried(self, **values: Any) -> dict[str, Any]:
         return values
 
 
 class Restored(Recorded):
-    """The same training from the checkpoint after LAST_KEPT on, in a process that never saw the first epochs."""
+    """Continues the training from the checkpoint of RESTORED_EPOCH, in a process that did not run epochs before it."""
 
     def __init__(self, name: str, run: str, home: str) -> None:
         super().__init__(name)
         self._run, self._home = run, home
 
     def checkpointing(self, **objects: Any) -> AbstractContextManager[None]:
-        near = sys._getframe(1).f_locals
-        state = relive.restore(self._run, epoch=LAST_KEPT, home=self._home)
-        more = {name: near[name] for name in state.near() if name in near}
-        state.restore({**objects, **more}, random=True)
+        local = sys._getframe(1).f_locals
+        state = relive.restore(self._run, epoch=RESTORED_EPOCH, home=self._home)
+        discovered = {name: local[name] for name in state.discovered() if name in local}
+        state.restore({**objects, **discovered}, random=True)
         self._variables = state.variables()
         return nullcontext()
 
     def epochs(self) -> Iterable[int]:
-        return range(LAST_KEPT + 1, EPOCHS)
+        return range(RESTORED_EPOCH + 1, EPOCHS)
 
     def log(self, name: str, value: float) -> None:
         self.values.append((name, float(value)))
 
-    def carried(self, **values: Any) -> dict[str, Any]:
+    def loop_carried(self, **values: Any) -> dict[str, Any]:
         return {name: self._variables[name] for name in values}
 
 
@@ -145,7 +145,7 @@ def accumulation(run: Recorded) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     step = 0
     with run.checkpointing(model=net, optimizer=optimizer):
-        step = run.carried(step=step)["step"]
+        step = run.loop_carried(step=step)["step"]
         for _ in run.epochs():
             optimizer.zero_grad()
             for x, y in loader:
@@ -186,7 +186,7 @@ def numpy_only(run: Recorded) -> None:
     data = np.random.default_rng(0).normal(size=(50, 5))
     best = float("inf")
     with run.checkpointing(weights=weights, velocity=velocity):
-        best = run.carried(best=best)["best"]
+        best = run.loop_carried(best=best)["best"]
         for _ in run.epochs():
             for row in np.random.permutation(data):
                 gradient = (row @ weights - row.sum()) * row

@@ -40,7 +40,7 @@ def recorded(shared_script) -> Path:  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def project(recorded: Path, tmp_path: Path) -> Path:
-    """A copy of them, to do anything with."""
+    """A copy of the project that a test may change."""
     return Path(shutil.copytree(recorded, tmp_path / "project", symlinks=True))
 
 
@@ -71,7 +71,7 @@ def test_runs_as_json_gives_one_object_a_run(project: Path) -> None:
     assert [(row["run"], row["args"], row["last"]["loss"]) for row in rows] == [(ids(project)[1], {"lr": 0.5}, 1.5)]
 
 
-def test_show_tells_the_six_fields(project: Path) -> None:
+def test_show_prints_the_six_fields(project: Path) -> None:
     shown = relive(project, "show", "last").output
 
     for field in ("config", "code", "data", "metrics", "environment", "artifacts"):
@@ -89,7 +89,7 @@ def test_a_run_can_be_named_by_the_beginning_of_its_id(project: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "said"), [("nope", "no run 'nope'"), ("", "no run ''")])
-def test_a_word_that_means_no_run_is_told_with_the_remedy(project: Path, word: str, said: str) -> None:
+def test_a_word_that_matches_no_run_is_an_error_with_the_remedy(project: Path, word: str, said: str) -> None:
     result = relive(project, "show", word)
 
     assert result.exit_code == 1
@@ -97,7 +97,7 @@ def test_a_word_that_means_no_run_is_told_with_the_remedy(project: Path, word: s
     assert "`relive runs` lists them" in result.output
 
 
-def test_dataframe_joins_filters_and_comes_in_four_forms(project: Path, tmp_path: Path) -> None:
+def test_dataframe_joins_filters_and_has_four_output_formats(project: Path, tmp_path: Path) -> None:
     asked = ("dataframe", "lr", "acc", "--where", "lr < 0.4 and epoch > 0")
     csv = relive(project, *asked, "--csv").stdout.splitlines()
     rows = [json.loads(line) for line in relive(project, *asked, "--json").stdout.splitlines()]
@@ -139,7 +139,7 @@ def test_sql_answers_over_the_frame_and_the_views(project: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["drop table runs", "select * from '/etc/passwd'", "select 1; select 2"])
-def test_sql_that_is_no_question_is_refused(project: Path, query: str) -> None:
+def test_sql_that_is_not_a_query_is_refused(project: Path, query: str) -> None:
     assert relive(project, "sql", query).exit_code == 1
 
 
@@ -153,7 +153,7 @@ def test_export_writes_plain_files(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/logs.parquet").stat().st_size > 0
 
 
-def test_exported_json_needs_nothing_that_is_not_there(script, tmp_path: Path) -> None:
+def test_exported_json_refers_to_no_missing_chunk(script, tmp_path: Path) -> None:
     script(
         """
         import numpy as np, relive
@@ -172,7 +172,7 @@ def test_exported_json_needs_nothing_that_is_not_there(script, tmp_path: Path) -
     assert json.loads((tmp_path / "out/record.json").read_text())["tags"] == {"notes": "n" * 10_000}
 
 
-def test_export_does_not_write_over_what_is_there(project: Path, tmp_path: Path) -> None:
+def test_export_does_not_overwrite_existing_files(project: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
 
     assert "not empty" in relive(project, "export", "last", str(tmp_path)).output
@@ -206,7 +206,7 @@ def test_doctor_finds_nothing_wrong_in_a_good_home(project: Path) -> None:
     )  # fmt: skip
 
 
-def test_doctor_tells_of_a_torn_tail_and_a_damaged_chunk(project: Path) -> None:
+def test_doctor_reports_a_torn_tail_and_a_damaged_chunk(project: Path) -> None:
     first, _ = ids(project)
     with (project / ".relive/runs" / first / "0.lines").open("ab") as file:
         file.write(b'{"v":1,"torn')
@@ -226,7 +226,7 @@ def test_doctor_rebuilds_the_index_to_the_same_content(project: Path) -> None:
     assert relive(project, "dataframe", "lr", "loss", "acc", "--csv").stdout == before
 
 
-def test_a_folder_without_runs_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_folder_without_runs_is_an_error_that_says_how_to_record_one(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["runs", "--home", str(tmp_path)])
 
     assert result.exit_code == 1

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from relive.store.journal.journal_file import JOURNAL_FORMAT
+from relive.store.journal.line_schema import JOURNAL_FORMAT
 
 TRAIN = """
 import os, signal

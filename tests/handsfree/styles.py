@@ -1,4 +1,4 @@
-"""Scripts that know nothing of relive, with places for questions: `# probe inside: EXPRESSION` is one."""
+"""Runs scripts that do not import relive; comments such as `# probe inside: EXPRESSION` become questions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Value = tuple[tuple[str, ...], tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Style:
-    """A script, or a package with several files and how it is started."""
+    """A script, or a package with several files, and the command line that starts it."""
 
     name: str
     start: tuple[str, ...] = ("train.py",)
     settings: tuple[tuple[str, str], ...] = (("RELIVE_EVERY", "1"),)
 
-    def put(self, project: Path, *, asked: bool) -> None:
+    def put(self, project: Path, *, with_probes: bool) -> None:
         source = SCRIPTS / self.name
         if source.is_dir():
             shutil.copytree(source, project / source.name, dirs_exist_ok=True, ignore=lambda *_: {"__pycache__"})
             files = list((project / source.name).glob("*.py"))
         else:
             files = [Path(shutil.copy(source, project / "train.py"))]
-        if asked:
+        if with_probes:
             for file in files:
                 file.write_text(_PROBE.sub(r'\1print("probe_\2:", \3)', file.read_text()))
 
@@ -63,13 +63,13 @@ def values(home: Path, name: str) -> list[Value]:
 
 
 def check(style: Style, folder: Path, depths: tuple[str, ...] = DEPTHS, workers: int = 1) -> dict[str, str]:
-    """Record the script, ask each question later, and compare with a run that had them; gives what became of each."""
+    """Records the script, asks each question later, compares with a run that has the probes; returns the verdicts."""
     project, home = folder / "project", folder / "home"
     project.mkdir()
-    style.put(project, asked=False)
+    style.put(project, with_probes=False)
     done = record(style, project, home)
     assert "[state-left-out]" not in done.stderr, done.stderr
-    style.put(project, asked=True)
+    style.put(project, with_probes=True)
     record(style, project, folder / "reference")
     found: dict[str, str] = {}
     for depth in depths:

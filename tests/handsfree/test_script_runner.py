@@ -1,4 +1,4 @@
-"""A script that is run hands-free notices nothing of it."""
+"""A script that runs hands-free behaves as without relive, and is recorded."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_the_order_of_sets_is_the_same_in_a_replay(script: Script):
     script.write(source.replace("# probe", "print('probe:', words.index('cat') * 100 + words.index('mat'))"))
     script.relive("run", "train.py", env={"RELIVE_HOME": str(script.project.parent / "reference")})
     relive.replay("probe", home=script.home)
-    told = relive.dataframe("probe", home=script.home)["probe"].tolist()
+    replayed = relive.dataframe("probe", home=script.home)["probe"].tolist()
 
-    assert len(set(told)) == 1
-    assert told == relive.dataframe("probe", home=script.project.parent / "reference")["probe"].tolist()
+    assert len(set(replayed)) == 1
+    assert replayed == relive.dataframe("probe", home=script.project.parent / "reference")["probe"].tolist()
 
 
-def test_a_seed_for_hashes_that_is_set_stays(script: Script):
+def test_a_hash_seed_set_by_the_user_stays(script: Script):
     script.write("import os\nprint(os.environ['PYTHONHASHSEED'])")
 
     assert script.relive("run", "train.py", env={"PYTHONHASHSEED": "7"}).stdout == "7\n"
@@ -97,7 +97,7 @@ def test_a_script_sees_itself_as_python_would_have_started_it(script: Script):
 @pytest.mark.parametrize(
     ("end", "code"), [("sys.exit(3)", 3), ("raise ValueError('no')", 1), ("sys.exit()", 0), ("x = (", 1), ("1/0", 1)]
 )
-def test_it_ends_as_it_would_have(script: Script, end: str, code: int):
+def test_a_script_ends_as_it_would_without_relive(script: Script, end: str, code: int):
     source = f"import sys\ndef f():\n    {end}\nf()\n"
     plain = script(source, check=False)
     run = script.relive("run", str(script.project / "train.py"), check=False)
@@ -106,7 +106,7 @@ def test_it_ends_as_it_would_have(script: Script, end: str, code: int):
     assert run.stderr == plain.stderr
 
 
-def test_a_module_of_a_package_is_run_with_its_relatives(script: Script):
+def test_a_module_of_a_package_runs_with_relative_imports(script: Script):
     script.write("", "pack/__init__.py")
     script.write("def fit(w):\n    for step in range(2):\n        w -= 0.1 * grad(w)\n    return w\n"
                  "def grad(w):\n    return w\n", "pack/engine.py")  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_module_of_a_package_is_run_with_its_relatives(script: Script):
     assert record.code["root"] == str(script.project)
 
 
-def test_one_line_does_the_same(script: Script):
+def test_importing_relive_auto_does_the_same(script: Script):
     done = script("import relive.auto\n" + TRAINING.replace("    ", "", 1).replace("\n    ", "\n"))
 
     assert len(done.stdout.splitlines()) == 3
@@ -136,7 +136,7 @@ def test_off_is_off(script: Script):
     assert not script.home.exists()
 
 
-def test_a_file_that_can_not_be_rewritten_runs_as_it_is(script: Script):
+def test_a_file_that_can_not_be_instrumented_runs_unchanged(script: Script):
     deep = "x = " + "+".join(["1"] * 1500) + "\nprint('sum:', x)\n"
     script.write(deep)
     done = script.relive("run", "train.py")
@@ -146,7 +146,7 @@ def test_a_file_that_can_not_be_rewritten_runs_as_it_is(script: Script):
     assert runs(script)[0].outcome == "finished"
 
 
-def test_no_such_script_is_said_in_one_line(script: Script):
+def test_a_missing_script_is_an_error_of_one_line(script: Script):
     for words in (["run", "nowhere.py"], ["run", "-m", "nowhere"], ["run"]):
         done = script.relive(*words, check=False)
 
@@ -155,7 +155,7 @@ def test_no_such_script_is_said_in_one_line(script: Script):
         assert done.stderr.splitlines()[-1].startswith("Error: ")
 
 
-def test_explain_says_what_is_kept_and_why(script: Script):
+def test_explain_lists_the_checkpointed_state_and_why(script: Script):
     script.write(TRAINING)
     done = script.relive("run", "--explain", "train.py", env={"RELIVE_EVERY": "1"})
 
@@ -164,7 +164,7 @@ def test_explain_says_what_is_kept_and_why(script: Script):
     assert "takes as unchanged: args" in done.stderr
 
 
-def test_state_that_can_not_be_kept_is_named_once(script: Script):
+def test_state_that_can_not_be_checkpointed_is_reported_once(script: Script):
     script.write("""
         import random
         stream = iter(range(1000))
@@ -178,7 +178,7 @@ def test_state_that_can_not_be_kept_is_named_once(script: Script):
     assert done.stderr.count("[state-left-out] stream is an iterator") == 1
 
 
-def test_a_run_is_tried_out_when_it_ended(script: Script):
+def test_a_run_is_self_checked_when_it_has_ended(script: Script):
     script.write(TRAINING)
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1", "RELIVE_SELF_CHECK": "always"})
     folder = Home(script.home).run_folder(runs(script)[0].run)
@@ -189,22 +189,22 @@ def test_a_run_is_tried_out_when_it_ended(script: Script):
     assert json.loads((folder / "check.json").read_text())["verdict"] == "exact"
 
 
-def test_instrumenting_failed_is_a_warning(script: Script, monkeypatch: pytest.MonkeyPatch):
+def test_a_failure_to_instrument_is_a_warning(script: Script, monkeypatch: pytest.MonkeyPatch):
     from relive.handsfree import import_hook
-    from relive.record.process.user_warnings import forget
+    from relive.record.process.user_warnings import reset_warnings
 
     def fail(*_: object) -> None:
         raise RuntimeError("odd")
 
-    forget()
+    reset_warnings()
     monkeypatch.setattr(import_hook, "instrument", fail)
     with pytest.warns(match="not-instrumented"):
-        code = import_hook.code_of(b"x = 1", "odd.py", import_hook.Survey())
+        code = import_hook.compile_instrumented(b"x = 1", "odd.py", import_hook.Survey())
 
     assert code.co_filename == "odd.py"
 
 
-def test_what_loggers_are_told_becomes_columns(script: Script):
+def test_logged_messages_become_columns(script: Script):
     script.write("""
         import logging
         logging.basicConfig(level=logging.INFO)
@@ -224,7 +224,7 @@ def test_what_loggers_are_told_becomes_columns(script: Script):
 
 
 @pytest.mark.long
-def test_tensorboard_is_heard_and_written_to(script: Script):
+def test_tensorboard_values_are_captured_and_still_written(script: Script):
     pytest.importorskip("tensorboard")
     script.write("""
         from torch.utils.tensorboard import SummaryWriter

@@ -1,4 +1,4 @@
-"""Scripts in the styles that people write: each is recorded as it is, and answers questions at four depths."""
+"""Scripts in common styles: each is recorded unchanged, and answers questions at four depths."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BRIEFLY = ("trainer.py", "while_loop.py", "package")
 
 @pytest.mark.long
 @pytest.mark.parametrize("style", [s for s in PLAIN if s.name in BRIEFLY], ids=lambda style: style.name)
-def test_a_script_as_it_is_answers_questions_later(style: Style, tmp_path: Path):
+def test_an_unchanged_script_answers_questions_later(style: Style, tmp_path: Path):
     found = check(style, tmp_path, ("epoch", "inside"))
 
     assert set(found.values()) == {"exact"}

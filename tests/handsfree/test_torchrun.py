@@ -57,7 +57,7 @@ def test_ranks_that_torchrun_starts_are_one_run_hands_free(script: Script):
     assert len(everyone) == 6
 
 
-def test_a_statement_that_comes_later_is_answered_for_each_rank(script: Script):
+def test_a_statement_added_later_is_answered_for_each_rank(script: Script):
     def launch(home: str) -> None:
         script(
             TORCHRUN, "--standalone", "--nproc-per-node=2", "-m", "relive", "run", "train.py", name="torchrun.py",
@@ -70,10 +70,10 @@ def test_a_statement_that_comes_later_is_answered_for_each_rank(script: Script):
 
     script.write(TRAIN)
     launch(str(script.home))
-    asked = TRAIN.replace("import torch\n", "import relive, torch\n", 1).replace(
+    with_question = TRAIN.replace("import torch\n", "import relive, torch\n", 1).replace(
         'print(f"loss', 'relive.log("x", loss.item() + net.module.weight.sum().item())\n        print(f"loss'
     )
-    script.write(asked)
+    script.write(with_question)
     (run,) = relive.replay("x", home=script.home, workers=2).runs
     reference = script.project.parent / "reference"
     launch(str(reference))

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.errors import Unstable
-from relive.hashing import digest, plain_binder, register, stable_hash
+from relive.hashing import digest, plain_dict_hasher, register, stable_hash
 
 np = pytest.importorskip("numpy")
 
@@ -113,7 +113,7 @@ def test_values_that_differ_in_content_or_type_have_different_hashes(one: Any, t
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
-def test_texts_never_run_into_each_other(one: list[str], two: list[str]) -> None:
+def test_strings_that_join_to_the_same_text_have_different_hashes(one: list[str], two: list[str]) -> None:
     assert (stable_hash(one) == stable_hash(two)) == (one == two)
 
 
@@ -194,7 +194,7 @@ def test_ordinary_objects_count_by_their_state_when_asked() -> None:
         stable_hash(Net(threading.Lock()), by_state=True)  # type: ignore[arg-type]
 
 
-def test_an_endless_nest_is_an_error_with_a_remedy() -> None:
+def test_endless_nesting_is_an_error_with_a_remedy() -> None:
     value: list[Any] = []
     for _ in range(100_000):
         value = [value]
@@ -203,7 +203,7 @@ def test_an_endless_nest_is_an_error_with_a_remedy() -> None:
         stable_hash(value)
 
 
-def test_a_registered_type_hashes_as_what_stands_for_it_and_so_do_its_subclasses() -> None:
+def test_a_registered_type_and_its_subclasses_hash_by_the_registered_function() -> None:
     class Tokenizer:
         def __init__(self, words: list[str]) -> None:
             self.words = words
@@ -454,8 +454,8 @@ def test_shape_is_part_of_an_empty_array(rows: int, columns: int) -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text() | st.lists(st.integers())))
-def test_the_quick_hash_of_plain_arguments_is_the_usual_one(value: dict[str, Any]) -> None:
-    quick = plain_binder(["a", "b"])(value)
+def test_the_fast_hash_of_plain_arguments_equals_the_stable_hash(value: dict[str, Any]) -> None:
+    quick = plain_dict_hasher(["a", "b"])(value)
 
     is_plain = value.keys() == {"a", "b"} and not any(isinstance(item, list) for item in value.values())
     assert quick == (stable_hash(value) if is_plain else None)

@@ -1,4 +1,4 @@
-"""Ten versions of a detector, a class that was forgotten midway, and a question that was asked on the last day."""
+"""The example `forgetting`: ten versions of a detector, of which some forgot a class, found by one replay."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "forgetting"
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project after the story: ten runs, and the columns that were asked for."""
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project after the example: ten runs, and the replayed columns."""
     spec = importlib.util.spec_from_file_location("story", EXAMPLE / "story.py")
     story = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(story)
@@ -30,23 +30,25 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_the_filled_table_shows_which_versions_forgot_a_class(told: Path):
-    frame = relive.dataframe("day", "f1_ped", home=told / ".relive").sort_values("day")
+def test_the_filled_table_shows_which_versions_forgot_a_class(project: Path):
+    frame = relive.dataframe("day", "f1_ped", home=project / ".relive").sort_values("day")
 
     known = [bool(value > 0.9) for value in frame["f1_ped"]]
     assert known == [True] * 4 + [False] * 4 + [True] * 2
 
 
-def test_a_statement_in_a_function_is_carried_into_versions_with_other_names(told: Path):
-    frame = relive.dataframe("day", "f1_alert", sources=True, home=told / ".relive")
+@pytest.mark.long
+def test_a_statement_in_a_function_is_carried_into_versions_with_other_names(project: Path):
+    frame = relive.dataframe("day", "f1_alert", sources=True, home=project / ".relive")
 
     assert len(frame) == 60
     assert frame["f1_alert"].notna().all()
     assert set(frame["f1_alert_source"]) == {"replay 1"}
 
 
-def test_the_run_to_go_back_to_is_found_by_one_query_and_promoted(told: Path):
-    home = Home(told / ".relive")
+@pytest.mark.long
+def test_the_run_to_go_back_to_is_found_by_one_query_and_promoted(project: Path):
+    home = Home(project / ".relive")
     run_of_day = relive.dataframe("day", home=home.path).set_index("day")["run"]
     promoted = Registry(home).find("detector@production")
 

@@ -1,4 +1,4 @@
-"""Laws of joining: values go where they belong, once, beside what was recorded, whole or not at all."""
+"""Laws of merging: each value gets its context, once, beside what was recorded, completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from relive.hindsight.merge import Replayed, join, next_number
+from relive.hindsight.merge import RankReplay, merge_replay, next_replay_number
 from relive.record import Place, Recorder
-from relive.store import Home, JournalName, journals_in
+from relive.store import Home, JournalName, list_journals
 from relive.store.catalog import replay_header
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, ParsedJournal, parse_journal
+from relive.store.journal import Journal, ParsedJournal, line_schema, parse_journal
 
 
 class Run:
@@ -33,14 +33,14 @@ class Run:
         folder.mkdir()
         return self._journal(folder, write, forked_from=self.recorded)
 
-    def join(
+    def merge(
         self, *segments: ParsedJournal, names: tuple[str, ...] = ("x",), others: tuple[ParsedJournal, ...] = ()
     ) -> tuple[int, int]:
-        """Join segments of rank 0, and one of each other rank, which recorded the same."""
+        """Merges segments of rank 0, and one of each other rank, which recorded the same."""
         begun = {number: row.iterations for number, row in self.recorded.loops.items()}
-        ranks = [Replayed(0, self.recorded, segments, begun)]
-        ranks += [Replayed(rank, self.recorded, [own], begun) for rank, own in enumerate(others, start=1)]
-        return join(self.home, self.run, ranks, names=names, about={"names": names})
+        ranks = [RankReplay(0, self.recorded, segments, begun)]
+        ranks += [RankReplay(rank, self.recorded, [own], begun) for rank, own in enumerate(others, start=1)]
+        return merge_replay(self.home, self.run, ranks, names=names, about={"names": names})
 
     def values(self, number: int = 1, rank: int = 0) -> list[tuple[tuple[str, ...], tuple[int, ...], Any]]:
         name = JournalName.of_replay(number, rank)
@@ -64,7 +64,7 @@ class Run:
     ) -> ParsedJournal:
         begun = {"loops_begun": max(forked_from.loops)} if forked_from is not None else {}
         own = Journal(folder / JournalName(0).stem, **begun)
-        own.line("run", wall_ns=1_000_000_000, clock_ns=0)
+        own.line(line_schema.RunStarted, run="r", wall_ns=1_000_000_000, clock_ns=0)
         write(Recorder("run", own, Chunks(self.home.chunks)))
         own.close()
         return parse_journal(folder / JournalName(0).stem, JournalName(0), forked_from)
@@ -83,44 +83,44 @@ def logs(*values: tuple[int, Any], name: str = "x", loop: int = 2) -> Callable[[
     return write
 
 
-def test_values_of_all_segments_come_together(run: Run) -> None:
-    assert run.join(run.segment(logs((0, 1.5), (1, 2.5))), run.segment(logs((2, 3.5)))) == (1, 3)
+def test_values_of_all_segments_are_merged(run: Run) -> None:
+    assert run.merge(run.segment(logs((0, 1.5), (1, 2.5))), run.segment(logs((2, 3.5)))) == (1, 3)
 
     assert run.values() == [(("epoch",), (10,), 1.5), (("epoch",), (11,), 2.5), (("epoch",), (12,), 3.5)]
 
 
 def test_a_place_is_filled_by_one_segment_only(run: Run) -> None:
-    run.join(run.segment(logs((1, 1.5), (1, 2.5))), run.segment(logs((1, 9.0), (2, 3.5))))
+    run.merge(run.segment(logs((1, 1.5), (1, 2.5))), run.segment(logs((1, 9.0), (2, 3.5))))
 
     assert [value for *_, value in run.values()] == [1.5, 2.5, 3.5]
 
 
 def test_only_what_is_asked_for_is_kept(run: Run) -> None:
-    assert run.join(run.segment(logs((0, 1.0), name="loss"))) == (0, 0)
-    assert [name.replay for name, _ in journals_in(run.home.run_folder(run.run))] == [0]
+    assert run.merge(run.segment(logs((0, 1.0), name="loss"))) == (0, 0)
+    assert [name.replay for name, _ in list_journals(run.home.run_folder(run.run))] == [0]
 
 
 def test_what_was_recorded_is_not_overlaid(run: Run) -> None:
-    assert run.join(run.segment(logs((0, 9.0), name="loss")), names=("loss",)) == (0, 0)
+    assert run.merge(run.segment(logs((0, 9.0), name="loss")), names=("loss",)) == (0, 0)
 
 
 def test_iterations_that_the_run_never_began_are_left_out(run: Run) -> None:
-    run.join(run.segment(logs((2, 1.0), (3, 2.0))))
+    run.merge(run.segment(logs((2, 1.0), (3, 2.0))))
 
     assert [value for *_, value in run.values()] == [1.0]
 
 
 @pytest.mark.parametrize("value", [True, 2**62, -(2**63), "text", [1, {"a": None}], 2**80])
 def test_values_of_every_kind_come_back(run: Run, value: Any) -> None:
-    run.join(run.segment(logs((0, value))))
+    run.merge(run.segment(logs((0, value))))
 
     name = JournalName.of_replay(1)
     journal = parse_journal(run.home.run_folder(run.run) / name.stem, name, run.recorded)
-    told = parse_journal(run._segments / "1" / JournalName(0).stem, JournalName(0), run.recorded)
-    assert journal.kind.tolist() == told.kind.tolist()
-    assert journal.exact.tolist() == told.exact.tolist()
-    assert (journal.text is None) == (told.text is None)
-    assert journal.text is None or list(journal.text) == list(told.text)  # type: ignore[arg-type]
+    replayed = parse_journal(run._segments / "1" / JournalName(0).stem, JournalName(0), run.recorded)
+    assert journal.kind.tolist() == replayed.kind.tolist()
+    assert journal.exact.tolist() == replayed.exact.tolist()
+    assert (journal.text is None) == (replayed.text is None)
+    assert journal.text is None or list(journal.text) == list(replayed.text)  # type: ignore[arg-type]
 
 
 def test_new_loops_of_each_segment_are_loops_of_their_own(run: Run) -> None:
@@ -134,7 +134,7 @@ def test_new_loops_of_each_segment_are_loops_of_their_own(run: Run) -> None:
 
         return write
 
-    run.join(run.segment(nested(0)), run.segment(nested(2)))
+    run.merge(run.segment(nested(0)), run.segment(nested(2)))
 
     assert run.values() == [
         (("epoch", "probe"), (10, 5), 0.0), (("epoch", "probe"), (10, 6), 0.5),
@@ -150,7 +150,7 @@ def test_a_new_loop_that_every_segment_runs_counts_once(run: Run) -> None:
                 recorder.log("x", iteration, Place(recorder, loop, iteration, recorder.root))
             recorder.leave_loop(loop, 2)
 
-    assert run.join(run.segment(prefix), run.segment(prefix)) == (1, 4)
+    assert run.merge(run.segment(prefix), run.segment(prefix)) == (1, 4)
 
 
 def test_items_of_new_loops_come_along(run: Run) -> None:
@@ -159,7 +159,7 @@ def test_items_of_new_loops_come_along(run: Run) -> None:
         recorder.note_item(loop, 0, "conv")
         recorder.log("x", 1.0, Place(recorder, loop, 0, recorder.root))
 
-    run.join(run.segment(write))
+    run.merge(run.segment(write))
 
     name = JournalName.of_replay(1)
     journal = parse_journal(run.home.run_folder(run.run) / name.stem, name, run.recorded)
@@ -170,15 +170,15 @@ def test_items_of_new_loops_come_along(run: Run) -> None:
 def test_each_replay_has_a_number_of_its_own(run: Run) -> None:
     segment = run.segment(logs((0, 1.0)))
 
-    assert [run.join(segment)[0], run.join(segment)[0]] == [1, 2]
-    assert next_number(run.home.run_folder(run.run)) == 3
+    assert [run.merge(segment)[0], run.merge(segment)[0]] == [1, 2]
+    assert next_replay_number(run.home.run_folder(run.run)) == 3
 
 
 def test_a_number_that_another_took_meanwhile_is_passed_over(run: Run) -> None:
     folder = run.home.run_folder(run.run)
     (folder / f"{JournalName.of_replay(1).stem}.lines").write_bytes(b"")  # it died before its slots were written
 
-    number, added = run.join(run.segment(logs((0, 1.0))))
+    number, added = run.merge(run.segment(logs((0, 1.0))))
 
     assert (number, added) == (2, 1)
 
@@ -186,24 +186,24 @@ def test_a_number_that_another_took_meanwhile_is_passed_over(run: Run) -> None:
 def test_each_rank_has_its_values_under_one_number(run: Run) -> None:
     first, second = run.segment(logs((0, 1.0))), run.segment(logs((0, 2.0), (1, 3.0)))
 
-    assert run.join(first, others=(second,)) == (1, 3)
+    assert run.merge(first, others=(second,)) == (1, 3)
     assert [value for *_, value in run.values(rank=0)] == [1.0]
     assert [value for *_, value in run.values(rank=1)] == [2.0, 3.0]
 
 
-def test_a_replay_that_only_another_rank_logged_in_is_told_by_rank_0_too(run: Run) -> None:
+def test_a_replay_in_which_only_another_rank_logged_has_a_journal_of_rank_0(run: Run) -> None:
     silent, second = run.segment(logs()), run.segment(logs((0, 2.0)))
 
-    assert run.join(silent, others=(second, silent)) == (1, 1)
+    assert run.merge(silent, others=(second, silent)) == (1, 1)
     assert run.values(rank=0) == []
     assert [value for *_, value in run.values(rank=1)] == [2.0]
-    assert replay_header(run.home, run.run, 1)["names"] == ["x"]
-    assert [name.rank for name, _ in journals_in(run.home.run_folder(run.run)) if name.replay] == [0, 1]
+    assert replay_header(run.home, run.run, 1).names == ["x"]
+    assert [name.rank for name, _ in list_journals(run.home.run_folder(run.run)) if name.replay] == [0, 1]
 
 
 def test_a_number_of_which_any_rank_is_taken_is_passed_over(run: Run) -> None:
     folder = run.home.run_folder(run.run)
     (folder / f"{JournalName.of_replay(1, rank=1).stem}.lines").write_bytes(b"")
 
-    assert run.join(run.segment(logs((0, 1.0))), others=(run.segment(logs((0, 2.0))),)) == (2, 2)
+    assert run.merge(run.segment(logs((0, 1.0))), others=(run.segment(logs((0, 2.0))),)) == (2, 2)
     assert [value for *_, value in run.values(2, rank=1)] == [2.0]

@@ -1,4 +1,4 @@
-"""Laws of replay, with real scripts: little work, right values, and words for what could not be done."""
+"""Laws of replay, with real scripts: little work, right values, and a reason for what could not be done."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import relive
-from relive.hindsight import Answer, Question, execute_plan, plan_replay
+from relive.hindsight import Answer, Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.workers import Task
 from relive.store import Home
-from relive.store.chunks import Chunks, kept_checkpoints, list_checkpoints
-from relive.store.chunks.tombstones import drop
+from relive.store.chunks import Chunks, list_checkpoints, list_kept_checkpoints
+from relive.store.chunks.tombstones import drop_checkpoints
 from relive.store.journal import parse_run
 
 # The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
@@ -83,7 +83,7 @@ class Asked:
         return relive.dataframe(name, home=home or self.script.home)[name].tolist()
 
     def reference(self, source: str, name: str = "x") -> list[Any]:
-        """What a run gives that has the statement from the start."""
+        """The values of a run that has the statement from the start."""
         home = self.script.project.parent / "reference"
         self.script(source, env={"RELIVE_HOME": str(home)})
         return self.column(name, home)
@@ -115,7 +115,7 @@ def test_no_more_is_run_than_the_statement_needs(asked: Asked, where: str, state
 
 
 @pytest.mark.long
-def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: Asked) -> None:
+def test_a_statement_in_the_nested_loop_runs_the_selected_iterations_only(asked: Asked) -> None:
     asked.record(train())
 
     found = asked.replay(train(inside='relive.log("x", net[0])'), where="epoch in (2, 4)", workers=2)
@@ -128,9 +128,7 @@ def test_a_statement_in_the_nested_loop_runs_the_wanted_iterations_only(asked: A
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_loop_that_uses_up_what_no_checkpoint_holds_is_gone_through_from_its_beginning(
-    asked: Asked, workers: int
-) -> None:
+def test_a_loop_that_consumes_what_no_checkpoint_holds_runs_from_its_beginning(asked: Asked, workers: int) -> None:
     source = (
         HEAD
         + """
@@ -170,7 +168,7 @@ with relive.checkpointing(net=net, every=1):
         pytest.param("epochs", "taken(steps)", marks=pytest.mark.slow),
     ],
 )
-def test_a_loop_may_be_handed_on_before_it_is_gone_through(asked: Asked, main: str, nested: str) -> None:
+def test_a_loop_may_be_passed_on_before_it_is_iterated(asked: Asked, main: str, nested: str) -> None:
     source = (
         HEAD
         + """
@@ -202,7 +200,7 @@ with relive.checkpointing(net=net, every=1):
 
 
 @pytest.mark.long
-def test_what_makes_the_items_of_other_iterations_logs_nothing_into_the_wanted_ones(asked: Asked) -> None:
+def test_an_iterable_that_logs_while_it_advances_adds_nothing_to_the_selected_iterations(asked: Asked) -> None:
     source = (
         HEAD
         + """
@@ -227,7 +225,7 @@ with relive.checkpointing(net=net, every=1):
 
 
 @pytest.mark.long
-def test_a_named_object_may_refer_to_what_is_only_near(asked: Asked) -> None:
+def test_a_named_object_may_refer_to_an_object_that_is_not_named(asked: Asked) -> None:
     source = (
         HEAD
         + """
@@ -256,7 +254,7 @@ relive.log("final", model.w)
 
 
 @pytest.mark.long
-def test_a_loop_without_any_turn_is_skipped_like_others(asked: Asked) -> None:
+def test_a_loop_without_iterations_is_skipped_like_others(asked: Asked) -> None:
     source = (
         HEAD
         + """
@@ -277,11 +275,11 @@ relive.log("final", net[0])
 
 
 @pytest.mark.long
-def test_iterations_can_be_chosen_also_when_no_checkpoint_is_left(asked: Asked) -> None:
+def test_iterations_can_be_selected_also_when_no_checkpoint_is_left(asked: Asked) -> None:
     asked.record(train())
     home = Home(asked.script.home)
     (run_id,) = home.run_ids()
-    drop(home.run_folder(run_id), kept_checkpoints(home.run_folder(run_id), parse_run(home, run_id)))
+    drop_checkpoints(home.run_folder(run_id), list_kept_checkpoints(home.run_folder(run_id), parse_run(home, run_id)))
     source = train(after='relive.log("x", net[0])')
 
     (run,) = asked.replay(source, where="epoch = 4").runs
@@ -291,7 +289,7 @@ def test_iterations_can_be_chosen_also_when_no_checkpoint_is_left(asked: Asked) 
 
 
 @pytest.mark.long
-def test_asked_again_only_what_is_missing_is_run(asked: Asked) -> None:
+def test_a_second_replay_runs_only_what_is_missing(asked: Asked) -> None:
     asked.record(train())
     source = train(after='relive.log("x", net[0])')
     asked.replay(source, where="epoch < 2")
@@ -401,7 +399,7 @@ ALL_OF_IT = (
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["after", pytest.param("suffix", marks=pytest.mark.slow)])
-def test_state_that_no_variable_shows_is_put_back(asked: Asked, place: str) -> None:
+def test_state_that_no_variable_refers_to_is_restored(asked: Asked, place: str) -> None:
     statement = ALL_OF_IT if place == "suffix" else ALL_OF_IT.replace("own.total", "0.0")
     plain, with_it = (HIDDEN.replace("{after}", a).replace("{suffix}", s) for a, s in (
         ("pass", "pass"), (statement if place == "after" else "pass", statement if place == "suffix" else "pass"),
@@ -429,7 +427,7 @@ with relive.checkpointing(net=net, every=1):
 
 
 @pytest.mark.long
-def test_a_variable_that_was_not_kept_is_told_and_not_stale(asked: Asked) -> None:
+def test_a_variable_that_was_not_kept_is_reported_and_not_stale(asked: Asked) -> None:
     asked.record("table = [1]\n" + LARGE.format(after="pass"))
     source = "table = [1]\n" + LARGE.format(after='relive.log("x", len(table))')
 
@@ -470,7 +468,7 @@ with relive.checkpointing(net=net, every=1):
 )
 
 
-def test_a_loop_that_was_left_by_another_way_is_left_so_again(asked: Asked) -> None:
+def test_a_loop_that_was_left_abnormally_is_left_the_same_way_again(asked: Asked) -> None:
     asked.record(WAYS.format(after="pass"))
 
     (run,) = asked.replay(WAYS.format(after='relive.log("x", how)')).runs
@@ -518,7 +516,7 @@ for lr in (0.1, 0.2, 0.3):
 
 
 @pytest.mark.slow
-def test_each_of_several_runs_of_a_script_is_replayed_as_itself(asked: Asked) -> None:
+def test_each_of_several_runs_of_a_script_is_replayed_separately(asked: Asked) -> None:
     asked.record(SWEEP.format(suffix="pass"))
     source = SWEEP.format(suffix='relive.log("x", net[0])')
 
@@ -588,7 +586,7 @@ with relive.checkpointing(net=net, every=1):
 
 
 def damage(home: Home, iterations: range) -> None:
-    """Spoil the checkpoints that were taken after so many iterations."""
+    """Damages the checkpoints that were taken after these numbers of iterations."""
     (run_id,) = home.run_ids()
     (recorded,) = parse_run(home, run_id)
     for row in list_checkpoints(recorded):
@@ -598,7 +596,7 @@ def damage(home: Home, iterations: range) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["the nearest", pytest.param("all", marks=pytest.mark.slow)])
-def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) -> None:
+def test_a_damaged_checkpoint_is_passed_over_and_reported(asked: Asked, which: str) -> None:
     asked.record(train())
     damage(Home(asked.script.home), range(4, 5) if which == "the nearest" else range(7))
     source = train(after='relive.log("x", net[0])')
@@ -620,7 +618,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(asked: Asked, which: str) 
         (HEAD + "import no_such_thing\nrelive.log('x', 1)\n", "add"),
     ],
 )
-def test_a_name_that_nothing_logs_is_told(asked: Asked, source: str, words: str) -> None:
+def test_a_name_that_nothing_logs_is_refused(asked: Asked, source: str, words: str) -> None:
     asked.record(train())
 
     found = asked.replay(source) if words != "add" else asked.replay(train())
@@ -630,7 +628,7 @@ def test_a_name_that_nothing_logs_is_told(asked: Asked, source: str, words: str)
 
 
 @pytest.mark.slow
-def test_a_script_that_reads_the_terminal_is_told(asked: Asked) -> None:
+def test_a_script_that_reads_the_terminal_is_reported(asked: Asked) -> None:
     source = HEAD + "try:\n    input()\nexcept EOFError:\n    pass\nrelive.log('y', 1)\n"
     asked.record(source)
 
@@ -639,7 +637,7 @@ def test_a_script_that_reads_the_terminal_is_told(asked: Asked) -> None:
     assert run.missing == [] or "terminal" in run.missing[0]
 
 
-def test_what_was_there_before_the_run_is_found_and_what_was_made_since_is_not(asked: Asked) -> None:
+def test_files_older_than_the_run_are_found_and_newer_ones_are_not(asked: Asked) -> None:
     project = asked.script.project
     (project / ".gitignore").write_text("data/\n")
     (project / "data").mkdir()
@@ -663,7 +661,7 @@ open("data/cache.txt", "w").write("more")
 
 
 @pytest.mark.slow
-def test_an_input_that_is_gone_is_told(asked: Asked) -> None:
+def test_a_missing_input_is_reported(asked: Asked) -> None:
     data = asked.script.project / "numbers.csv"
     data.write_text("1\n2\n")
     source = HEAD + "text = open('numbers.csv').read()\nrelive.log('y', len(text))\n"
@@ -676,7 +674,7 @@ def test_an_input_that_is_gone_is_told(asked: Asked) -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_package_is_told(asked: Asked) -> None:
+def test_a_missing_package_is_reported(asked: Asked) -> None:
     (asked.script.project / "extra").mkdir()
     outside = asked.script.project.parent / "lib"
     outside.mkdir()
@@ -692,7 +690,7 @@ def test_a_missing_package_is_told(asked: Asked) -> None:
 
 
 @pytest.mark.long
-def test_a_value_that_comes_out_differently_is_told_and_marked(asked: Asked) -> None:
+def test_a_value_that_is_not_reproduced_is_reported_and_marked(asked: Asked) -> None:
     source = (
         HEAD
         + """
@@ -712,8 +710,8 @@ with relive.checkpointing(net=net, every=1):
         del os.environ["SHIFT"]
 
     assert (run.verdict, run.mismatches[0].name, run.mismatches[0].where) == ("unverified", "loss", "epoch 0")
-    told = relive.dataframe("x", home=asked.script.home, sources=True)["x_source"].tolist()
-    assert all("unverified" in source for source in told)
+    sources = relive.dataframe("x", home=asked.script.home, sources=True)["x_source"].tolist()
+    assert all("unverified" in source for source in sources)
 
 
 @pytest.mark.slow
@@ -726,11 +724,12 @@ def test_arrays_come_back_from_a_replay(asked: Asked) -> None:
 
 
 @pytest.mark.long
-def test_a_plan_tells_what_it_would_do_and_does_nothing(asked: Asked) -> None:
+def test_a_plan_shows_what_it_would_do_and_does_nothing(asked: Asked) -> None:
     asked.record(train())
     asked.script.write(train(after='relive.log("x", net[0])'))
 
-    with plan_replay(Home(asked.script.home), Question(("x",), workers=2)) as plan:
+    with ReplaySession(Home(asked.script.home)) as session:
+        plan = plan_replay(session, Question(("x",), workers=2))
         (case,) = plan.cases
         assert (case.plan.depth, case.plan.iterations) == ("outer", 6)
         assert plan.cost_s > 0
@@ -762,15 +761,15 @@ with relive.checkpointing(net=net, every=1):
     while asked.did().count("epoch") < 5 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
 
     kept = relive.dataframe("x", home=asked.script.home)["x"].dropna()
-    assert 3 <= len(kept) < 50, said
-    assert "stopped; what was done is kept" in said
+    assert 3 <= len(kept) < 50, stderr
+    assert "stopped; what was done is kept" in stderr
 
 
 @pytest.mark.long
-def test_ctrl_c_is_told_also_when_a_damaged_checkpoint_is_being_passed_over(asked: Asked) -> None:
+def test_ctrl_c_is_reported_also_while_a_damaged_checkpoint_is_passed_over(asked: Asked) -> None:
     asked.record(train())
     home, seen = Home(asked.script.home), []
     damage(home, range(4, 5))
@@ -781,8 +780,9 @@ def test_ctrl_c_is_told_also_when_a_damaged_checkpoint_is_being_passed_over(aske
             raise KeyboardInterrupt
         seen.extend(task for task in tasks if task.damaged)
 
-    with plan_replay(home, Question(("x",), "epoch = 4", workers=1)) as plan:
-        found = execute_plan(home, plan, watch=stop_the_second_time)
+    with ReplaySession(home) as session:
+        plan = plan_replay(session, Question(("x",), "epoch = 4", workers=1))
+        found = execute_plan(session, plan, watch=stop_the_second_time)
 
     assert seen
     assert found.is_stopped
@@ -914,7 +914,7 @@ main()
     ],
     ids=["one is bound anew", "the other is", "they become one", "they swap"],
 )
-def test_names_share_an_object_where_they_did_then(asked: Asked, start: str, change: str) -> None:
+def test_names_share_an_object_where_they_did_in_the_run(asked: Asked, start: str, change: str) -> None:
     asked.record(SHARED.format(start=start, change=change, asked=""))
     source = SHARED.format(start=start, change=change, asked='relive.log("x", len(first) * 10 + len(second))')
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import relive
-from relive.hindsight import Answer, Question, plan_replay
+from relive.hindsight import Answer, Question, ReplaySession, plan_replay
 from relive.store import Home
 from relive.store.chunks import list_checkpoints
-from relive.store.chunks.tombstones import drop
+from relive.store.chunks.tombstones import drop_checkpoints
 from relive.store.journal import parse_run
 
 # Two ranks that need each other in every step, with random numbers of their own, and that count what they really do.
@@ -90,14 +90,19 @@ class Together:
 
     def start(self, source: str, home: Path | None = None, **variables: str) -> list[Any]:
         self.script.write(source)
-        told = {**variables, "RELIVE_WORLD_SIZE": "2", "RELIVE_LAUNCH": os.urandom(4).hex(), "MASTER_PORT": free_port()}
-        told["RELIVE_HOME"] = str(home or self.script.home)
-        return [self.script.start(None, env={**told, "RELIVE_RANK": str(rank)}) for rank in range(2)]
+        environment = {
+            **variables,
+            "RELIVE_WORLD_SIZE": "2",
+            "RELIVE_LAUNCH": os.urandom(4).hex(),
+            "MASTER_PORT": free_port(),
+        }
+        environment["RELIVE_HOME"] = str(home or self.script.home)
+        return [self.script.start(None, env={**environment, "RELIVE_RANK": str(rank)}) for rank in range(2)]
 
     def record(self, source: str, home: Path | None = None, *, codes: tuple[int, int] = (0, 0)) -> None:
         processes = self.start(source, home)
-        said = [process.communicate(timeout=60)[1] for process in processes]
-        assert tuple(process.returncode for process in processes) == codes, said
+        errors = [process.communicate(timeout=60)[1] for process in processes]
+        assert tuple(process.returncode for process in processes) == codes, errors
         self._did.unlink(missing_ok=True)
 
     def replay(self, source: str, name: str = "x", **how: Any) -> Answer:
@@ -116,7 +121,7 @@ class Together:
         return list(table[["rank", *loops, name]].itertuples(index=False, name=None))
 
     def reference(self, source: str, name: str = "x") -> list[tuple[Any, ...]]:
-        """What a run gives that has the statement from the start."""
+        """The values of a run that has the statement from the start."""
         home = self.script.project.parent / "reference"
         self.record(source, home)
         return self.rows(name, home)
@@ -159,11 +164,12 @@ def test_each_rank_gives_what_it_would_have_logged(together: Together, where: st
 
 
 @pytest.mark.long
-def test_chosen_iterations_are_run_by_groups_at_once_and_asked_again_nothing_is(together: Together) -> None:
+def test_selected_iterations_are_run_by_concurrent_groups_and_not_run_again(together: Together) -> None:
     together.record(train())
     source = train(inside='relive.log("x", net[0])')
     together.script.write(source)
-    with plan_replay(Home(together.script.home), Question(("x",), "epoch in (1, 4)", workers=4)) as plan:
+    with ReplaySession(Home(together.script.home)) as session:
+        plan = plan_replay(session, Question(("x",), "epoch in (1, 4)", workers=4))
         assert [len(case.plan.segments) for case in plan.cases] == [2]
 
     together.replay(source, where="epoch in (1, 4)", workers=4)
@@ -176,7 +182,7 @@ def test_chosen_iterations_are_run_by_groups_at_once_and_asked_again_nothing_is(
 
 
 @pytest.mark.long
-def test_a_statement_that_one_rank_alone_reaches_is_answered_and_not_asked_again(together: Together) -> None:
+def test_a_statement_that_only_one_rank_reaches_is_answered_once(together: Together) -> None:
     together.record(train())
     source = train(after='rank == 1 and relive.log("x", net[0] + epoch)')
 
@@ -192,11 +198,12 @@ def test_states_of_one_rank_alone_are_not_used(together: Together) -> None:
     home = Home(together.script.home)
     (run,) = home.run_ids()
     rows = [row for own in parse_run(home, run) if own.journal.rank == 1 for row in list_checkpoints(own)]
-    drop(home.run_folder(run), [row for row in rows if row.at.get("epoch", 9) >= 2])
+    drop_checkpoints(home.run_folder(run), [row for row in rows if row.at.get("epoch", 9) >= 2])
     source = train(after='relive.log("x", net[0])')
 
     together.script.write(source)
-    with plan_replay(Home(together.script.home), Question(("x",), "epoch = 4")) as plan:
+    with ReplaySession(Home(together.script.home)) as session:
+        plan = plan_replay(session, Question(("x",), "epoch = 4"))
         notes = plan.cases[0].plan.reasons
     (found,) = together.replay(source, where="epoch = 4").runs
 
@@ -239,7 +246,7 @@ def test_a_loop_that_is_left_by_break_ends_all_ranks(together: Together) -> None
 
 
 @pytest.mark.long
-def test_a_rank_that_fails_is_told_once_and_ends_the_others(together: Together) -> None:
+def test_a_rank_that_fails_is_reported_once_and_ends_the_others(together: Together) -> None:
     together.record(train())
     source = train(inside='relive.log("x", [net[0]][rank == 1 and epoch == 2])')
 
@@ -309,15 +316,15 @@ def test_an_error_that_ended_one_rank_then_ends_it_again_and_nothing_is_missing(
 
 
 @pytest.mark.long
-def test_runs_of_which_ranks_are_missing_or_were_started_otherwise_say_what_to_do(together: Together) -> None:
+def test_runs_with_missing_or_self_started_ranks_are_refused_with_a_remedy(together: Together) -> None:
     together.record(train())
     home = Home(together.script.home)
     (run,) = home.run_ids()
     source = train(after='relive.log("x", net[0])')
     lines = home.run_folder(run) / "1.lines"
-    told = lines.read_text()
+    text = lines.read_text()
 
-    lines.write_text(told.replace('"RELIVE_RANK":"1"', '"RELIVE_RANK":""'))
+    lines.write_text(text.replace('"RELIVE_RANK":"1"', '"RELIVE_RANK":""'))
     unlaunched = together.replay(source).refusals
     lines.unlink()
     lines.with_suffix(".slots").unlink()

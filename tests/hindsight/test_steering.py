@@ -1,4 +1,4 @@
-"""What a user can say about a replay beyond the question: where, how, and with which packages."""
+"""Options of a replay: where the statement goes, which guesses are allowed, and with which packages it runs."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_a_statement_goes_where_the_user_puts_it_and_stays_there(script: Script)
     ("at", "words"),
     [("train.py:600", "has 8 lines in this version"), ("other.py:1", "is not `file:line` of this version")],
 )
-def test_a_place_that_is_not_there_is_told(script: Script, at: str, words: str):
+def test_a_place_that_does_not_exist_is_refused(script: Script, at: str, words: str):
     script(SCRIPT)
     script.write(ASKED)
-    told = script.relive("replay", "x", "--run", "last", "--at", at, "--yes", check=False)
+    replayed = script.relive("replay", "x", "--run", "last", "--at", at, "--yes", check=False)
 
-    assert words in told.stdout + told.stderr
+    assert words in replayed.stdout + replayed.stderr
     assert "x" not in relive.dataframe(home=script.home).columns
 
 
@@ -69,17 +69,17 @@ def test_a_patch_is_changed_in_the_users_editor_and_remembered(script: Script, t
 
 
 @pytest.mark.long
-def test_a_guess_is_left_out_and_told_unless_it_is_asked_for(script: Script):
+def test_a_guess_is_left_out_and_reported_unless_it_is_allowed(script: Script):
     head = "import relive\n" + "".join(f"def f{n}(a):\n    return a * {n + 1}\n" for n in range(8))
     old = head + "v = 1\n" + "".join(f"v = f{n}(v)\n" for n in range(8)) + "relive.log('y', v)\n"
     new = head + "v = 3\nv = v + 2\nrelive.log('x', v)\nv = v - 4\nrelive.log('z', v)\n"
     script(old)
     script.write(new)
-    told = script.relive("replay", "x", "--yes", check=False)
+    replayed = script.relive("replay", "x", "--yes", check=False)
     explained = script.relive("replay", "x", "--explain").stdout
 
     assert "low" in explained
-    assert "the place is a guess" in told.stderr
+    assert "the place is a guess" in replayed.stderr
     assert relive.replay("x", home=script.home).runs == []
     assert relive.replay("x", home=script.home, guesses=True).added == 1
 

@@ -1,4 +1,4 @@
-"""Laws of the check: every value logged both then and now is compared, and what differs is told with its place."""
+"""Laws of verification: every value logged both then and now is compared; differences are reported with context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relive.hindsight.verification import Comparison, compare
 from relive.record import Place, Recorder
 from relive.store import JournalName
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, ParsedJournal, parse_journal
+from relive.store.journal import Journal, ParsedJournal, line_schema, parse_journal
 
 Write = Callable[[Recorder], None]
 
@@ -27,11 +27,11 @@ def journal(tmp_path: Path) -> Callable[..., ParsedJournal]:
         folder = tmp_path / str(next(made))
         folder.mkdir()
         own = Journal(folder / JournalName(0).stem)
-        own.line("run", wall_ns=1_000_000_000, clock_ns=0)
+        own.line(line_schema.RunStarted, run="r", wall_ns=1_000_000_000, clock_ns=0)
         recorder = Recorder("run", own, Chunks(tmp_path / "chunks"))
         write(recorder)
         for loop, iteration in iterations or []:
-            own.line("turn", loop, iteration)
+            own.line(line_schema.IterationReplayed, loop, iteration)
         own.close()
         return parse_journal(folder / JournalName(0).stem, JournalName(0))
 
@@ -70,7 +70,7 @@ def test_equal_values_are_reproduced(journal: Callable[..., ParsedJournal]) -> N
         ([1, 2], [1, 3]), (2**70, 2**70 + 1),
     ],
 )  # fmt: skip
-def test_a_value_that_differs_is_told_with_its_place(
+def test_a_value_that_differs_is_reported_with_its_context(
     journal: Callable[..., ParsedJournal], then: Any, now: Any
 ) -> None:
     found = compared(journal(in_loop(7, then)), journal(in_loop(7, now)))
@@ -86,13 +86,13 @@ def test_on_other_hardware_close_is_enough(journal: Callable[..., ParsedJournal]
     assert not compared(then, now, tolerance=1e-7).is_exact
 
 
-def test_a_value_that_is_missing_is_told(journal: Callable[..., ParsedJournal]) -> None:
+def test_a_missing_value_is_reported(journal: Callable[..., ParsedJournal]) -> None:
     found = compared(journal(in_loop((1, 2), 3)), journal(in_loop((1,), 3)))
 
     assert [(one.then, one.now) for one in found.mismatches] == [(2, "nothing")]
 
 
-def test_a_value_too_many_is_told_unless_the_run_was_cut_short(journal: Callable[..., ParsedJournal]) -> None:
+def test_an_additional_value_is_reported_unless_the_run_was_cut_short(journal: Callable[..., ParsedJournal]) -> None:
     then, now = journal(in_loop((1,))), journal(in_loop((1, 2)))
 
     assert [(one.then, one.now) for one in compared(then, now).mismatches] == [("nothing", 2)]
@@ -119,7 +119,7 @@ def test_what_is_asked_for_is_not_compared(journal: Callable[..., ParsedJournal]
 
 
 @pytest.mark.parametrize("name", ["time", "epoch_time", "elapsed_s", "samples_per_sec", "gpu/memory", "tokens_per_s"])
-def test_clocks_differ_as_they_must(journal: Callable[..., ParsedJournal], name: str) -> None:
+def test_differing_clocks_are_no_mismatch(journal: Callable[..., ParsedJournal], name: str) -> None:
     found = compared(journal(in_loop(1.5, name=name)), journal(in_loop(2.5, name=name)))
 
     assert (found.mismatches, found.volatile) == ((), 1)
@@ -132,7 +132,7 @@ def test_other_names_are_no_clocks(journal: Callable[..., ParsedJournal], name: 
     assert len(found.mismatches) == 1
 
 
-def test_values_of_one_name_in_one_place_are_compared_in_order(journal: Callable[..., ParsedJournal]) -> None:
+def test_values_of_one_name_in_one_context_are_compared_in_order(journal: Callable[..., ParsedJournal]) -> None:
     found = compared(journal(in_loop((1, 2, 3))), journal(in_loop((1, 3, 2))))
 
     assert found.reproduced == 1

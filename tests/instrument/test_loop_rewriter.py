@@ -1,4 +1,4 @@
-"""Rewritten code does what it did, line by line."""
+"""Rewritten code behaves as before, line by line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.instrument import HOOK, Survey, instrument
+from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops
 
 
-class Plain:
-    """Stands for the verbs: nothing is recorded, and each call is noted."""
+class FakeHook:
+    """A hook that records nothing and collects the names of the loops it is called for."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -41,11 +41,11 @@ class Plain:
         return "".join(part if isinstance(part, str) else format(part[0], part[2]) for part in parts)
 
 
-def run(source: str, *, rewritten: bool) -> tuple[dict[str, Any], str, list[int], Plain]:
-    """The variables, the output and the lines of a source, as it is or rewritten."""
-    tree, hook = ast.parse(source), Plain()
+def run(source: str, *, rewritten: bool) -> tuple[dict[str, Any], str, list[int], FakeHook]:
+    """Runs a source, rewritten or not; returns its variables, its output, the executed lines and the hook."""
+    tree, hook = ast.parse(source), FakeHook()
     if rewritten:
-        instrument(tree, Survey())
+        instrument_loops(tree, ProjectSurvey())
     code, lines = compile(tree, "the-source", "exec"), []
 
     def trace(frame: types.FrameType, event: str, _arg: object) -> Any:
@@ -53,7 +53,7 @@ def run(source: str, *, rewritten: bool) -> tuple[dict[str, Any], str, list[int]
             lines.append(frame.f_lineno)
         return trace
 
-    values: dict[str, Any] = {HOOK: hook, "lr": 0.5}
+    values: dict[str, Any] = {HOOK_NAME: hook, "lr": 0.5}
     out, before = io.StringIO(), sys.gettrace()
     sys.settrace(trace)
     try:
@@ -88,12 +88,12 @@ SOURCE = textwrap.dedent("""
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.integers(0, 6))
-def test_else_break_and_continue_mean_what_they_meant(skip: int, stop: int, end: int):
+def test_else_break_and_continue_keep_their_meaning(skip: int, stop: int, end: int):
     source = SOURCE.format(skip=skip, stop=stop, end=end)
     values, out, _, _ = run(source, rewritten=False)
-    again, told, _, hook = run(source, rewritten=True)
+    rewritten_values, rewritten_out, _, hook = run(source, rewritten=True)
 
-    assert (again, told) == (values, out)
+    assert (rewritten_values, rewritten_out) == (values, out)
     assert hook.calls[:2] == ["epoch", "turn"]
     assert hook.calls.count("turn") == hook.calls.count("left turn")
 
@@ -101,30 +101,30 @@ def test_else_break_and_continue_mean_what_they_meant(skip: int, stop: int, end:
 def test_every_line_keeps_its_number():
     source = SOURCE.format(skip=1, stop=3, end=2)
     lines = run(source, rewritten=False)[2]
-    again = run(source, rewritten=True)[2]
+    rewritten_values = run(source, rewritten=True)[2]
 
-    # A `while` comes by its own line once more when it is set up and when it is left, as a `with` does.
-    assert set(again) == set(lines)
-    assert [line for line in again if line != 5] == [line for line in lines if line != 5]
+    # A `while` runs its own line once more when it is set up and when it is left, as a `with` does.
+    assert set(rewritten_values) == set(lines)
+    assert [line for line in rewritten_values if line != 5] == [line for line in lines if line != 5]
 
 
-def test_a_print_of_the_files_own_is_left_alone():
+def test_a_file_that_defines_its_own_print_keeps_it():
     source = "def print(x): seen.append(x)\nseen = []\nprint(f'{1}')\n"
     values, _, _, _ = run(source, rewritten=True)
 
     assert values["seen"] == ["1"]
 
 
-def test_conversions_and_formats_of_texts_are_kept():
+def test_conversions_and_format_specs_of_f_strings_are_kept():
     tree = ast.parse("print(f'{x!r:>{n}} {y:.2f}')")
-    instrument(tree, Survey())
+    instrument_loops(tree, ProjectSurvey())
 
     assert "text((x, 114, f'>{n}'), ' ', (y, -1, f'.2f'))" in ast.unparse(tree)
 
 
 @pytest.mark.parametrize("source", ["class A:\n    for epoch in range(3):\n        step()\n", "x = 1\n"])
-def test_what_has_no_loops_that_matter_stays_as_it_is(source: str):
+def test_a_file_without_training_loops_is_not_changed(source: str):
     tree = ast.parse(source)
 
-    assert instrument(tree, Survey()) == []
+    assert instrument_loops(tree, ProjectSurvey()) == []
     assert ast.dump(tree) == ast.dump(ast.parse(source))

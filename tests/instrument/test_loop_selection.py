@@ -1,4 +1,4 @@
-"""Which loops matter, and what they are called."""
+"""Which loops are instrumented, and under which names."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import textwrap
 
 import pytest
 
-from relive.instrument import reachable, survey
-from relive.instrument.loop_selection import Kind, choose
+from relive.instrument import reachable_files, survey_functions
+from relive.instrument.loop_selection import LoopKind, choose_loops
 
 
-def chosen(source: str, *others: str) -> list[tuple[str, Kind]]:
+def choose_in(source: str, *others: str) -> list[tuple[str, LoopKind]]:
     text = textwrap.dedent(source)
-    known = survey([text, *map(textwrap.dedent, others)])
-    return [(choice.name, choice.kind) for choice in choose(ast.parse(text), known)]
+    known = survey_functions([text, *map(textwrap.dedent, others)])
+    return [(choice.name, choice.kind) for choice in choose_loops(ast.parse(text), known)]
 
 
-TRAINING, TRIALS, PASS = Kind.TRAINING, Kind.TRIALS, Kind.PASS
+TRAINING, TRIALS, PASS = LoopKind.TRAINING, LoopKind.TRIALS, LoopKind.PASS
 
 
 def test_loops_that_train_and_those_around_them_are_chosen():
-    found = chosen("""
+    found = choose_in("""
         for epoch in range(10):
             for inputs, labels in train_loader:
                 loss.backward()
@@ -44,7 +44,7 @@ def test_training_is_found_through_functions_and_methods_of_other_files():
             for batch in data:
                 engine.run_step(batch)
     """
-    found = chosen(
+    found = choose_in(
         """
         import engine
         for round in range(3):
@@ -56,8 +56,8 @@ def test_training_is_found_through_functions_and_methods_of_other_files():
     assert found == [("round", TRAINING)]
 
 
-def test_setting_the_mode_of_a_module_is_no_training():
-    found = chosen("""
+def test_setting_the_mode_of_a_module_is_not_training():
+    found = choose_in("""
         def train(model):
             loss.backward()
         def evaluate(models):
@@ -69,8 +69,8 @@ def test_setting_the_mode_of_a_module_is_no_training():
     assert found == []
 
 
-def test_each_turn_that_makes_an_optimizer_is_a_training_of_its_own():
-    found = chosen("""
+def test_a_loop_that_creates_an_optimizer_in_each_iteration_is_a_loop_of_trials():
+    found = choose_in("""
         for fold, (a, b) in enumerate(kf.split(x)):
             optimizer = torch.optim.Adam(model.parameters())
             for epoch in range(3):
@@ -80,8 +80,8 @@ def test_each_turn_that_makes_an_optimizer_is_a_training_of_its_own():
     assert found == [("fold", TRIALS), ("epoch", TRAINING)]
 
 
-def test_an_optimizer_that_is_made_anew_now_and_then_makes_no_trial():
-    found = chosen("""
+def test_an_optimizer_created_in_some_iterations_only_does_not_make_a_loop_of_trials():
+    found = choose_in("""
         for epoch in range(9):
             if epoch == 5:
                 optimizer = SGD(model.parameters())
@@ -96,8 +96,8 @@ def test_an_optimizer_that_is_made_anew_now_and_then_makes_no_trial():
     "body", ["w -= lr * grad", "w = w - lr * grad", "clf.partial_fit(x, y)", "state = train_step(state, x)",
              "params = optax.apply_updates(params, updates)", "agent.update(batch)"],
 )  # fmt: skip
-def test_training_without_torch_is_seen(body: str):
-    assert chosen(f"for i in items:\n    {body}\n") == [("item", TRAINING)]
+def test_training_without_torch_is_recognized(body: str):
+    assert choose_in(f"for i in items:\n    {body}\n") == [("item", TRAINING)]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_training_without_torch_is_seen(body: str):
      "def g():\n    for x in xs:\n        opt.step()\n        yield x\n",
      "async def f():\n    for x in xs:\n        opt.step()\n", "while queue:\n    env.step(queue.pop())\n"],
 )  # fmt: skip
-def test_loops_that_do_not_matter_are_left_alone(source: str):
-    assert chosen(source) == []
+def test_loops_that_do_not_train_are_not_chosen(source: str):
+    assert choose_in(source) == []
 
 
 @pytest.mark.parametrize(
@@ -119,28 +119,28 @@ def test_loops_that_do_not_matter_are_left_alone(source: str):
      ("for train, test in kfold.split(x)", "fold"), ("while step < max_steps", "step"), ("while True", "turn"),
      ("while self.global_step < n", "global_step"), ("for _ in itertools.count()", "turn")],
 )  # fmt: skip
-def test_names_are_those_that_people_use(head: str, name: str):
-    assert [found for found, _ in chosen(f"{head}:\n    optimizer.step()\n")] == [name]
+def test_loops_get_the_names_people_use(head: str, name: str):
+    assert [found for found, _ in choose_in(f"{head}:\n    optimizer.step()\n")] == [name]
 
 
-def test_names_are_unique_in_a_file():
+def test_loop_names_are_unique_in_a_file():
     loops = "for batch in loader:\n    opt.step()\n" * 2 + "for batch_2 in loader:\n    opt.step()\n"
 
-    assert [name for name, _ in chosen(loops)] == ["batch", "batch_3", "batch_2"]
+    assert [name for name, _ in choose_in(loops)] == ["batch", "batch_3", "batch_2"]
 
 
-def test_a_log_call_that_is_added_changes_nothing():
+def test_adding_a_log_call_does_not_change_the_choice():
     loop = "for epoch in range(9):\n    for x in xs:\n        total += x\n    train(x)\n"
     asked = loop.replace("        total", "        writer.add_scalar('x', x)\n        print('x', x)\n        total")
 
-    assert chosen(asked, "def train(x): opt.step()") == chosen(loop, "def train(x): opt.step()")
+    assert choose_in(asked, "def train(x): opt.step()") == choose_in(loop, "def train(x): opt.step()")
 
 
-def test_a_file_with_loops_of_relive_is_left_to_its_author():
-    assert chosen("for e in relive.loop('e', range(3)):\n    for b in loader:\n        opt.step()\n") == []
+def test_a_file_that_calls_relive_loop_is_not_instrumented():
+    assert choose_in("for e in relive.loop('e', range(3)):\n    for b in loader:\n        opt.step()\n") == []
 
 
-def test_the_files_of_a_script_are_those_that_it_imports():
+def test_the_files_of_a_script_are_the_files_it_imports():
     files = {
         "jobs/train.py": "import helper\nfrom lib.engine import run\nimport numpy",
         "jobs/helper.py": "",
@@ -151,4 +151,4 @@ def test_the_files_of_a_script_are_those_that_it_imports():
         "other.py": "",
     }
 
-    assert set(reachable("jobs/train.py", files.get)) == set(files) - {"other.py"}
+    assert set(reachable_files("jobs/train.py", files.get)) == set(files) - {"other.py"}

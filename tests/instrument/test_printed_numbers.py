@@ -1,4 +1,4 @@
-"""Numbers that texts tell by name."""
+"""Named numbers in printed texts, and the names that log calls log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.instrument import named_numbers, names_told, told_by_name
+from relive.instrument import find_named_numbers, logged_name_patterns, names_passed_to_loggers
 
 
-def told(*parts: object) -> list[tuple[str, object]]:
-    return named_numbers(parts, lambda part: isinstance(part, float | int))
+def find(*parts: object) -> list[tuple[str, object]]:
+    return find_named_numbers(parts, lambda part: isinstance(part, float | int))
 
 
 @pytest.mark.parametrize(
@@ -35,19 +35,19 @@ def told(*parts: object) -> list[tuple[str, object]]:
         ("", []),
     ],
 )
-def test_texts(text: str, found: list[tuple[str, float]]):
-    assert told(text) == found
+def test_named_numbers_are_found_in_texts(text: str, found: list[tuple[str, float]]):
+    assert find(text) == found
 
 
-def test_values_are_as_exact_as_they_were():
-    assert told("loss: ", 0.123456789, " acc ", 1) == [("loss", 0.123456789), ("acc", 1)]
-    assert told("train", " ", "loss", " ", 0.5) == [("train_loss", 0.5)]
-    assert told("x: ", object(), " yy ", 3) == [("yy", 3)]
+def test_values_between_texts_keep_their_precision():
+    assert find("loss: ", 0.123456789, " acc ", 1) == [("loss", 0.123456789), ("acc", 1)]
+    assert find("train", " ", "loss", " ", 0.5) == [("train_loss", 0.5)]
+    assert find("x: ", object(), " yy ", 3) == [("yy", 3)]
 
 
 @given(st.text())
-def test_no_text_is_too_odd(text: str):
-    assert all(isinstance(name, str) and name for name, _ in told(text))
+def test_any_text_can_be_searched(text: str):
+    assert all(isinstance(name, str) and name for name, _ in find(text))
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,15 @@ def test_no_text_is_too_odd(text: str):
         ("self.log('grad_norm', g)", "grad_norm"),
     ],
 )
-def test_a_call_is_known_by_the_names_it_tells(call: str, name: str):
-    patterns = names_told(ast.parse(call).body[0].value)  # type: ignore[attr-defined]
+def test_the_names_a_call_logs_are_found(call: str, name: str):
+    patterns = logged_name_patterns(ast.parse(call).body[0].value)  # type: ignore[attr-defined]
 
     assert any(pattern.fullmatch(name) for pattern in patterns)
     assert not any(pattern.fullmatch("something_else") for pattern in patterns)
 
 
-def test_names_that_loggers_are_told_count_once():
-    assert told_by_name(["w.add_scalar('loss', x)\nwandb.log({'acc': 1})\nprint('f1', f)\n", "("]) == {"loss", "acc"}
+def test_constant_names_passed_to_loggers_are_collected():
+    assert names_passed_to_loggers(["w.add_scalar('loss', x)\nwandb.log({'acc': 1})\nprint('f1', f)\n", "("]) == {
+        "loss",
+        "acc",
+    }

@@ -10,7 +10,7 @@ import importlib.util
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 from tests.handsfree.styles import values
@@ -152,7 +152,7 @@ def _needs(library: str) -> None:
 
 
 @pytest.mark.parametrize(("library", "where"), CASES)
-def test_a_question_is_answered_as_if_it_had_been_asked_then(library: str, where: str, script: Script):
+def test_a_replay_gives_what_logging_then_would_have_given(library: str, where: str, script: Script):
     _needs(library)
     env = {"OMP_NUM_THREADS": "1", "RELIVE_EVERY": "1"}
     script(SOURCES[library], timeout=600, env=env)
@@ -172,7 +172,8 @@ def test_the_one_line_keeps_checkpoints_of_epochs(library: str, script: Script):
     env = {"OMP_NUM_THREADS": "1", "RELIVE_EVERY": "1"}
     script(SOURCES[library], timeout=600, env=env)
     script.write(_asked(SOURCES[library], "module"))
-    with plan_replay(Home(script.home), Question(("probe",), "epoch = 3", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), "epoch = 3", workers=1))
         (case,) = plan.cases
 
     assert case.plan.resume == "resume"

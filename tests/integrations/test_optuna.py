@@ -16,7 +16,7 @@ from relive.store.catalog import Index
 
 optuna = pytest.importorskip("optuna")
 from relive.integrations.optuna import FleetPruner, ReliveCallback, recorded  # noqa: E402
-from relive.integrations.sweep_pruner import Mirror  # noqa: E402
+from relive.integrations.sweep_pruner import FleetStudy  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -115,14 +115,14 @@ def test_a_callback_records_what_optuna_knows(home: Path) -> None:
 
 @pytest.mark.parametrize("values", [[3.0, 1.0, 2.0, 9.0], [1.0, 1.0, 1.0, 1.0], [5.0, 4.0, 3.0, 2.0]])
 @pytest.mark.parametrize("order", ["min", "max"])
-def test_the_mirror_judges_as_a_study_with_the_same_values_does(values: list[float], order: str) -> None:
+def test_the_fleet_study_decides_as_a_study_with_the_same_values(values: list[float], order: str) -> None:
     def rule() -> Any:
         return optuna.pruners.MedianPruner(n_startup_trials=1)
 
-    own, mirror = values[-1], Mirror(rule(), order)
+    own, fleet_study = values[-1], FleetStudy(rule(), order)
     direct = optuna.create_study(direction="minimize" if order == "min" else "maximize", pruner=rule())
     for at, value in enumerate(values[:-1]):
-        mirror.take_in(SweepMember(str(at), at, "finished", False, None, {0: value, 1: value}))
+        fleet_study.add(SweepMember(str(at), at, "finished", False, None, {0: value, 1: value}))
         trial = direct.ask()
         trial.report(value, 0)
         trial.report(value, 1)
@@ -130,7 +130,7 @@ def test_the_mirror_judges_as_a_study_with_the_same_values_does(values: list[flo
     trial = direct.ask()
     trial.report(own, 1)
 
-    assert mirror.judges("own", {1: own}) == trial.should_prune()
+    assert fleet_study.should_prune("own", {1: own}) == trial.should_prune()
 
 
 def test_the_values_of_a_fleet_are_by_the_loop_they_were_logged_in(home: Path) -> None:
@@ -161,7 +161,7 @@ def fleet_of(*values: float, sweep: str = "s", data: str = "same") -> None:
                 relive.log("val_loss", value + 0.0 * epoch)
 
 
-def gives_up(value: float, *, data: str = "same", tags: dict[str, Any] | None = None, **rule: Any) -> list[bool]:
+def prune_decisions(value: float, *, data: str = "same", tags: dict[str, Any] | None = None, **rule: Any) -> list[bool]:
     answers = []
     with relive.run(tags={"sweep": "s"} if tags is None else tags):
         relive.data("train", [data])
@@ -173,54 +173,54 @@ def gives_up(value: float, *, data: str = "same", tags: dict[str, Any] | None = 
     return answers
 
 
-def test_a_run_that_does_worse_than_the_median_is_given_up_and_one_that_does_better_is_not(home: Path) -> None:
+def test_a_run_worse_than_the_median_is_pruned_and_a_better_one_is_not(home: Path) -> None:
     fleet_of(1.0, 2.0, 3.0, 4.0, 5.0)
 
-    assert gives_up(9.0) == [True]
-    assert gives_up(0.5) == [False] * 4
+    assert prune_decisions(9.0) == [True]
+    assert prune_decisions(0.5) == [False] * 4
     pruned, kept = records(home)[-2:]
     assert pruned.tags[PRUNED] == {"name": "val_loss", "step": 0}
     assert PRUNED not in kept.tags
 
 
-def test_the_rule_and_the_order_can_be_chosen(home: Path) -> None:
+def test_the_pruner_and_the_order_can_be_chosen(home: Path) -> None:
     fleet_of(1.0, 2.0, 3.0)
     late = optuna.pruners.MedianPruner(n_startup_trials=1, n_warmup_steps=2)
 
-    assert gives_up(9.0) == [False] * 4  # the median rule wants five others
-    assert gives_up(9.0, pruner=late) == [False, False, True]
-    assert gives_up(0.5, pruner=optuna.pruners.MedianPruner(n_startup_trials=1), order="max") == [True]
+    assert prune_decisions(9.0) == [False] * 4  # the median rule wants five others
+    assert prune_decisions(9.0, pruner=late) == [False, False, True]
+    assert prune_decisions(0.5, pruner=optuna.pruners.MedianPruner(n_startup_trials=1), order="max") == [True]
 
 
-def test_runs_on_other_data_have_no_say(home: Path) -> None:
+def test_runs_on_other_data_do_not_count(home: Path) -> None:
     fleet_of(1.0, 2.0, 3.0, 4.0, 5.0, data="other")
 
     rule = optuna.pruners.MedianPruner(n_startup_trials=1)
-    assert gives_up(9.0, pruner=rule) == [False] * 4
+    assert prune_decisions(9.0, pruner=rule) == [False] * 4
 
 
-def test_a_run_of_no_sweep_goes_on_and_is_told_why(home: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_a_run_of_no_sweep_continues_with_a_warning(home: Path, recwarn: pytest.WarningsRecorder) -> None:
     from relive.record.process import user_warnings
 
-    user_warnings.forget()
+    user_warnings.reset_warnings()
     with pytest.warns(UserWarning, match=r"\[prune-unknown\] this run belongs to no sweep"):
-        assert gives_up(9.0, tags={}) == [False] * 4
+        assert prune_decisions(9.0, tags={}) == [False] * 4
 
 
-def test_without_recording_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_recording_nothing_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELIVE_OFF", "1")
 
-    assert gives_up(9.0) == [False] * 4
+    assert prune_decisions(9.0) == [False] * 4
 
 
-def test_without_optuna_the_remedy_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_optuna_the_error_has_the_remedy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
 
     with relive.run(), pytest.raises(ReliveError, match=r"pip install 'relive\[optuna\]'"):
         relive.should_prune("val_loss", 0)
 
 
-def test_a_launcher_may_tell_sweep_and_trial(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_may_set_sweep_and_trial(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELIVE_SWEEP", "night")
     monkeypatch.setenv("RELIVE_TRIAL", "12")
     with relive.run(tags={"team": "vision"}):

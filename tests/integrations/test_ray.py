@@ -93,7 +93,7 @@ def test_a_trial_that_fails_is_a_run_that_failed(home: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", ["median", "asha"])
-def test_a_scheduler_judges_by_the_runs_of_other_processes(home: Path, rule: str) -> None:
+def test_a_scheduler_compares_with_the_runs_of_other_processes(home: Path, rule: str) -> None:
     def scheduler() -> Any:
         if rule == "median":
             how = {"time_attr": "training_iteration", "grace_period": 1, "min_samples_required": 2}
@@ -126,7 +126,7 @@ def test_a_callback_can_be_saved_while_runs_are_open(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tune_itself(home: Path, script: Any) -> None:
+def test_a_real_tune_experiment_is_recorded(home: Path, script: Any) -> None:
     script(
         """
         import os, ray

@@ -68,6 +68,49 @@ def test_the_outcome_is_how_the_script_ended(script, ending: str, code: int, out
     assert relive.dataframe("v", home=script.home).v.tolist() == [1]
 
 
+SLOW_PACKAGES = """
+import threading
+from relive.record.provenance import runtime_environment
+asked = threading.Event()
+assert runtime_environment.installed_packages
+runtime_environment.installed_packages = lambda: asked.wait() and {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "outcome"),
+    [
+        ("for step in relive.loop('step', range(3)):\n    sys.exit(3)", 3, "failed"),
+        ("with relive.checkpointing():\n    for e in relive.loop('e', range(3)):\n        sys.exit(3)", 3, "failed"),
+        ("try:\n    sys.exit(3)\nfinally:\n    relive.log('cleanup', 1.0)", 3, "failed"),
+        ("try:\n    sys.exit(3)\nexcept SystemExit:\n    relive.log('cleanup', 1.0)\n    raise", 3, "failed"),
+        (
+            "def work():\n    while True:\n        relive.log('t', 1.0)\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+            "try:\n    sys.exit(3)\nfinally:\n    time.sleep(0.1)",
+            3, "failed",
+        ),
+        # our own thread writes what it has found out after sys.exit was called, and before the run is closed
+        (
+            SLOW_PACKAGES + "relive.log('v', 2)\ntry:\n    sys.exit(3)\nfinally:\n    asked.set()\n    time.sleep(0.1)",
+            3, "failed",
+        ),
+        ("try:\n    sys.exit(1)\nexcept SystemExit:\n    pass\nraise SystemExit(0)", 0, "finished"),
+        ("try:\n    sys.exit(1)\nexcept SystemExit:\n    raise SystemExit(0)", 0, "finished"),
+        ("thread = threading.Thread(target=sys.exit, args=(1,))\nthread.start()\nthread.join()\nraise SystemExit", 0,
+         "finished"),
+    ],
+)  # fmt: skip
+def test_what_is_logged_after_sys_exit_changes_nothing(script, ending: str, code: int, outcome: str) -> None:
+    imports = "import sys, threading, time, relive"
+    first = "" if "packages" in ending else "relive.log('v', 1)"
+
+    done = script(f"{imports}\n{first}\n{ending}\n", check=False)
+
+    assert done.returncode == code
+    assert only_record(script.home).outcome == outcome
+
+
 @pytest.mark.xfail(reason="open: Python tells nobody which code `raise SystemExit(code)` had", strict=True)
 def test_a_code_that_is_raised_rather_than_given_to_sys_exit_counts_too(script) -> None:
     done = script("import relive\nrelive.log('v', 1)\nraise SystemExit(3)\n", check=False)

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from relive.hindsight import Question, execute_plan, plan_replay
+from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.plan.segments import Costs
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.chunks import kept_checkpoints
-from relive.store.chunks.tombstones import drop
+from relive.store.chunks import list_kept_checkpoints
+from relive.store.chunks.tombstones import drop_checkpoints
 from relive.store.journal import parse_run
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def thin(home: Path, share: float, seed: int) -> None:
     """Give up some of the checkpoints, as a budget would."""
     place, chance = Home(home), random.Random(seed)
     for run_id in place.run_ids():
-        rows = kept_checkpoints(place.run_folder(run_id), parse_run(place, run_id))
-        drop(place.run_folder(run_id), [row for row in rows if chance.random() < share])
+        rows = list_kept_checkpoints(place.run_folder(run_id), parse_run(place, run_id))
+        drop_checkpoints(place.run_folder(run_id), [row for row in rows if chance.random() < share])
 
 
 def values(home: Path, name: str = "probe") -> dict[Context, list[Any]]:
@@ -93,9 +93,10 @@ def check(program: Program, share: float, seed: int, workers: int) -> str:
         home = Home(folder / ".relive")
         # These programs run in no time, so that no checkpoint would be worth its restore: here it costs nothing.
         (home.path / "costs.json").write_bytes(msgspec.json.encode(Costs(restore_s=0.0, bytes_per_s=1e30)))
-        with plan_replay(home, Question(("probe",), program.where, workers=workers)) as plan:
+        with ReplaySession(home) as session:
+            plan = plan_replay(session, Question(("probe",), program.where, workers=workers))
             ways = {case.plan.resume for case in plan.cases}
-            found = execute_plan(home, plan, watch=lambda _tasks: None)
+            found = execute_plan(session, plan, watch=lambda _tasks: None)
         got = values(home.path)
 
     wanted = {context for context in expected if program.wants(context)}

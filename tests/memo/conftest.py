@@ -1,4 +1,4 @@
-"""What tests of remembered calls share."""
+"""Fixtures for tests of memoized functions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def own_home(home: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def told_anew() -> None:
-    """Warnings come once a process: each test is as good as one."""
-    user_warnings.forget()
+def fresh_warnings() -> None:
+    """Warnings are shown once per process; each test starts as a new process would."""
+    user_warnings.reset_warnings()
 
 
 @pytest.fixture
 def change(home: Path) -> Callable[..., None]:
-    """Change the SQLite file behind everybody's back."""
+    """Executes a statement on the SQLite file over a separate connection."""
 
     def change(statement: str, *values: object) -> None:
         with contextlib.closing(sqlite3.connect(home / "memo.sqlite", isolation_level=None)) as connection:
@@ -39,7 +39,7 @@ def change(home: Path) -> Callable[..., None]:
 
 @pytest.fixture(params=["sqlite", "in memory"])
 def memoizer(request: pytest.FixtureRequest, home: Path) -> Iterator[Memoizer]:
-    """Both sides of the seam."""
+    """Both implementations of the memoizer protocol."""
     chosen: Memoizer = Sqlite(Home(home)) if request.param == "sqlite" else InMemory()
     yield chosen
     chosen.close()

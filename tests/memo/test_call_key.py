@@ -218,12 +218,12 @@ def test_version_and_dependences_count(tmp_path: Path, monkeypatch: pytest.Monke
     assert key(1, keys=keys) == seen[-1]
 
 
-def test_mistakes_in_what_is_declared_are_told():
+def test_invalid_declarations_raise_with_the_remedy():
     with pytest.raises(ReliveError, match="no parameter 'wrong' to ignore; its parameters are x, size, verbose"):
         Keys(function, ignore=["wrong"])
     with pytest.raises(ReliveError, match=r"write ignore=\['verbose'\]"):
         Keys(function, ignore="verbose")
-    with pytest.raises(ReliveError, match="give files"):
+    with pytest.raises(ReliveError, match="pass file paths"):
         key(1, keys=Keys(function, depends=[3]))
 
 

@@ -10,7 +10,7 @@ import pytest
 import relive
 from relive.errors import NotFound, QueryError, ReliveError
 from relive.memo import parse_condition, why_text
-from relive.memo.explanation import CallComparison, explain
+from relive.memo.explanation import CallIdentity, explain
 from relive.memo.memoizer import InMemory
 from relive.store.chunks import MemoRow, MemoTable
 
@@ -31,14 +31,14 @@ def features() -> Any:
     return space["features"]
 
 
-def test_a_first_call_is_told(features: Any):
-    told = relive.memo.why(features, "a")
+def test_a_first_call_is_explained(features: Any):
+    explained = relive.memo.why(features, "a")
 
-    assert not told.is_hit
-    assert told.reasons == ("first call: nothing of this function is remembered",)
+    assert not explained.is_hit
+    assert explained.reasons == ("first call: no call of this function is stored",)
 
 
-def test_a_hit_is_told(features: Any):
+def test_a_hit_is_explained(features: Any):
     features("a")
 
     assert relive.memo.why(features, "a").is_hit
@@ -49,8 +49,8 @@ def test_a_new_argument_is_named(features: Any):
     features("a")
     features("b", size=3)
 
-    assert relive.memo.why(features, "c").reasons == ("new argument: path = 'c' (remembered: 'a')",)
-    assert relive.memo.why(features, "b", size=4).reasons == ("new argument: size = 4 (remembered: 3)",)
+    assert relive.memo.why(features, "c").reasons == ("new argument: path = 'c' (stored: 'a')",)
+    assert relive.memo.why(features, "b", size=4).reasons == ("new argument: size = 4 (stored: 3)",)
 
 
 def test_a_path_whose_content_is_new_is_named(features: Any, tmp_path: Path):
@@ -65,7 +65,7 @@ def test_a_path_whose_content_is_new_is_named(features: Any, tmp_path: Path):
 
     (reason,) = relive.memo.why(read, path).reasons
     assert reason.startswith("new argument: path = PosixPath(")
-    assert reason.endswith("has another content than before")
+    assert reason.endswith("has different content")
 
 
 def test_new_code_names_the_helper(features: Any):
@@ -75,11 +75,11 @@ def test_new_code_names_the_helper(features: Any):
     assert relive.memo.why(features, "a").reasons == ("new code: steps.clean changed",)
     assert relive.memo.why(features, "b").reasons == (
         "new code: steps.clean changed",
-        "new argument: path = 'b' (remembered: 'a')",
+        "new argument: path = 'b' (stored: 'a')",
     )
 
 
-def test_filtered_expired_and_raised_are_told(home: Path):
+def test_filtered_expired_and_raised_calls_are_explained(home: Path):
     @relive.memo(store=lambda call, result: False)
     def filtered(x: int) -> int:
         return x
@@ -104,7 +104,7 @@ def test_filtered_expired_and_raised_are_told(home: Path):
     assert why_text(memos, "filtered(1)").reasons[0].startswith("filtered")
 
 
-def test_an_extra_that_changed_is_told(home: Path):
+def test_a_changed_version_or_dependency_is_explained(home: Path):
     def f(x: int) -> int:
         return x
 
@@ -113,40 +113,40 @@ def test_an_extra_that_changed_is_told(home: Path):
     assert relive.memo.why(relive.memo(version=2)(f), 1).reasons[0].startswith("new version")
 
 
-def test_it_is_told_when_there_is_nothing_to_compare(features: Any, monkeypatch: pytest.MonkeyPatch):
+def test_a_memoizer_without_history_and_relive_off_are_explained(features: Any, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ReliveError, match="decorate it"):
         relive.memo.why(len, "x")
     in_memory = relive.memo(memoizer=InMemory())(space["clean"])
-    assert "not in this memoizer" in relive.memo.why(in_memory, 1).reasons[0]
+    assert "has no entry for the call" in relive.memo.why(in_memory, 1).reasons[0]
     monkeypatch.setenv("RELIVE_OFF", "1")
     assert "off" in relive.memo.why(features, 1).reasons[0]
 
 
-def test_the_command_line_knows_calls_by_their_text(features: Any, home: Path):
+def test_a_call_given_as_text_is_explained(features: Any, home: Path):
     features("a")
     features("b", size=3)
     memos = MemoTable(home / "memo.sqlite")
 
-    assert why_text(memos, "features").reasons[0] == "new argument: path = 'b' (remembered: 'a')"
+    assert why_text(memos, "features").reasons[0] == "new argument: path = 'b' (stored: 'a')"
     assert why_text(memos, "features('c')").reasons[:2] == (
-        "no such call was made yet",
-        "new argument: path = 'c' (remembered: 'b')",
+        "no call with these arguments is recorded",
+        "new argument: path = 'c' (stored: 'b')",
     )
     assert why_text(memos, "steps.features('a')").reasons[0].startswith("first call")
     for text, message in [
-        ("nothing", "known are steps.features"),
-        ("features(open('x'))", "plain values"),
-        ("features(", "plain values"),
-        ("features(1, 2, 3, 4)", "does not fit"),
-        ("features(wrong=1)", "does not fit"),
+        ("nothing", "recorded functions: steps.features"),
+        ("features(open('x'))", "literal arguments"),
+        ("features(", "literal arguments"),
+        ("features(1, 2, 3, 4)", "does not match"),
+        ("features(wrong=1)", "does not match"),
     ]:
         with pytest.raises((NotFound, ReliveError), match=message):
             why_text(memos, text)
 
 
-def test_the_nearest_is_compared_with():
-    def facts(code: str, **arguments: str) -> CallComparison:
-        return CallComparison("", "f", code, "", {name: (told, told) for name, told in arguments.items()})
+def test_a_call_is_compared_with_the_most_similar_stored_call():
+    def facts(code: str, **arguments: str) -> CallIdentity:
+        return CallIdentity("", "f", code, "", {name: (text, text) for name, text in arguments.items()})
 
     others = [facts("old", a="1", b="1"), facts("new", a="2", b="1"), facts("new", a="3", b="3")]
     parts = {"old": {"f": "1", "g": "1", "gone": "1"}, "new": {"f": "1", "g": "2", "h": "1"}}
@@ -154,7 +154,7 @@ def test_the_nearest_is_compared_with():
     assert explain(facts("new", a="1", b="1"), others, parts.__getitem__) == [
         "new code: g changed", "new code: h is new", "new code: gone is no longer used",
     ]  # fmt: skip
-    assert explain(facts("new", a="2", b="9"), others, parts.__getitem__) == ["new argument: b = 9 (remembered: 1)"]
+    assert explain(facts("new", a="2", b="9"), others, parts.__getitem__) == ["new argument: b = 9 (stored: 1)"]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,6 @@ def test_conditions_on_entries(text: str, fits: bool):
 @pytest.mark.parametrize(
     "text", ["age", "age > ", "age > 3x", "size > 1.2.3MB", "wrong > 3", "age > 3d or age < 1d", ""]
 )
-def test_conditions_that_are_not_understood_say_what_would_be(text: str):
+def test_an_invalid_condition_raises_with_the_syntax(text: str):
     with pytest.raises(QueryError, match="write"):
         parse_condition(text)

@@ -44,7 +44,7 @@ def test_a_second_call_is_a_hit(home: Path):
     assert (home / "memo.sqlite").exists()
 
 
-def test_it_is_still_the_function_it_was():
+def test_the_wrapper_keeps_the_metadata_of_the_function():
     assert square.__name__ == "square"
     assert square.__doc__ == "Squares."
     assert str(inspect.signature(square)) == "(x: 'Any', *, times: 'int' = 1) -> 'Any'"
@@ -137,18 +137,18 @@ def test_exceptions_are_stored_only_if_asked_for():
     assert "remembered by relive.memo" in notes[0]
 
 
-def test_a_type_without_a_stable_hash_is_computed_and_told_once():
+def test_a_type_without_a_stable_hash_is_computed_and_warned_about_once():
     class Thing: ...
 
     thing = Thing()
-    with pytest.warns(ReliveWarning, match=r"\[memo-unhashable\].*Thing.*relive\.memo\.register") as told:
+    with pytest.warns(ReliveWarning, match=r"\[memo-unhashable\].*Thing.*relive\.memo\.register") as caught:
         [_calls_of(thing) for _ in range(2)]
     relive.memo.register(Thing, lambda _: "thing")
     calls.clear()
     _calls_of(thing)
     _calls_of(thing)
 
-    assert len(told) == 1
+    assert len(caught) == 1
     assert calls == [thing]
 
 
@@ -158,24 +158,24 @@ def _calls_of(thing: Any) -> int:
     return 1
 
 
-def test_a_result_that_cannot_be_kept_is_returned_and_told_once():
+def test_a_result_that_cannot_be_stored_is_returned_and_warned_about_once():
     @relive.memo
     def stream(n: int) -> Any:
         calls.append(n)
         return iter(range(n)), threading.Lock()
 
-    with pytest.warns(ReliveWarning, match=r"\[memo-unstorable\].*tuple.*pickled") as told:
+    with pytest.warns(ReliveWarning, match=r"\[memo-unstorable\].*tuple.*pickled") as caught:
         found = [list(stream(3)[0]) for _ in range(2)]
 
     assert found == [[0, 1, 2]] * 2
-    assert len(told) == 1
+    assert len(caught) == 1
     assert calls == [3, 3]
 
 
 def test_damage_is_a_miss_with_a_warning(change: Callable[..., None]):
     square(3)
     change("update entries set form = '8'")
-    with pytest.warns(ReliveWarning, match=r"\[memo-unreadable\].*not what was written"):
+    with pytest.warns(ReliveWarning, match=r"\[memo-unreadable\].*is damaged"):
         assert square(3) == 9
     assert square(3) == 9
 
@@ -316,13 +316,13 @@ def test_a_forked_child_may_use_it_while_the_parent_computes():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: relive.memo(staticmethod(lambda: 1)), "write it below"),
-        (lambda: relive.memo(type("Thing", (), {})), "no function"),
-        (lambda: relive.memo(3), "no function"),
-        (lambda: relive.memo(_yields), "yields"),
+        (lambda: relive.memo(staticmethod(lambda: 1)), "put it below"),
+        (lambda: relive.memo(type("Thing", (), {})), "is not a function"),
+        (lambda: relive.memo(3), "is not a function"),
+        (lambda: relive.memo(_yields), "is a generator"),
     ],
 )
-def test_what_cannot_be_remembered_is_told_at_once(make: Callable[[], Any], message: str):
+def test_decorating_something_unsupported_raises_at_once(make: Callable[[], Any], message: str):
     with pytest.raises(ReliveError, match=message):
         make()
 
@@ -355,7 +355,7 @@ def test_nothing_is_written_for_a_memoizer_in_memory(home: Path):
 
 
 def test_importing_relive_does_not_load_the_room(script: Any):
-    told = script(
+    done = script(
         """
         import sys, relive
         print(callable(relive.memo), relive.memo.register.__name__)
@@ -363,5 +363,5 @@ def test_importing_relive_does_not_load_the_room(script: Any):
         """
     )
 
-    assert told.stdout.splitlines() == ["True register", "relive.memo relive.memo.face"]
+    assert done.stdout.splitlines() == ["True register", "relive.memo relive.memo.face"]
     assert sys.modules["relive.memo"] is relive.memo

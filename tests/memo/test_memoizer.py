@@ -110,7 +110,7 @@ def test_an_exception_that_cannot_be_made_again_is_refused(store: Sqlite):
         store.store_exception(call(1), Odd(1, 2), COMPUTED)
 
 
-def test_a_damaged_row_is_told_and_not_given(store: Sqlite, change: Callable[..., None]):
+def test_a_damaged_row_raises_and_is_not_returned(store: Sqlite, change: Callable[..., None]):
     store.store_result(call(1), "right", COMPUTED)
     change("update entries set form = ?", b'"wrong"')
 
@@ -118,7 +118,7 @@ def test_a_damaged_row_is_told_and_not_given(store: Sqlite, change: Callable[...
         store.look_up(call(1).key)
 
 
-def test_a_damaged_chunk_is_told_and_not_given(store: Sqlite, home: Path):
+def test_a_damaged_chunk_raises_and_is_not_returned(store: Sqlite, home: Path):
     store.store_result(call(1), np.arange(10_000), COMPUTED)
     (name,) = Chunks(home / "chunks").names()
     path = Chunks(home / "chunks").path(name)

@@ -1,4 +1,4 @@
-"""Homes with runs of many shapes, written straight into journals."""
+"""Homes with runs of many shapes, written directly into journals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.journal import ROOT, Journal, encode_value, process_start
+from relive.store.journal import ROOT, Journal, encode_value, line_schema, process_start_stamp
 
 Values = Mapping[str, Sequence[Any]]
 
@@ -35,28 +35,29 @@ class Runs:
         header: Mapping[str, Any] | None = None, packages: Mapping[str, str] | None = None, live: bool = False,
         **args: Any,
     ) -> str:  # fmt: skip
-        """A finished run, of one rank or, if several values are given, of several."""
+        """Adds a run, finished unless `live`, and returns its id; a sequence of values makes a rank of each."""
         ranks = [values] if isinstance(values, Mapping) else values
         run = self.home.new_run()
         started_ns = next(self._clock) * 1_000_000_000
-        for rank, its in enumerate(ranks):
+        for rank, rank_values in enumerate(ranks):
             journal = Journal(self.home.run_folder(run) / str(rank))
-            me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
+            me = {"pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": os.uname().nodename}
             journal.line(
-                "run", **{"run": run, "rank": rank, "project": "p", "world_size": len(ranks), "wall_ns": started_ns,
-                          "clock_ns": time.monotonic_ns(), "tags": dict(tags or {}), **me, **(header or {})}
+                line_schema.RunStarted,
+                **{"run": run, "rank": rank, "project": "p", "world_size": len(ranks), "wall_ns": started_ns,
+                   "clock_ns": time.monotonic_ns(), "tags": dict(tags or {}), **me, **(header or {})}
             )  # fmt: skip
             for name, value in args.items():
                 form = encode_value(value, lambda data: "0" * 64)
-                journal.line("arg", name=name, value=form, default=form, origin="kwargs")
+                journal.line(line_schema.Arg, name=name, value=form, default=form, origin="kwargs")
             if data is not None:
-                journal.line("data", name="train", kind="file", digest=data * 8, size_bytes=10)
-                journal.line("data_version", id=data)
+                journal.line(line_schema.DataDeclared, name="train", kind="file", digest=data * 8, size_bytes=10)
+                journal.line(line_schema.DataVersion, id=data)
             if packages is not None:
-                journal.line("packages", packages=packages)
-            self._log(journal, its)
+                journal.line(line_schema.PackagesInstalled, packages=packages)
+            self._log(journal, rank_values)
             if not live:
-                journal.line("end", outcome="finished", error=None)
+                journal.line(line_schema.RunEnded, outcome="finished", error=None)
                 journal.close()
         return run
 
@@ -73,7 +74,7 @@ class Runs:
             journal.append_float(name, value, loop, step)
         else:
             form = encode_value(value, lambda data: "0" * 64)
-            journal.line("log", loop, step, name=journal.name_id(name), value=form)
+            journal.line(line_schema.ValueLogged, loop, step, name=journal.name_id(name), value=form)
 
 
 @pytest.fixture

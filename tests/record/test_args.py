@@ -1,4 +1,4 @@
-"""Laws of `--kwargs` and `relive.arg`: what is taken out of argv, which type it gets, and who is told of mistakes."""
+"""Laws of `--kwargs` and `relive.arg`: what is removed from argv, which type it gets, how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import relive
 from relive.errors import ArgError
-from relive.record.args import convert, take_out
+from relive.record.args import convert, pop_kwargs
 
 
 class Colour(enum.Enum):
@@ -49,8 +49,8 @@ def journal_bytes(home: Path) -> bytes:
         (["t.py", "--kwargs", "a=two words", 'b={"c": 1}'], ["t.py"], {"a": "two words", "b": '{"c": 1}'}),
     ],
 )
-def test_only_the_pairs_behind_kwargs_are_taken_out(argv: list[str], rest: list[str], found: dict[str, str]) -> None:
-    taken = take_out(argv)
+def test_only_the_pairs_after_kwargs_are_removed(argv: list[str], rest: list[str], found: dict[str, str]) -> None:
+    taken = pop_kwargs(argv)
 
     assert taken == found
     assert argv == rest
@@ -59,15 +59,15 @@ def test_only_the_pairs_behind_kwargs_are_taken_out(argv: list[str], rest: list[
 @pytest.mark.parametrize("argv", [["t.py", "--kwargs"], ["t.py", "--kwargs", "--lr=1"], ["t.py", "--kwargs", "=1"]])
 def test_kwargs_without_a_pair_is_an_error_that_shows_how_to_write_it(argv: list[str]) -> None:
     with pytest.raises(ArgError, match=r"--kwargs lr=0\.01"):
-        take_out(argv)
+        pop_kwargs(argv)
 
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda n: "=" not in n and n[0] != "-"), st.text()))
-def test_any_text_comes_through_argv_as_it_was(pairs: dict[str, str]) -> None:
+def test_any_text_survives_argv(pairs: dict[str, str]) -> None:
     argv = ["t.py", "--kwargs", *(f"{name}={value}" for name, value in pairs.items()), "--end"]
 
     if pairs:
-        assert take_out(argv) == pairs
+        assert pop_kwargs(argv) == pairs
         assert argv == ["t.py", "--end"]
 
 
@@ -109,7 +109,7 @@ def test_a_value_gets_the_type_of_its_default(default: Any, raw: str, value: Any
         (np.float32(1), "a"), (1, "9" * 5_000),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_an_error_that_names_it_and_an_example(default: Any, raw: str) -> None:
+def test_a_value_of_the_wrong_type_is_an_error_with_an_example(default: Any, raw: str) -> None:
     with pytest.raises(ArgError, match="--kwargs x=") as caught:
         convert("x", raw, default)
 
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_an_error_that_names_it_and_an_example(default: Any
     assert "for example --kwargs x=" in str(caught.value)
 
 
-def test_a_default_of_a_type_we_do_not_know_gives_what_the_text_reads_like() -> None:
+def test_a_default_of_an_unknown_type_parses_the_text_as_a_literal() -> None:
     assert convert("x", "0.5", Fraction(1, 3)) == 0.5
     assert convert("x", "word", object()) == "word"
 
@@ -125,7 +125,7 @@ def test_a_default_of_a_type_we_do_not_know_gives_what_the_text_reads_like() -> 
 # In a script
 
 
-def test_own_parsers_before_and_after_the_first_verb_never_meet_kwargs(script) -> None:
+def test_argument_parsers_of_the_script_never_see_kwargs(script) -> None:
     done = script(
         """
         import argparse, sys
@@ -215,7 +215,7 @@ def test_an_unknown_kwarg_is_an_error_at_the_first_loop_that_lists_the_known(scr
     assert done.stderr.count("--kwargs lrr: no relive.arg of that name; known are lr, seed") == 1
 
 
-def test_a_kwarg_asked_for_after_the_loop_is_fine(script) -> None:
+def test_a_kwarg_requested_after_the_loop_is_fine(script) -> None:
     done = script(
         """
         import relive
@@ -230,7 +230,7 @@ def test_a_kwarg_asked_for_after_the_loop_is_fine(script) -> None:
     assert done.stderr == ""
 
 
-def test_a_kwarg_asked_for_in_one_run_of_the_process_is_known_in_all(script) -> None:
+def test_a_kwarg_requested_in_one_run_of_the_process_is_known_in_all(script) -> None:
     done = script(
         """
         import relive
@@ -248,7 +248,7 @@ def test_a_kwarg_asked_for_in_one_run_of_the_process_is_known_in_all(script) -> 
     assert relive.dataframe("loss", home=script.home).loss.tolist() == [2.0, 2.0]
 
 
-def test_a_script_without_relive_args_is_told_so_at_its_end_and_keeps_its_exit_code(script) -> None:
+def test_unused_kwargs_are_reported_at_exit_and_the_exit_code_stays(script) -> None:
     done = script("import relive\nrelive.log('a', 1)\n", "--kwargs", "lr=1", check=False)
 
     assert done.returncode == 0
@@ -257,7 +257,7 @@ def test_a_script_without_relive_args_is_told_so_at_its_end_and_keeps_its_exit_c
     )
 
 
-def test_args_are_given_when_recording_is_off(script) -> None:
+def test_args_work_when_recording_is_off(script) -> None:
     done = script(
         """
         import relive
@@ -271,7 +271,7 @@ def test_args_are_given_when_recording_is_off(script) -> None:
     assert not script.home.exists()
 
 
-def test_secrets_are_given_to_the_script_and_kept_out_of_the_record(script) -> None:
+def test_secrets_reach_the_script_but_not_the_record(script) -> None:
     done = script(
         """
         import relive
@@ -287,9 +287,9 @@ def test_secrets_are_given_to_the_script_and_kept_out_of_the_record(script) -> N
     assert relive.dataframe("api_key", "num_tokens", home=script.home).iloc[0].tolist()[-2:] == ["<redacted>", 17]
 
 
-def test_a_secret_of_the_wrong_type_is_not_kept_as_the_reason_of_the_failure(script) -> None:
+def test_a_secret_of_the_wrong_type_is_not_recorded_in_the_error(script) -> None:
     done = script("import relive\nrelive.arg('api_key', 0)\n", "--kwargs", "api_key=hunter2", check=False)
 
     assert done.returncode == 1
-    assert "--kwargs api_key: what was given is not a valid int" in done.stderr
+    assert "--kwargs api_key: the value is not a valid int" in done.stderr
     assert b"hunter2" not in journal_bytes(script.home)

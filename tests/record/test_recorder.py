@@ -1,4 +1,4 @@
-"""Laws of the verbs: what is given comes back, in the loop it was logged in, whatever leaves that loop and how."""
+"""Laws of the recorder: values come back as logged, in the iteration they were logged in, however the loop is left."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ import relive
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks
-from relive.store.gc import examine
-from relive.store.journal import decode_value, from_text, parse_run
+from relive.store.gc import check_home
+from relive.store.journal import decode_value, from_json, parse_run
 from relive.store.journal.journal_parser import ParsedJournal
 
 
 @pytest.fixture(autouse=True)
 def _quickly(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of this very process, without a code version or a watch over its files."""
+    """Records runs of the test process without a code version and without watching its files."""
     monkeypatch.setenv("RELIVE_VERSIONS", "0")
     monkeypatch.setenv("RELIVE_INPUTS", "0")
 
@@ -56,37 +56,37 @@ def journals(home: Path) -> Iterator[ParsedJournal]:
         yield from parse_run(Home(home), run)
 
 
-def told(home: Path, name: str) -> list[tuple[Any, ...]]:
-    """What the journals say of a name: the items of the loops around it, outermost first, and the value."""
+def recorded(home: Path, name: str) -> list[tuple[Any, ...]]:
+    """The records of a name in the journals: the items of the enclosing loops, outermost first, and the value."""
     chunks = Chunks(Home(home).chunks)
     found = []
     for journal in journals(home):
         for at in (at for at in range(len(journal)) if journal.names[journal.name[at]] == name):
             path = journal.paths[journal.path[at]]
-            items = from_text(journal.items[at]) if journal.items is not None and journal.items[at] else {}
-            around = [decode_value(items[loop], chunks.get) if loop in items else int(dim)
-                      for loop, dim in zip(path, journal.dims[at], strict=False)]  # fmt: skip
+            items = from_json(journal.items[at]) if journal.items is not None and journal.items[at] else {}
+            context = [decode_value(items[loop], chunks.get) if loop in items else int(dim)
+                       for loop, dim in zip(path, journal.dims[at], strict=False)]  # fmt: skip
             text = journal.text[at] if journal.text is not None else None
-            value = journal.value[at] if text is None else decode_value(from_text(text), chunks.get)
-            found.append((*around, value))
+            value = journal.value[at] if text is None else decode_value(from_json(text), chunks.get)
+            found.append((*context, value))
     return found
 
 
-def kept(home: Path) -> dict[str, Any]:
+def last_values(home: Path) -> dict[str, Any]:
     """The last value of each name, as the journals have it."""
-    return {name: told(home, name)[-1][-1] for journal in journals(home) for name in journal.names}
+    return {name: recorded(home, name)[-1][-1] for journal in journals(home) for name in journal.names}
 
 
-# What log gives back, and what comes back
+# What log returns, and what is read back
 
 
-def test_log_gives_back_the_very_object() -> None:
+def test_log_returns_the_same_object() -> None:
     with relive.run():
         for value in (1, 1.5, None, "a", [1], object(), float("nan")):
             assert relive.log("v", value) is value
 
 
-def test_log_gives_back_the_very_object_when_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_returns_the_same_object_when_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELIVE_OFF", "1")
     value = object()
 
@@ -129,7 +129,7 @@ def test_nan_comes_back_as_nan(home: Path) -> None:
     frame = relive.dataframe("v", "w", home=home)
     assert math.isnan(frame.v[0])
     assert math.isnan(frame.w[0][0])
-    assert math.isnan(kept(home)["v"])
+    assert math.isnan(last_values(home)["v"])
     assert relive.sql("select isnan(value) from logs where name = 'v'", home=home).values.tolist() == [[True]]
 
 
@@ -181,14 +181,14 @@ def test_frames_and_series_come_back_as_frames(home: Path) -> None:
         relive.log("frame", frame)
         relive.log("series", pandas.Series([1.5, 2.5], name="s"))
 
-    found = kept(home)
+    found = last_values(home)
     assert found["frame"].index.tolist() == [10, 20]
     assert found["frame"].a.tolist() == [1, 2]
     assert found["frame"].b.fillna(-1).tolist() == [0.5, -1]
     assert found["series"].s.tolist() == [1.5, 2.5]
 
 
-def test_what_changes_after_it_was_logged_is_kept_as_it_was(home: Path) -> None:
+def test_a_value_that_changes_after_logging_is_recorded_as_it_was(home: Path) -> None:
     array, things = np.zeros(1_000), [1]
     with relive.run():
         relive.log("array", array)
@@ -196,7 +196,7 @@ def test_what_changes_after_it_was_logged_is_kept_as_it_was(home: Path) -> None:
         array += 1
         things.append(2)
 
-    found = kept(home)
+    found = last_values(home)
     assert not found["array"].any()
     assert found["things"] == [1]
 
@@ -209,7 +209,7 @@ def test_what_changes_after_it_was_logged_is_kept_as_it_was(home: Path) -> None:
     ],
     ids=["timedelta64", "NaT", "str_ key", "str_ set", "nested struct", "doubled column"],
 )  # fmt: skip
-def test_whatever_was_logged_can_be_read(home: Path, value: Any) -> None:
+def test_any_logged_value_can_be_read(home: Path, value: Any) -> None:
     with relive.run():
         relive.log("v", value)
 
@@ -241,7 +241,7 @@ def test_torch_and_images_come_back_as_they_were(script) -> None:
     assert [str(frame[name].dtype) for name in names] == "float32 float32 int8 uint64 bool float32 uint64".split()
     assert frame.loss[0] == np.float32(0.1)
     assert int(frame.big[0]) == 2**64 - 1
-    found = kept(script.home)
+    found = last_values(script.home)
     assert found["tensor"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert found["half"].tolist() == [1.5, 1.5]
     assert found["sparse"].tolist() == [[1, 0], [0, 1]]
@@ -253,7 +253,7 @@ def test_torch_and_images_come_back_as_they_were(script) -> None:
 # Loops
 
 
-def test_values_stand_in_the_iteration_of_their_loops(home: Path) -> None:
+def test_values_carry_the_iteration_of_their_loops(home: Path) -> None:
     with relive.run():
         for epoch in relive.loop("epoch", range(2)):
             for step in relive.loop("step", range(2)):
@@ -261,13 +261,13 @@ def test_values_stand_in_the_iteration_of_their_loops(home: Path) -> None:
             relive.log("acc", epoch)
         relive.log("final", 1)
 
-    assert told(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 10), (1, 1, 11)]
-    assert told(home, "acc") == [(0, 0), (1, 1)]
-    assert told(home, "final") == [(1,)]
+    assert recorded(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 10), (1, 1, 11)]
+    assert recorded(home, "acc") == [(0, 0), (1, 1)]
+    assert recorded(home, "final") == [(1,)]
 
 
 @pytest.mark.parametrize("leave", ["break", "continue", "return", "raise", "end", "empty"])
-def test_what_is_logged_after_a_loop_stands_outside_of_it(home: Path, leave: str) -> None:
+def test_a_value_logged_after_a_loop_is_outside_of_it(home: Path, leave: str) -> None:
     def train() -> None:
         for step in relive.loop("step", range(0 if leave == "empty" else 3)):
             relive.log("loss", step)
@@ -289,12 +289,12 @@ def test_what_is_logged_after_a_loop_stands_outside_of_it(home: Path, leave: str
             relive.log("acc", epoch)
         relive.log("final", 1)
 
-    assert told(home, "acc") == [(0, 0), (1, 1)]
-    assert told(home, "final") == [(1,)]
+    assert recorded(home, "acc") == [(0, 0), (1, 1)]
+    assert recorded(home, "final") == [(1,)]
     if leave == "raise":
-        assert told(home, "caught") == [(0, 0), (1, 1)]
+        assert recorded(home, "caught") == [(0, 0), (1, 1)]
     if leave != "empty":
-        assert len(told(home, "loss")) == (6 if leave in ("continue", "end") else 2)
+        assert len(recorded(home, "loss")) == (6 if leave in ("continue", "end") else 2)
 
 
 def test_an_exception_through_nested_loops_leaves_them_all(home: Path) -> None:
@@ -312,9 +312,9 @@ def test_an_exception_through_nested_loops_leaves_them_all(home: Path) -> None:
         relive.log("after", 1)
         del error
 
-    assert told(home, "v") == [(0, 0, 0, 0)]
-    assert told(home, "caught") == [(1,)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "v") == [(0, 0, 0, 0)]
+    assert recorded(home, "caught") == [(1,)]
+    assert recorded(home, "after") == [(1,)]
 
 
 def test_a_generator_with_a_loop_inside_can_be_closed_early(home: Path) -> None:
@@ -331,13 +331,13 @@ def test_a_generator_with_a_loop_inside_can_be_closed_early(home: Path) -> None:
             break
         relive.log("after", 1)
 
-    assert told(home, "first") == [(0, 0)]
-    assert told(home, "closed") == [(1,)]
-    assert told(home, "v") == [(0, 0)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "first") == [(0, 0)]
+    assert recorded(home, "closed") == [(1,)]
+    assert recorded(home, "v") == [(0, 0)]
+    assert recorded(home, "after") == [(1,)]
 
 
-def test_a_loop_left_long_ago_and_collected_now_does_not_disturb_the_present(home: Path) -> None:
+def test_collecting_a_loop_left_long_ago_does_not_change_the_current_place(home: Path) -> None:
     with relive.run():
         for epoch in relive.loop("epoch", range(3)):
             kept_iterator = iter(relive.loop("step", range(5)))
@@ -347,8 +347,8 @@ def test_a_loop_left_long_ago_and_collected_now_does_not_disturb_the_present(hom
         gc.collect()
         relive.log("after", 1)
 
-    assert told(home, "step_value") == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "step_value") == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert recorded(home, "after") == [(1,)]
 
 
 def test_an_iterator_that_outlives_an_epoch_follows_the_epochs(home: Path) -> None:
@@ -358,20 +358,20 @@ def test_an_iterator_that_outlives_an_epoch_follows_the_epochs(home: Path) -> No
             for _ in range(2):
                 relive.log("loss", next(steps))
 
-    assert told(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 2, 2), (1, 3, 3), (2, 4, 4), (2, 5, 5)]
+    assert recorded(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 2, 2), (1, 3, 3), (2, 4, 4), (2, 5, 5)]
 
 
-def test_zipped_loops_go_on_together(home: Path) -> None:
+def test_zipped_loops_advance_together(home: Path) -> None:
     with relive.run():
         for a, b in zip(relive.loop("a", range(3)), relive.loop("b", range(10, 40, 10)), strict=True):
             relive.log("v", a + b)
         relive.log("after", 1)
 
-    assert told(home, "v") == [(0, 10, 10), (1, 20, 21), (2, 30, 32)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "v") == [(0, 10, 10), (1, 20, 21), (2, 30, 32)]
+    assert recorded(home, "after") == [(1,)]
 
 
-def test_while_loops_and_enumerate_are_loops_too(home: Path) -> None:
+def test_while_loops_and_enumerate_work(home: Path) -> None:
     with relive.run():
         source = iter(relive.loop("step", [5, 6, 7]))
         while (item := next(source, None)) is not None:
@@ -380,9 +380,9 @@ def test_while_loops_and_enumerate_are_loops_too(home: Path) -> None:
             relive.log("w", item + place)
         relive.log("after", 1)
 
-    assert told(home, "v") == [(5, 5), (6, 6), (7, 7)]
-    assert told(home, "w") == [(5, 5), (6, 7)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "v") == [(5, 5), (6, 6), (7, 7)]
+    assert recorded(home, "w") == [(5, 5), (6, 7)]
+    assert recorded(home, "after") == [(1,)]
 
 
 def test_a_loop_inside_one_of_its_own_name_has_a_column_of_its_own(home: Path) -> None:
@@ -402,8 +402,8 @@ def test_one_name_for_two_loops_in_a_row_is_one_column(home: Path) -> None:
         for n in relive.loop("epoch", range(2, 4)):
             relive.log("loss", n)
 
-    assert told(home, "loss") == [(2, 2), (3, 3)]
-    assert told(home, "warmup") == [(0, 0), (1, 1)]
+    assert recorded(home, "loss") == [(2, 2), (3, 3)]
+    assert recorded(home, "warmup") == [(0, 0), (1, 1)]
 
 
 ITEMS = [
@@ -423,20 +423,20 @@ def test_the_loop_column_shows_the_items_if_they_are_numbers_or_text(home: Path)
         relive.log("after", 1)
 
     for place, items in enumerate(ITEMS):
-        assert told(home, f"v{place}") == [(item, iteration) for iteration, item in enumerate(items)]
+        assert recorded(home, f"v{place}") == [(item, iteration) for iteration, item in enumerate(items)]
     assert rows(home, "iterator", "after") == [(4, 4, 1), (5, 5, 1)]
     assert rows(home, "v10", "after") == [("a", 0, 1), ("b", 1, 1)]
 
 
-def test_other_items_are_shown_by_their_number(home: Path) -> None:
+def test_other_items_are_shown_as_iteration_numbers(home: Path) -> None:
     with relive.run():
         for n, _batch in enumerate(relive.loop("batch", [np.zeros(2), object(), None, True, (1, 2)])):
             relive.log("v", n)
 
-    assert told(home, "v") == [(n, n) for n in range(5)]
+    assert recorded(home, "v") == [(n, n) for n in range(5)]
 
 
-def test_a_loop_answers_for_its_items() -> None:
+def test_a_loop_has_the_attributes_of_its_items() -> None:
     class Loader:
         batch_size = 4
 
@@ -481,12 +481,12 @@ def test_a_progress_bar_around_a_loop_changes_nothing(home: Path) -> None:
             relive.log("acc", epoch)
         relive.log("after", 1)
 
-    assert told(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)]
-    assert told(home, "acc") == [(0, 0), (1, 1)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "loss") == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 1)]
+    assert recorded(home, "acc") == [(0, 0), (1, 1)]
+    assert recorded(home, "after") == [(1,)]
 
 
-def test_a_batch_that_the_script_lets_go_of_is_gone() -> None:
+def test_a_batch_that_the_script_drops_is_freed() -> None:
     class Batch:
         pass
 
@@ -498,7 +498,7 @@ def test_a_batch_that_the_script_lets_go_of_is_gone() -> None:
             assert watch() is None
 
 
-def test_an_error_in_the_items_is_the_users(home: Path) -> None:
+def test_an_error_of_the_items_reaches_the_script(home: Path) -> None:
     def broken() -> Any:
         yield 1
         raise OSError("disk of the user")
@@ -536,12 +536,12 @@ def test_threads_log_to_the_run_of_their_process(home: Path) -> None:
                 assert list(pool.map(lambda n: relive.log("p", n), range(4))) == [0, 1, 2, 3]
             relive.log("main", epoch)
 
-    assert sorted(told(home, "t")) == [(0,), (1,), (2,), (10,), (11,), (12,)]
-    assert sorted(told(home, "p")) == sorted([(n,) for n in range(4)] * 2)
-    assert told(home, "main") == [(0, 0), (1, 1)]
+    assert sorted(recorded(home, "t")) == [(0,), (1,), (2,), (10,), (11,), (12,)]
+    assert sorted(recorded(home, "p")) == sorted([(n,) for n in range(4)] * 2)
+    assert recorded(home, "main") == [(0, 0), (1, 1)]
 
 
-def test_loops_in_threads_do_not_meet(home: Path) -> None:
+def test_loops_in_threads_are_independent(home: Path) -> None:
     barrier = threading.Barrier(4)
 
     def work(who: int) -> None:
@@ -558,8 +558,8 @@ def test_loops_in_threads_do_not_meet(home: Path) -> None:
             thread.join()
 
     for who in range(4):
-        assert told(home, f"v{who}") == [(n, n) for n in range(50)]
-        assert told(home, f"after{who}") == [(who,)]
+        assert recorded(home, f"v{who}") == [(n, n) for n in range(50)]
+        assert recorded(home, f"after{who}") == [(who,)]
 
 
 def test_tasks_each_have_their_own_place(home: Path) -> None:
@@ -579,9 +579,9 @@ def test_tasks_each_have_their_own_place(home: Path) -> None:
         asyncio.run(main())
 
     for who in range(3):
-        assert told(home, f"v{who}") == [(7, n, n) for n in range(3)]
-    assert sorted(told(home, "after")) == [(7, 0), (7, 1), (7, 2)]
-    assert told(home, "end") == [(1,)]
+        assert recorded(home, f"v{who}") == [(7, n, n) for n in range(3)]
+    assert sorted(recorded(home, "after")) == [(7, 0), (7, 1), (7, 2)]
+    assert recorded(home, "end") == [(1,)]
 
 
 @pytest.mark.parametrize("leave", ["end", "break", "raise", "cancel"])
@@ -611,10 +611,10 @@ def test_async_loops_are_left_as_loops_are(home: Path, leave: str) -> None:
     with relive.run():
         asyncio.run(main())
 
-    assert told(home, "v") == [(n, n) for n in range(3 if leave == "end" else 2)]
-    assert told(home, "after") == [(1,)]
+    assert recorded(home, "v") == [(n, n) for n in range(3 if leave == "end" else 2)]
+    assert recorded(home, "after") == [(1,)]
     if leave in ("raise", "cancel"):
-        assert told(home, "caught") == [(1,)]
+        assert recorded(home, "caught") == [(1,)]
 
 
 # Runs
@@ -632,7 +632,7 @@ def test_each_with_is_a_run_and_what_is_outside_belongs_to_none_of_them(home: Pa
         (two, "two", "finished", None),
     ]
     assert found[0].tags == {"n": 1}
-    assert told(home, "v") == [(1,), (2,)]
+    assert recorded(home, "v") == [(1,), (2,)]
 
 
 def test_a_run_inside_a_run_is_its_child_and_the_outer_goes_on_where_it_was(home: Path) -> None:
@@ -647,7 +647,7 @@ def test_a_run_inside_a_run_is_its_child_and_the_outer_goes_on_where_it_was(home
     assert found["outer"].parent is None
     assert found["inner 0"].parent == found["inner 1"].parent == outer
     assert rows(home, "before", "after") == [(0, 0, 0), (1, 1, 1)]
-    assert told(home, "inside") == [(0,), (1,)]
+    assert recorded(home, "inside") == [(0,), (1,)]
 
 
 def test_runs_of_two_threads_at_once_do_not_mix(home: Path) -> None:
@@ -670,7 +670,7 @@ def test_runs_of_two_threads_at_once_do_not_mix(home: Path) -> None:
             relive.log("v", 20)
         relive.log("v", 100)
 
-    with relive.run("around"):
+    with relive.run("outer"):
         threads = [threading.Thread(target=work) for work in (first, second)]
         for thread in threads:
             thread.start()
@@ -681,11 +681,11 @@ def test_runs_of_two_threads_at_once_do_not_mix(home: Path) -> None:
     frame = relive.dataframe("v", home=home)
     by_run = frame.groupby("run").v.apply(list).to_dict()
     named = {r.name: by_run[r.run] for r in records(home)}
-    assert named == {"first": [1, 2], "second": [10, 20], "around": [100, 1000]}
+    assert named == {"first": [1, 2], "second": [10, 20], "outer": [100, 1000]}
     assert [r.parent for r in records(home)] == [None, None, None]
 
 
-def test_a_run_left_by_an_exception_failed_and_the_exception_goes_on(home: Path) -> None:
+def test_a_run_left_by_an_exception_has_failed_and_the_exception_propagates(home: Path) -> None:
     def train() -> None:
         with relive.run():
             relive.log("v", 1 / 0)
@@ -699,13 +699,13 @@ def test_a_run_left_by_an_exception_failed_and_the_exception_goes_on(home: Path)
     assert record.error["place"].startswith(f"{__file__}:")
 
 
-def test_a_value_logged_to_a_run_that_has_ended_is_told_of(home: Path) -> None:
-    from relive.record.process.user_warnings import forget
+def test_logging_to_a_run_that_has_ended_warns(home: Path) -> None:
+    from relive.record.process.user_warnings import reset_warnings
 
     with relive.run():
         loop = iter(relive.loop("step", range(3)))
         next(loop)
-    forget()
+    reset_warnings()
     next(loop)
 
     with pytest.warns(UserWarning, match=r"\[log-lost\] 'late' was logged to a run that has ended"):
@@ -720,7 +720,7 @@ def test_tags_and_names_of_any_kind_do_not_stop_a_run(home: Path) -> None:
         relive.log("v", 1)
 
     assert run is not None
-    assert told(home, "v") == [(1,)]
+    assert recorded(home, "v") == [(1,)]
 
 
 def test_a_long_tag_is_kept_like_a_long_value(home: Path) -> None:
@@ -731,13 +731,13 @@ def test_a_long_tag_is_kept_like_a_long_value(home: Path) -> None:
     (record,) = records(home)
     assert (record.run, record.tags["sweep"]) == (run, 4)
     assert decode_value(record.tags, Chunks(Home(home).chunks).get) == {"notes": notes, "sweep": 4}
-    assert not [finding for finding in examine(Home(home), deep=True) if finding.damage]
+    assert not [finding for finding in check_home(Home(home), deep=True) if finding.damage]
 
 
 # In scripts
 
 
-def test_the_command_is_the_whole_line_and_argv_what_the_script_saw(script) -> None:
+def test_the_command_is_the_whole_line_and_argv_is_the_scripts(script) -> None:
     script(
         "import relive\nrelive.arg('lr', 1.0), relive.arg('api_key', '')\n",
         "--fast", "--kwargs", "lr=0.5", "api_key=abcdef",
@@ -798,7 +798,7 @@ def test_log_works_under_any_name(script) -> None:
 
 
 @pytest.mark.parametrize("how", ["-c", "-", "-m", "exec", "interactive"])
-def test_it_works_however_the_code_is_started(script, how: str) -> None:
+def test_recording_works_however_the_code_is_started(script, how: str) -> None:
     import subprocess
     import sys
 
@@ -814,11 +814,11 @@ def test_it_works_however_the_code_is_started(script, how: str) -> None:
 
     assert done.returncode == 0
     assert done.stdout.replace("0\n1\n", "") == ""
-    assert told(script.home, "v") == [(0, 0), (1, 1)]
+    assert recorded(script.home, "v") == [(0, 0), (1, 1)]
     assert [r.outcome for r in records(script.home)] == ["finished"]
 
 
-def test_threads_that_come_first_together_share_one_run(script) -> None:
+def test_threads_whose_first_calls_coincide_share_one_run(script) -> None:
     script(
         """
         import threading, relive
@@ -831,7 +831,7 @@ def test_threads_that_come_first_together_share_one_run(script) -> None:
         """
     )
 
-    assert sorted(told(script.home, "v")) == [(n,) for n in range(8)]
+    assert sorted(recorded(script.home, "v")) == [(n,) for n in range(8)]
     assert len(records(script.home)) == 1
 
 
@@ -884,7 +884,7 @@ def test_what_a_signal_handler_raises_reaches_the_script(script) -> None:
                 print("reached")
         relive.log("last", 1)
         """,
-        timeout=20,
+        timeout=60,
     )
 
     assert done.stdout == "reached\n" * 6
@@ -895,7 +895,7 @@ def test_what_a_signal_handler_raises_reaches_the_script(script) -> None:
 # Data and artifacts
 
 
-def test_data_is_bound_whatever_it_is(script) -> None:
+def test_any_kind_of_data_is_recorded(script) -> None:
     (script.project / "folder").mkdir()
     (script.project / "folder" / "a.csv").write_text("1")
     (script.project / "train.csv").write_text("1,2")
@@ -919,10 +919,10 @@ def test_data_is_bound_whatever_it_is(script) -> None:
     assert {"file", "folder", "array", "url"} <= declared.keys()
     assert "missing" not in declared
     assert declared["file"]["size_bytes"] == 3
-    assert told(script.home, "v") == [(1,)]
+    assert recorded(script.home, "v") == [(1,)]
 
 
-def test_artifacts_are_kept_whatever_they_are(home: Path, tmp_path: Path) -> None:
+def test_any_kind_of_artifact_is_stored(home: Path, tmp_path: Path) -> None:
     (tmp_path / "models" / "dæp").mkdir(parents=True)
     (tmp_path / "models" / "dæp" / "☃.bin").write_bytes(b"deep")
     (tmp_path / "mødel.pt").write_bytes(b"weights" * 10)
@@ -945,24 +945,24 @@ def test_artifacts_are_kept_whatever_they_are(home: Path, tmp_path: Path) -> Non
     assert b"".join(chunks.get(name) for name in found["mødel.pt"]["chunks"]) == b"weights" * 10
     assert [file["path"] for file in found["alle modelle ☃"]["files"]] == ["dæp/☃.bin"]
     assert found["empty"]["size_bytes"] == 0
-    assert told(home, "v") == [(1,)]
+    assert recorded(home, "v") == [(1,)]
 
 
-def test_an_artifact_that_cannot_be_read_costs_only_itself(home: Path) -> None:
-    from relive.record.process.user_warnings import forget
+def test_an_artifact_that_cannot_be_read_does_not_stop_recording(home: Path) -> None:
+    from relive.record.process.user_warnings import reset_warnings
 
     class Unpicklable:
         def __reduce__(self) -> Any:
             raise OSError("no")
 
-    forget()
+    reset_warnings()
     with relive.run():
         with pytest.warns(UserWarning, match=r"\[artifact-lost\]"):
             relive.artifact("/proc/self/mem")
         relive.artifact(Unpicklable())
         relive.log("v", 1)
 
-    assert told(home, "v") == [(1,)]
+    assert recorded(home, "v") == [(1,)]
     (record,) = records(home)
     assert record.outcome == "finished"
     assert record.artifacts == ()

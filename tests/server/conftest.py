@@ -89,7 +89,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One open server for the tests of a module that don't hurt it."""
+    """One open server, shared by the tests of a module that do not damage it."""
     server = Server(tmp_path_factory.mktemp("shared") / "team", "--open").start()
     yield server
     server.kill()

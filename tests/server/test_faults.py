@@ -18,10 +18,10 @@ import pytest
 
 import relive
 from relive.errors import QueryError
-from relive.store import Home, JournalName, journals_in
+from relive.store import Home, JournalName, list_journals
 from relive.store.catalog import Index
-from relive.store.gc import examine
-from relive.store.journal import Journal, process_start
+from relive.store.gc import check_home
+from relive.store.journal import Journal, line_schema, process_start_stamp
 from relive.store.sync import RunShipment, ServerClient, ServerUnreachable
 
 from .bad_network import BadNetwork
@@ -54,16 +54,16 @@ def assert_same(home: Path, store: Path) -> None:
     here, there = Home(home), Home(store)
     assert sorted(here.run_ids()) == sorted(there.run_ids())
     for run in here.run_ids():
-        names = [name for name, _ in journals_in(here.run_folder(run))]
+        names = [name for name, _ in list_journals(here.run_folder(run))]
         assert names
-        assert [name for name, _ in journals_in(there.run_folder(run))] == names
+        assert [name for name, _ in list_journals(there.run_folder(run))] == names
         for name in names:
             for suffix in ("slots", "lines"):
                 file = f"{name.stem}.{suffix}"
                 mine, its = (place.run_folder(run).joinpath(file).read_bytes() for place in (here, there))
                 assert its == mine.rstrip(b"\0") + its[len(mine.rstrip(b"\0")) :], file
                 assert len(its) == len(mine) or (suffix == "slots" and not mine[len(its) :].strip(b"\0")), file
-    assert [finding for finding in examine(there, deep=True) if finding.damage] == []
+    assert [finding for finding in check_home(there, deep=True) if finding.damage] == []
 
 
 def values(store: Path) -> list[int]:
@@ -149,11 +149,8 @@ def test_a_network_that_loses_doubles_cuts_and_delays_does_no_harm(script, serve
 def test_training_goes_on_without_a_server_and_sync_sends_it_later(script, serve):
     server = serve()
     server.stop()
-    begun = time.monotonic()
     done = script(TRAIN, "500", "0", env={**environment(server.url), "RELIVE_SHIP_WAIT_SECONDS": "1"})
-    took_s = time.monotonic() - begun
 
-    assert took_s < 30  # of which it waited for one
     assert "[not-all-sent]" in done.stderr
     assert "relive sync" in done.stderr
     server.start()
@@ -171,7 +168,7 @@ def test_a_replay_that_came_later_is_sent_and_a_damaged_run_holds_nobody_up(scri
     (run,) = Home(script.home).run_ids()
     assert "0 runs sent" in script.relive("sync", env=env).stdout
     journal = Journal(Home(script.home).run_folder(run) / JournalName.of_replay(1).stem)
-    journal.line("replay", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, number=1)
+    journal.line(line_schema.ReplayStarted, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, number=1)
     journal.append_float("late", 0.5, 1, 0)
     journal.close()
     damaged = Home(script.home).run_folder("0" * 12)
@@ -211,7 +208,7 @@ def wait_until(happened, timeout_s: float = 30) -> None:
 
 
 @pytest.mark.long
-def test_a_full_disk_on_the_server_stops_nothing_for_good(script, serve):
+def test_a_full_disk_on_the_server_stops_sending_only_until_there_is_space(script, serve):
     server = serve()
     limit = 40_000  # bytes in any file of the server from now on
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -243,7 +240,7 @@ def test_a_second_server_on_the_same_store_is_refused(serve):
     second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert second.returncode == 1
-    assert "another server has" in second.stderr
+    assert "another server uses" in second.stderr
     assert "stop it first" in second.stderr
     server.wait()
 
@@ -270,7 +267,7 @@ def test_a_client_whose_clock_is_wrong_is_still_seen_to_live(script, serve):
 
 
 @pytest.mark.slow
-def test_a_rank_that_never_starts_holds_nothing_up(script, serve):
+def test_a_rank_that_never_starts_blocks_nothing(script, serve):
     server = serve()
     env = {**environment(server.url), "RELIVE_RANK": "0", "RELIVE_WORLD_SIZE": "2", "RELIVE_LAUNCH": "one"}
     script(TRAIN, "100", "0", env=env)
@@ -314,8 +311,8 @@ def test_400_runs_at_once(tmp_path: Path, serve):
         run = home.new_run()
         journal = Journal(home.run_folder(run) / "0")
         journal.line(
-            "run", run=run, rank=0, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), pid=os.getpid(),
-            start=process_start(os.getpid()), host="elsewhere",
+            line_schema.RunStarted, run=run, rank=0, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(),
+            pid=os.getpid(), start=process_start_stamp(os.getpid()), host="elsewhere",
         )  # fmt: skip
         remote = ServerClient(server.url)
         shipment = RunShipment(home, run, remote)
@@ -324,7 +321,7 @@ def test_400_runs_at_once(tmp_path: Path, serve):
                 journal.append_float("loss", float(step + iteration * 200), 1, 0)
             last = iteration == 4
             if last:
-                journal.line("end", outcome="finished", error=None, wall_ns=time.time_ns())
+                journal.line(line_schema.RunEnded, outcome="finished", error=None, wall_ns=time.time_ns())
                 journal.close()
             send(shipment, final=last)
         remote.close()

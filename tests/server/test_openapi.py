@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from relive.server import routes
-from relive.server.openapi import Described, document
+from relive.server.openapi import RouteSpec, openapi_document
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed; pip install schemathesis")
 
-DESCRIBED = [value for value in vars(routes).values() if isinstance(value, Described)]
-SCHEMA = schemathesis.openapi.from_dict(document(DESCRIBED, "0"))
+DESCRIBED = [value for value in vars(routes).values() if isinstance(value, RouteSpec)]
+SCHEMA = schemathesis.openapi.from_dict(openapi_document(DESCRIBED, "0"))
 OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
 WANTED = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 CHECKS = [check for check in schemathesis.checks.CHECKS.get_all() if check.__name__ in WANTED]
@@ -64,7 +64,7 @@ def test_every_route_of_the_document_is_explained(shared):
             assert f"## {method.upper()} {path}\n" in page
 
 
-def test_an_address_that_is_not_there_says_so(shared):
+def test_an_unknown_route_says_so(shared):
     connection = http.client.HTTPConnection("127.0.0.1", shared.port)
     connection.request("GET", "/api/nothing")
     answer = connection.getresponse()

@@ -98,7 +98,7 @@ def test_a_server_answers_as_its_store_does(team: Server, elsewhere: Callable[..
     assert len(far.stdout) > 50
 
 
-def test_python_asks_the_server_that_is_set(team: Server, elsewhere: Callable[..., Result]):
+def test_python_queries_the_configured_server(team: Server, elsewhere: Callable[..., Result]):
     board, apart = relive.leaderboard("acc"), relive.skew("last", "loss")
 
     assert board.run.tolist() == relive.leaderboard("acc", home=team.store).run.tolist()
@@ -146,7 +146,7 @@ def test_a_model_is_promoted_moved_back_downloaded_and_loaded_over_http(
     first, second, _ = ids(team.store)
     assert "net@1 is run" in elsewhere("promote", first, "net", "--alias", "production").stdout
     assert "net@2 is run" in elsewhere("promote", second[:7], "net", "--note", "better").stdout
-    assert "net@production is version 2 now" in elsewhere("alias", "net@2", "production").stdout
+    assert "net@production is now version 2" in elsewhere("alias", "net@2", "production").stdout
     assert relive.load("net@production") == b"weights of 0.2"
     assert "is version 1 again" in elsewhere("rollback", "net@production").stdout
 
@@ -169,7 +169,7 @@ def test_a_model_is_promoted_moved_back_downloaded_and_loaded_over_http(
         assert said in done.output, wrong
 
 
-def test_a_server_that_is_away_is_not_replaced_by_the_home(
+def test_an_unreachable_server_is_not_replaced_by_the_home(
     elsewhere: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("RELIVE_SERVER", "")
@@ -190,7 +190,7 @@ def test_a_server_that_is_away_is_not_replaced_by_the_home(
         relive.load("net")
 
 
-def test_without_a_token_the_remedy_is_told(serve, elsewhere: Callable[..., Result], tmp_path: Path):
+def test_without_a_token_the_error_has_the_remedy(serve, elsewhere: Callable[..., Result], tmp_path: Path):
     server = serve("--port", "0", store=tmp_path / "closed")
 
     done = elsewhere("leaderboard", "acc", "--server", server.url)
@@ -272,9 +272,9 @@ class Liar(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("digest", "said"), [("a" * 64, "other bytes than those of chunk"), ("../../../../tmp/escaped", "can't be")]
+    ("digest", "said"), [("a" * 64, "bytes that don't match chunk"), ("../../../../tmp/escaped", "invalid artifact")]
 )
-def test_a_server_that_lies_is_caught(elsewhere, monkeypatch, tmp_path: Path, digest: str, said: str):
+def test_a_server_that_sends_other_bytes_is_caught(elsewhere, monkeypatch, tmp_path: Path, digest: str, said: str):
     artifact = {"name": "x", "kind": "file", "size_bytes": 4, "digest": digest, "chunks": [digest]}
     Liar.told = {
         "model": "net", "version": 1, "time_us": 1, "by": "", "run": "0" * 12, "artifact": artifact, "args": {},
@@ -358,7 +358,7 @@ def test_checkpoints_are_sent_when_asked_for_and_restored_elsewhere(serve, recor
 
 
 @pytest.mark.long
-def test_sending_checkpoints_goes_on_where_it_was_cut_off(serve, recorded: Path, tmp_path: Path, monkeypatch):
+def test_sending_checkpoints_resumes_where_it_was_cut_off(serve, recorded: Path, tmp_path: Path, monkeypatch):
     server = serve(store=tmp_path / "team")
     (run,) = ids(recorded / ".relive")
     monkeypatch.setattr("relive.store.sync.pack_shipment.PART_BYTES", 200_000)
@@ -390,10 +390,16 @@ def test_sending_checkpoints_goes_on_where_it_was_cut_off(serve, recorded: Path,
 
 
 @pytest.mark.long
-def test_a_run_that_goes_on_is_fetched_as_far_as_it_is(serve, script, tmp_path: Path, elsewhere):
+def test_a_live_run_is_fetched_up_to_now(serve, script, tmp_path: Path, elsewhere):
     server = serve(store=tmp_path / "live")
     theirs = script.project / ".relive"
     env = {"RELIVE_SERVER": server.url, "RELIVE_SHIP_SECONDS": "0.05", "RELIVE_HOME": str(theirs)}
+
+    def fetched_so_far() -> list[float]:
+        """Nothing until the run is there, and named what it logs."""
+        elsewhere("fetch", "last", "--server", server.url)
+        return relive.sql("select value from logs where name = 'n' order by seq", home=tmp_path / "home").value.tolist()
+
     process = script.start("""
 import os, time, relive
 for step in relive.loop("step", range(10**9)):
@@ -401,15 +407,15 @@ for step in relive.loop("step", range(10**9)):
     if os.path.exists("stop"): break
     time.sleep(0.001)
 """, env=env)  # fmt: skip
-    deadline = time.monotonic() + 30
-    while elsewhere("fetch", "last", "--server", server.url).exit_code and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while not (before := fetched_so_far()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    before = relive.dataframe("n", home=tmp_path / "home").n.tolist()
     (script.project / "stop").touch()
     process.communicate(timeout=60)
     assert elsewhere("fetch", "last", "--server", server.url).exit_code == 0
 
     after = relive.dataframe("n", home=tmp_path / "home").n.tolist()
+    assert before
     assert before == list(range(len(before)))
     assert after == relive.dataframe("n", home=theirs).n.tolist()
     assert len(after) >= len(before)

@@ -75,7 +75,7 @@ WRITES = [f"/api/runs/{RUN}/journals/0", f"/api/chunks/{'0' * 64}/upload"]
 
 
 @pytest.mark.parametrize("path", [*READS, *WRITES])
-def test_nothing_but_health_is_told_without_a_token(guarded, path: str):
+def test_without_a_token_only_health_is_served(guarded, path: str):
     server, words = guarded
 
     assert ask(server, "GET", "/health")[:2] == (200, {"status": "ok"})
@@ -85,14 +85,14 @@ def test_nothing_but_health_is_told_without_a_token(guarded, path: str):
         assert "RELIVE_TOKEN" in told["error"]
 
 
-def test_a_token_is_good_for_its_scopes_only(guarded):
+def test_a_token_is_valid_for_its_scopes_only(guarded):
     server, words = guarded
     for path, scope in [*((path, "read") for path in READS), *((path, "write") for path in WRITES)]:
         allowed = {word for word in words if ask(server, "GET", path, token=words[word])[0] != 403}
         assert allowed == {scope, "admin"}, path
 
 
-def test_a_token_that_is_taken_back_is_refused_at_once(guarded):
+def test_a_revoked_token_is_refused_at_once(guarded):
     server, _ = guarded
     word, token = Tokens(server.store).create("a guest", ["read"])
 
@@ -103,27 +103,27 @@ def test_a_token_that_is_taken_back_is_refused_at_once(guarded):
 
 def test_tokens_are_kept_as_hashes_that_others_can_not_read(tmp_path: Path):
     word, token = Tokens(tmp_path).create("ada", ["write"])
-    kept = (tmp_path / "tokens.json").read_text()
+    stored_files = (tmp_path / "tokens.json").read_text()
 
-    assert word.rsplit("_", 1)[1] not in kept
-    assert token.hash in kept
+    assert word.rsplit("_", 1)[1] not in stored_files
+    assert token.hash in stored_files
     assert (tmp_path / "tokens.json").stat().st_mode & 0o077 == 0
     assert Tokens(tmp_path).find(word) == token
     assert Tokens(tmp_path).find(word[:-1] + ("a" if word[-1] != "a" else "b")) is None
 
 
-def kept(store: Path) -> list[str]:
-    """The files of a store, without the index, which a thread makes behind it."""
+def stored_files(store: Path) -> list[str]:
+    """The files of a store, without the index, which a background thread builds."""
     return sorted(path.name for path in store.rglob("*") if store / "index" not in (path, *path.parents))
 
 
 @pytest.mark.parametrize("journal", ["../../x", "..%2f..%2fx", "00", "-1", "1-", "0-0", "0.lines", "٣", "9999999"])
 def test_only_journals_can_be_written(shared, journal: str):
-    before = kept(shared.store)
+    before = stored_files(shared.store)
     status, _, _ = send(shared, SLOTS_MAGIC, HEADER, journal=journal.replace("٣", "%D9%A3"))
 
     assert status in (404, 405)
-    assert kept(shared.store) == before
+    assert stored_files(shared.store) == before
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_only_journals_can_be_written(shared, journal: str):
         (SLOTS_MAGIC, HEADER.replace(b'"v": 1', b'"v": 2')),
     ],
 )
-def test_what_is_no_journal_is_refused(shared, slots: bytes, lines: bytes):
+def test_bytes_that_are_not_a_journal_are_refused(shared, slots: bytes, lines: bytes):
     status, told, _ = send(shared, slots, lines, run="aaaaaaaaaaaa")
 
     assert status == 422
@@ -159,7 +159,7 @@ def test_bytes_that_were_changed_on_the_way_are_refused(shared):
     assert "bbbbbbbbbbbb" not in Home(shared.store).run_ids()
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(shared):
+def test_a_decompression_bomb_is_refused_before_it_is_decompressed(shared):
     bomb = zstandard.compress(bytes(1 << 30))
     before = memory(shared)
 
@@ -169,14 +169,14 @@ def test_a_bomb_is_refused_before_it_is_unpacked(shared):
     assert memory(shared) < before + (50 << 20)
 
 
-def test_a_chunk_that_unpacks_to_something_else_is_refused_and_forgotten(shared):
+def test_a_chunk_that_does_not_match_its_hash_is_refused_and_discarded(shared):
     name, file = "d" * 64, b"\x01" + zstandard.compress(bytes(1 << 28))
     before = memory(shared)
     path = f"/api/chunks/{name}/upload"
 
     status, told, _ = ask(shared, "PUT", f"{path}?at=0&size={len(file)}", file)
     assert status == 422
-    assert "not those of its name" in told["error"]
+    assert "don't match its name" in told["error"]
     assert ask(shared, "GET", path)[1] == {"complete": False, "at": 0}
     assert memory(shared) < before + (50 << 20)
 
@@ -188,7 +188,7 @@ def test_chunks_are_confined_by_their_hash(shared, name: str):
         assert status in (404, 405)
 
 
-def test_a_body_that_is_too_long_is_refused_while_it_comes(shared):
+def test_a_body_that_is_too_long_is_refused_while_it_arrives(shared):
     connection = socket.create_connection(("127.0.0.1", shared.port))
     head = f"POST /api/runs/{RUN}/journals/0?slots=0&slots_bytes=1&lines=0&lines_bytes=1&digest=0 HTTP/1.1\r\n"
     connection.sendall(f"{head}Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())

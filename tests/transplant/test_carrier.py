@@ -1,4 +1,4 @@
-"""What a statement needs comes along or goes by its old name; what can't be had is told before anything runs."""
+"""What a statement needs is carried along or renamed; what the old version can't provide is a refusal."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ OLD = dedent("""
 """)
 
 
-def carry(old: str, new: str, *said: str) -> Transplant:
-    """Carry the statements of the new version whose lines begin with some words."""
+def carry(old: str, new: str, *prefixes: str) -> Transplant:
+    """Carries the statements of the new version whose lines start with these prefixes."""
     old, new = dedent(old), dedent(new)
-    lines = [number for number, line in enumerate(new.splitlines(), 1) if line.strip().startswith(said)]
-    assert len(lines) == len(said)
+    lines = [number for number, line in enumerate(new.splitlines(), 1) if line.strip().startswith(prefixes)]
+    assert len(lines) == len(prefixes)
     return transplant({"a.py": old}, {"a.py": new}, [("a.py", number) for number in lines])
 
 
-def test_a_renamed_variable_goes_by_its_old_name():
+def test_a_renamed_variable_gets_its_old_name():
     new = OLD.replace("l = ", "value = ").replace("l.backward", "value.backward") + "        log('loss', value)\n"
     new = new.replace(
         "value.backward()\n", "value.backward()\n            log('l', value.item(), f'{value:.3f} value')\n"
@@ -41,7 +41,7 @@ def test_a_renamed_variable_goes_by_its_old_name():
     assert "            log('l', l.item(), f'{l:.3f} value')\n" in result.files["a.py"]
 
 
-def test_keywords_attributes_and_texts_are_no_variables():
+def test_keywords_attributes_and_texts_are_not_renamed():
     old = "def f(a):\n    b = g(a)\n    h(b)\n    return b\n"
     log = "log('value', x.value, value=value, t=\"value\")"
     result = carry(old, f"def f(a):\n    value = g(a)\n    h(value)\n    {log}\n    return value\n", "log(")
@@ -49,7 +49,7 @@ def test_keywords_attributes_and_texts_are_no_variables():
     assert "    log('value', x.value, value=b, t=\"value\")\n" in result.files["a.py"]
 
 
-def test_imports_functions_and_accumulators_come_along():
+def test_imports_functions_and_accumulators_are_carried_along():
     new = """
         import torch
         import math
@@ -85,7 +85,7 @@ def test_imports_functions_and_accumulators_come_along():
     compile(result.files["a.py"], "a.py", "exec")
 
 
-def test_a_new_block_comes_along_with_what_the_statement_needs_of_it_and_nothing_else():
+def test_a_new_block_is_carried_along_with_only_what_the_statement_needs():
     old = "def main(net):\n    for epoch in range(9):\n        step(net)\n    done()\n"
     new = """
         def main(net):
@@ -121,7 +121,7 @@ def test_a_new_block_comes_along_with_what_the_statement_needs_of_it_and_nothing
         ),
     ],
 )
-def test_what_cannot_be_had_is_told(new: str, reason: str):
+def test_a_refusal_gives_the_reason(new: str, reason: str):
     result = carry("def f(a):\n    x = a\n    return x\n", new, "log(")
 
     assert result.landings == ()
@@ -129,29 +129,29 @@ def test_what_cannot_be_had_is_told(new: str, reason: str):
     assert reason in result.refusals[0].reason
 
 
-def test_a_refusal_names_the_place_all_the_same():
+def test_a_refusal_still_names_the_place():
     old = "def f(a):\n    x = a\n    return x\n"
     (refusal,) = carry(old, "def f(a, b):\n    x = a\n    log('b', b)\n    return x\n", "log(").refusals
 
     assert (refusal.old_path, refusal.before) == ("a.py", 3)
 
 
-def test_a_value_that_only_some_ways_lead_to_is_told():
+def test_a_name_assigned_on_some_paths_only_is_refused():
     old = "def f(a):\n    if a:\n        x = 1\n    g(a)\n"
     result = carry(old, "def f(a):\n    x = 1\n    g(a)\n    log('x', x)\n", "log(")
 
     assert result.landings == ()
-    assert "x has its value there only on some ways" in result.refusals[0].reason
+    assert "x has its value there only on some paths" in result.refusals[0].reason
 
 
-def test_another_thing_of_the_same_name_is_not_taken_for_it():
+def test_a_global_of_the_same_name_is_not_mistaken_for_a_local_variable():
     old = "b = 7\n\ndef f(a):\n    h(a)\n    return a\n"
     result = carry(old, "def f(a):\n    h(a)\n    b = a + 1\n    log('b', b)\n    return a\n", "log(")
 
     assert "    b = a + 1\n    log('b', b)\n" in result.files["a.py"]
 
 
-def test_what_a_star_import_may_bring_lowers_confidence():
+def test_a_name_that_a_star_import_may_provide_lowers_confidence():
     old = "from lib import *\ndef f(a):\n    g(a)\n"
     result = carry(old, "import lib\nthing = 3\ndef f(a):\n    g(a)\n    log('x', thing)\n", "log(")
 
@@ -159,14 +159,14 @@ def test_what_a_star_import_may_bring_lowers_confidence():
     assert "thing may have no value there" in result.landings[0].notes
 
 
-def test_what_old_code_uses_is_never_given_another_value():
+def test_names_that_old_code_uses_are_never_rebound():
     old = "def f(a):\n    total = 0\n    g(a, total)\n    return total\n"
     new = "def f(a):\n    total = 0\n    g(a, total)\n    n, total = h(a)\n    log('n', n)\n    return total\n"
 
     assert "n, total" not in carry(old, new, "log(").files.get("a.py", "")
 
 
-def test_other_files_of_the_project_come_along_or_are_added_to():
+def test_other_files_of_the_project_are_carried_along_or_extended():
     old = {
         "train.py": "from lib.data import load\nimport metrics\n\ndef main(net):\n    out = net(load())\n"
         "    return out\n",
@@ -213,7 +213,7 @@ def test_a_file_that_was_renamed_is_found():
 
 
 @pytest.mark.parametrize("line", ["import math, time", "from math import sqrt, pi", "import math as m, time as t, os"])
-def test_an_import_of_several_names_comes_along_with_each_that_is_needed(line: str):
+def test_an_import_of_several_names_is_carried_along_for_each_name_needed(line: str):
     used = {"import math, time": "math.sqrt(time.time())", "from math import sqrt, pi": "sqrt(pi)"}
     value = used.get(line, "m.sqrt(t.time())")
     old = "net = [0.5]\nprint(net[0])\n"

@@ -1,4 +1,4 @@
-"""Laws that hold for any two programs: nothing old changes, the result parses, no name lacks its value."""
+"""Laws that hold for any two programs: no old line changes, the result parses, every name is assigned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = "abcdefgh"
 
 
 class Program:
-    """A random program that runs, line by line with its indentation; `log` lines are what will be carried."""
+    """A random program that runs, as lines with their indentation; its `log` lines are to be carried."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -23,7 +23,7 @@ class Program:
         self.functions = 0
 
     def write(self, known: list[str], depth: int, length: int) -> None:
-        """A block that binds names from names that are known for sure."""
+        """Writes a block that binds names using names that are surely assigned."""
         known = list(known)
         for _ in range(length):
             choice = self.random.random()
@@ -63,7 +63,7 @@ class Program:
 
 
 def pair(seed: int) -> tuple[str, str, list[int]]:
-    """A new program, an older one that runs without some of its statements, and the lines of the new one's logs."""
+    """Returns an old program, a new one with more statements, and the lines of the new one's logs."""
     program = Program(seed)
     program.write(["a"], 0, 12)
     new = program.text(set(range(len(program.lines))), "    ")
@@ -78,7 +78,7 @@ def pair(seed: int) -> tuple[str, str, list[int]]:
 
 
 def unbound(text: str) -> str | None:
-    """The name that has no value when the program runs, if there is one."""
+    """Returns the name that is unassigned when the program runs, if there is one."""
     try:
         exec(compile(text, "a.py", "exec"), {"log": lambda *_: None, "note": lambda *_: None})
     except (NameError, UnboundLocalError) as error:
@@ -88,7 +88,7 @@ def unbound(text: str) -> str | None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**9))
-def test_nothing_old_changes_and_the_result_parses(seed: int):
+def test_no_old_line_changes_and_the_result_parses(seed: int):
     old, new, lines = pair(seed)
     result = transplant({"a.py": old}, {"a.py": new}, [("a.py", line) for line in lines])
     patched = result.files.get("a.py", old)
@@ -101,7 +101,7 @@ def test_nothing_old_changes_and_the_result_parses(seed: int):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**9))
-def test_no_name_lacks_its_value(seed: int):
+def test_every_name_is_assigned(seed: int):
     old, new, lines = pair(seed)
     for line in lines:
         result = transplant({"a.py": old}, {"a.py": new}, [("a.py", line)])
@@ -118,7 +118,7 @@ def added(result: Transplant) -> set[int]:
     st.text(alphabet="ab:;()[]'\"\\\n\r\t #=if@\x0c", max_size=60),
     st.text(alphabet="ab:;()[]'\"\\\n\t #=if@", max_size=60),
 )
-def test_no_text_makes_it_fail_and_old_text_is_never_lost(old: str, new: str):
+def test_any_text_can_be_transplanted_and_no_old_text_is_lost(old: str, new: str):
     result = transplant({"a.py": old}, {"a.py": new}, [("a.py", 1), ("a.py", 2)])
 
     for text in result.files.values():

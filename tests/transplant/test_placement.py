@@ -13,7 +13,7 @@ MARK = "# <-"
 
 
 def versions(old: str, new: str) -> tuple[str, str, list[tuple[str, int]], str]:
-    """The two texts, the marked lines of the new one, and the old one with the marked lines that should come about."""
+    """Returns the two texts, the marked lines of the new one, and the old text with the expected lines inserted."""
     old, new = textwrap.dedent(old), textwrap.dedent(new)
     wanted = [("train.py", number) for number, line in enumerate(new.splitlines(), 1) if line.endswith(MARK)]
     expected = old.replace(f"  {MARK}", "")
@@ -321,7 +321,7 @@ def test_a_statement_lands_where_it_belongs(name: str):
     assert result.files["train.py"] == expected
 
 
-def test_the_text_in_a_string_keeps_its_spaces():
+def test_text_in_a_string_keeps_its_indentation():
     new = 'def f(x):\n    y = x\n    log("y", """\n  keep\nthis\n""", y)\n    return y\n'
     old = "def f(x):\n  if x:\n    y = x\n    return y\n"
     result = transplant({"a.py": old}, {"a.py": new}, [("a.py", 3)])
@@ -330,7 +330,7 @@ def test_the_text_in_a_string_keeps_its_spaces():
     assert result.files["a.py"] == old.replace("    return y\n", f"{added}    return y\n")
 
 
-def test_landings_name_the_lines_of_the_patched_text():
+def test_landings_give_line_numbers_of_the_patched_text():
     old, new, wanted, _ = versions(*CASES["loops have names"])
     (landing,) = transplant({"train.py": old}, {"train.py": new}, wanted).landings
 
@@ -349,7 +349,7 @@ def test_a_move_of_a_few_lines_gets_high_confidence_and_another_program_none():
     assert lost.files == {}
 
 
-def test_a_statement_that_fits_two_places_alike_gets_low_confidence():
+def test_a_statement_that_fits_two_places_equally_gets_low_confidence():
     old = "def f():\n    a()\n\ndef g():\n    a()\n"
     new = "def h():\n    a()\n    log('a', 1)\n"
     result = transplant({"a.py": old}, {"a.py": new}, [("a.py", 3)])
@@ -357,7 +357,7 @@ def test_a_statement_that_fits_two_places_alike_gets_low_confidence():
     assert all(landing.confidence != "high" for landing in result.landings)
 
 
-def test_versions_in_between_lead_to_what_changed_beyond_recognition():
+def test_versions_in_between_align_code_that_changed_beyond_recognition():
     old = "def one(net):\n    a1()\n    a2()\n\ndef two(net):\n    b1()\n    b2()\n    b3()\n    b4()\n"
     middle = "def three(net):\n    b1()\n    b2()\n    c3()\n    c4()\n"
     new = "def three(net):\n    d1()\n    d2()\n    log('net', net)\n    c3()\n    c4()\n"

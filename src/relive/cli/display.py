@@ -1,4 +1,4 @@
-"""How values, times and sizes read at a terminal."""
+"""Formats values, times, durations and sizes for a terminal."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import datetime
 from typing import Any
 
 from relive.store.catalog import Summary
-from relive.store.journal import from_text
+from relive.store.journal import from_json
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-_LONGEST = 60
+_MAX_CHARS = 60
 
 
-def when(time_us: int) -> str:
-    """Local time, to the second."""
+def format_time(time_us: int) -> str:
+    """Formats a timestamp as local time, to the second."""
     moment = datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC).astimezone()
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 60:
@@ -28,7 +28,12 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def size(count_bytes: float) -> str:
+def format_short_duration(seconds: float) -> str:
+    """Formats a duration, with milliseconds below one second."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else format_duration(seconds)
+
+
+def format_size(count_bytes: float) -> str:
     for unit in _UNITS:
         if count_bytes < 1000 or unit == _UNITS[-1]:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
@@ -36,8 +41,8 @@ def size(count_bytes: float) -> str:
     return ""
 
 
-def value(form: Any) -> str:
-    """A value in its JSON form as people would write it."""
+def format_value(form: Any) -> str:
+    """Formats a value in its JSON form."""
     if isinstance(form, float):
         return f"{form:.6g}"
     if isinstance(form, dict) and len(form) == 1:
@@ -47,26 +52,26 @@ def value(form: Any) -> str:
         if tag == "$int":
             return str(int(inner, 16))
         if tag == "$np":
-            return value(inner[1])
+            return format_value(inner[1])
         if tag in ("$array", "$image"):
             return f"{tag[1:]}{inner['shape']}"
         if tag == "$repr" or tag == "$text":
-            return cut(str(inner.get("text") or inner.get("head")))
+            return truncate(str(inner.get("text") or inner.get("head")))
         if tag == "$secret":
             return "<redacted>"
         if tag == "$tuple":
-            return "(" + ", ".join(value(item) for item in inner) + ")"
+            return "(" + ", ".join(format_value(item) for item in inner) + ")"
     if isinstance(form, list):
-        return cut("[" + ", ".join(value(item) for item in form) + "]")
-    return cut(str(form))
+        return truncate("[" + ", ".join(format_value(item) for item in form) + "]")
+    return truncate(str(form))
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     text = text.replace("\n", " ")
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
 
 
-def last_value(summary: Summary) -> str:
+def format_last_value(summary: Summary) -> str:
     if summary.last_text is not None:
-        return value(from_text(summary.last_text))
-    return value(summary.last)
+        return format_value(from_json(summary.last_text))
+    return format_value(summary.last)

@@ -1,4 +1,4 @@
-"""The order of sets of texts differs from process to process, unless Python is told before it starts."""
+"""A fixed hash seed for `relive run`, without which the order of sets of strings differs between processes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import sys
 
 VARIABLE = "PYTHONHASHSEED"
-_SEED = "0"  # the same for all runs, so that one warm process serves the replays of all
+_SEED = "0"  # the same for all runs, so that one warm process can replay any of them
 
 
-def settle_order() -> None:
-    """Start this process once more with a seed for hashes, so that `list(set(words))` can be had again by a replay.
+def restart_with_fixed_hash_seed() -> None:
+    """Restarts this process with a fixed hash seed, so that a replay reproduces `list(set(words))`.
 
-    Whoever looks at the process from inside, a debugger or a coverage tool, would lose sight of it: then it stays.
+    Does nothing under a debugger, profiler or coverage tool, which would lose track of the process.
     """
-    if VARIABLE in os.environ or not sys.flags.hash_randomization or os.name != "posix" or _is_watched():
+    if VARIABLE in os.environ or not sys.flags.hash_randomization or os.name != "posix" or _is_traced():
         return
     os.environ[VARIABLE] = _SEED
     sys.stdout.flush()
@@ -22,7 +22,7 @@ def settle_order() -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _is_watched() -> bool:
+def _is_traced() -> bool:
     monitoring = getattr(sys, "monitoring", None)
     tools = any(monitoring.get_tool(number) for number in range(6)) if monitoring is not None else False
     watchers = {"coverage", "debugpy", "pydevd", "pdb"} & set(sys.modules)

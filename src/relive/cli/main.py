@@ -1,4 +1,4 @@
-"""The group that all commands belong to, and how errors look at a terminal."""
+"""The `relive` command group: loads commands on demand, and prints errors as one line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from relive.cli.hash_seed import settle_order
-from relive.cli.script_handover import Leave
+from relive.cli.hash_seed import restart_with_fixed_hash_seed
+from relive.cli.script_handover import ScriptHandover
 from relive.errors import ReliveError
 
 # The module of `commands` that defines each command, in the order of the help page; `module:attribute` if names differ.
@@ -27,24 +27,24 @@ COMMANDS = {
 }  # fmt: skip
 
 
-class _Commands(click.Group):
-    """Loads only the command that is called, and shows errors as one line with the remedy."""
+class _LazyGroup(click.Group):
+    """Imports only the module of the invoked command, and prints errors as one line with the remedy."""
 
     def main(self, *args: Any, **how: Any) -> Any:
         if not args and not how and sys.argv[1:2] == ["run"]:
-            settle_order()
+            restart_with_fixed_hash_seed()
         try:
             return super().main(*args, **how)
-        except Leave as leave:
-            start = leave.start
-        from relive.handsfree import locate, run
+        except ScriptHandover as handover:
+            start = handover.start
+        from relive.handsfree import locate_script, run_script
 
         try:
-            locate(start)
+            locate_script(start)
         except ReliveError as error:
             click.echo(f"Error: {error}", err=True)
             raise SystemExit(1) from None
-        return run(start)
+        return run_script(start)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -67,7 +67,7 @@ class _Commands(click.Group):
             raise SystemExit(0) from None
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="relive")
 def main() -> None:
-    """Train now, ask later: the record of every run, and what you forgot to log."""
+    """Hindsight logging: record every training run, and compute later what you forgot to log."""

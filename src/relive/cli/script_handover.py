@@ -1,4 +1,4 @@
-"""How `relive run` gets out of the command line before it starts the script."""
+"""The exception by which `relive run` leaves click before the script starts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from relive.handsfree import ScriptStart
 
 
-class Leave(BaseException):
-    """Out of the command line's own machinery, which would change what the script's errors look like."""
+class ScriptHandover(BaseException):
+    """Unwinds click, which would otherwise appear in the script's tracebacks and handle its exceptions."""
 
     def __init__(self, start: ScriptStart) -> None:
         super().__init__(start.target)

@@ -1,4 +1,4 @@
-"""What every command shares: which home or server it works on, and which run a word means."""
+"""What commands share: the home or server they work on, and the style of consoles and tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from relive.errors import NotFound
-from relive.model import SHORT_ID
-from relive.record.process import chosen_server, read_launch_context
+from relive.model import SHORT_ID_DIGITS
+from relive.record.process import read_launch_context, select_server
 from relive.store import Home
 from relive.store.catalog import Index
 
@@ -24,17 +24,19 @@ T = TypeVar("T")
 home_option = click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder that holds the runs (default: .relive beside the project, or RELIVE_HOME).",
+    help="The folder that holds the runs (default: .relive in the project, or RELIVE_HOME).",
 )
 
-server_option = click.option("--server", metavar="URL", help="Ask this server, not a home (default: the setting).")
+server_option = click.option(
+    "--server", metavar="URL", help="Query this server instead of a home (default: the setting)."
+)
 
 
 def open_home(path: Path | None) -> Home:
-    """The home that was named, or the one of the project around the current folder."""
+    """Returns the given home, or that of the project that contains the current folder."""
     home = Home(path.absolute()) if path is not None else read_launch_context().home
     if not home.runs.is_dir():
-        raise NotFound(f"no runs in {home.path}; record one with `python train.py`, or name another with --home")
+        raise NotFound(f"no runs in {home.path}; record one with `python train.py`, or name another home with --home")
     return home
 
 
@@ -43,16 +45,16 @@ def open_index(path: Path | None) -> Index:
 
 
 def open_runs(home: Path | None, server: str | None) -> RunsBackend:
-    """The runs of a team: those of the home or server that was named, else of the server that is set."""
+    """Returns the runs of the given home or server, or else of the configured server, or else of the project."""
     from relive.query import HomeRuns, ServerRuns
 
-    remote = chosen_server(home, server)
+    remote = select_server(home, server)
     return HomeRuns(open_index(home)) if remote is None else ServerRuns(remote)
 
 
-def look_up(home: Path | None, server: str | None, question: Callable[[RunsBackend], T]) -> T:
-    """The answer of this home, where one's own runs are; what isn't here is looked for on the server that is set."""
-    if home is not None or server is not None or chosen_server(None) is None:
+def ask_home_then_server(home: Path | None, server: str | None, question: Callable[[RunsBackend], T]) -> T:
+    """Returns the answer from the given or the project's home; if it is not found there, from the configured server."""
+    if home is not None or server is not None or select_server(None) is None:
         return question(open_runs(home, server))
     from relive.query import HomeRuns
 
@@ -63,22 +65,29 @@ def look_up(home: Path | None, server: str | None, question: Callable[[RunsBacke
 
 
 def open_registry(home: Path | None, server: str | None) -> Registry | RemoteRegistry:
-    """The models of the home or server that was named, else of the server that is set."""
+    """Returns the registry of the given home or server, or else of the configured server, or else of the project."""
     from relive.store.registry import Registry
     from relive.store.sync import RemoteRegistry
 
-    remote = chosen_server(home, server)
+    remote = select_server(home, server)
     return Registry(open_home(home)) if remote is None else RemoteRegistry(remote)
 
 
-def short(run: str) -> str:
-    return run[:SHORT_ID]
+def short_id(run: str) -> str:
+    return run[:SHORT_ID_DIGITS]
 
 
 def make_console() -> Any:
-    """A rich console on stdout; as wide as needed when nobody is looking at a terminal."""
+    """Returns a rich console on stdout; wide lines are not wrapped if stdout is not a terminal."""
     import sys
 
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=240, soft_wrap=True)
+
+
+def make_table() -> Any:
+    """Returns an empty rich table in the style that all commands share."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, header_style="bold")

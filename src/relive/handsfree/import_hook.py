@@ -1,8 +1,7 @@
-"""Modules of the project are rewritten when they are imported, and loggers are listened to when they are."""
+"""An import hook that instruments modules of the project and installs hooks in logging libraries."""
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,110 +10,114 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-from relive.handsfree.capture import explainer, loop_hooks, safely
-from relive.instrument import HOOK, Survey, instrument
+from relive import syntax_tree
+from relive.handsfree.capture import call_safely, explainer, loop_hooks
+from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops
 from relive.record.process import warn_once
 
-_FOREIGN = frozenset({"site-packages", "dist-packages", "node_modules"})
-Listen = Callable[[ModuleType], None]
+_LIBRARY_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules"})
+ModuleHook = Callable[[ModuleType], None]
 
 
-def code_of(source: bytes, path: str, known: Survey) -> CodeType:
-    """A file's code with its loops and log calls made visible, or as it is if that can't be done."""
-    rewritten = _rewritten(source, path, known)
-    return rewritten if rewritten is not None else compile(source, path, "exec", dont_inherit=True)
+def compile_instrumented(source: bytes, path: str, known: ProjectSurvey) -> CodeType:
+    """Compiles a file with its loops and log calls instrumented, or unchanged if that fails."""
+    code = _try_instrument(source, path, known)
+    return code if code is not None else compile(source, path, "exec", dont_inherit=True)
 
 
-def _rewritten(source: bytes, path: str, known: Survey) -> CodeType | None:
+def _try_instrument(source: bytes, path: str, known: ProjectSurvey) -> CodeType | None:
     try:
-        tree = ast.parse(source, path)
-        explainer.chose(path, instrument(tree, known))
+        tree = syntax_tree.parse(source, path)
+        explainer.add_choices(path, instrument_loops(tree, known))
         return compile(tree, path, "exec", dont_inherit=True)
     except SyntaxError:
-        return None  # Python will say what is wrong with it
-    except Exception as error:  # noqa: BLE001 - the script must run, as it was if need be
+        return None  # raised again when the unchanged source is compiled
+    except Exception as error:  # noqa: BLE001 - the script must run, if need be unchanged
         reason = f"{path}: {type(error).__name__}: {error}"
-        warn_once("not-instrumented", f"{reason}; it runs as it is, and its loops are not seen")
+        warn_once(
+            "not-instrumented",
+            f"{reason}; it runs unchanged, and its loops are not recorded",
+        )
         return None
 
 
-def is_own(path: str, root: str) -> bool:
-    """Is a file the project's: below its root, and of no library or environment there?"""
+def is_project_file(path: str, root: str) -> bool:
+    """Whether a file is below the root of the project, and not in a library or environment there."""
     real = os.path.realpath(path)
     if not real.startswith(root.rstrip(os.sep) + os.sep):
         return False
     folders = os.path.relpath(real, root).split(os.sep)[:-1]
-    if any(part in _FOREIGN or part.startswith(".") for part in folders):
+    if any(part in _LIBRARY_FOLDERS or part.startswith(".") for part in folders):
         return False
     above = [os.path.join(root, *folders[: at + 1]) for at in range(len(folders))]
     return not any(os.path.exists(os.path.join(folder, "pyvenv.cfg")) for folder in above)
 
 
-class Finder(MetaPathFinder):
-    """Stands before the other finders, and changes only how some of the modules that they find are loaded."""
+class InstrumentingFinder(MetaPathFinder):
+    """A finder that delegates to the other finders and replaces the loader of some modules."""
 
-    def __init__(self, root: str, known: Survey, listeners: dict[str, Listen]) -> None:
+    def __init__(self, root: str, known: ProjectSurvey, hooks: dict[str, ModuleHook]) -> None:
         self._root = root
         self._known = known
-        self._listeners = listeners
+        self._hooks = hooks
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in self._listeners and name.partition(".")[0] in sys.stdlib_module_names:
+        if name not in self._hooks and name.partition(".")[0] in sys.stdlib_module_names:
             return None
-        spec = self._found(name, path, target)
+        spec = self._find(name, path, target)
         if spec is None or spec.loader is None:
             return spec
-        if name in self._listeners:
-            spec.loader = _Listening(spec.loader, self._listeners[name])
-        elif type(spec.loader) is SourceFileLoader and spec.origin and is_own(spec.origin, self._root):
-            spec.loader = _Instrumenting(name, spec.origin, self._known)
+        if name in self._hooks:
+            spec.loader = _HookedLoader(spec.loader, self._hooks[name])
+        elif type(spec.loader) is SourceFileLoader and spec.origin and is_project_file(spec.origin, self._root):
+            spec.loader = _InstrumentingLoader(name, spec.origin, self._known)
         return spec
 
-    def _found(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+    def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)) is not None:
                 return spec
         return None
 
 
-class _Instrumenting(SourceFileLoader):
-    """Loads a module of the project from its source. Nothing is cached: the compiled file beside it is Python's."""
+class _InstrumentingLoader(SourceFileLoader):
+    """Loads a module of the project from its source. Writes no .pyc file: that would replace Python's own."""
 
-    def __init__(self, name: str, path: str, known: Survey) -> None:
+    def __init__(self, name: str, path: str, known: ProjectSurvey) -> None:
         super().__init__(name, path)
         self._known = known
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        return code_of(self.get_data(path), path, self._known)
+        return compile_instrumented(self.get_data(path), path, self._known)
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__dict__[HOOK] = loop_hooks
+        module.__dict__[HOOK_NAME] = loop_hooks
         super().exec_module(module)
 
 
-class _Listening(Loader):
-    """Loads a module as its own loader does, and listens to it from then on."""
+class _HookedLoader(Loader):
+    """Loads a module by its own loader, then calls a hook with it."""
 
-    def __init__(self, loader: Any, listen: Listen) -> None:
+    def __init__(self, loader: Any, hook: ModuleHook) -> None:
         self._loader = loader
-        self._listen = listen
+        self._hook = hook
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        listen_safely(module, self._listen)
+        install_hook(module, self._hook)
 
 
-def listen_safely(module: ModuleType, listen: Listen) -> None:
-    """Set a listener on a loaded module."""
-    safely(module.__name__, listen, module)
+def install_hook(module: ModuleType, hook: ModuleHook) -> None:
+    """Calls a hook with a loaded module; a failure becomes a warning."""
+    call_safely(module.__name__, hook, module)

@@ -1,4 +1,4 @@
-"""Starting a script as Python would, with its loops and log calls heard."""
+"""Runs a script as Python would, with its loops and log calls instrumented."""
 
 from __future__ import annotations
 
@@ -15,45 +15,52 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from relive.errors import NotFound
-from relive.handsfree.capture import LISTENERS, LOADERS, explainer, loop_hooks, teller
-from relive.handsfree.exit_check import check_at_exit
-from relive.handsfree.frameworks import FRAMEWORKS
-from relive.handsfree.import_hook import Finder, code_of, is_own, listen_safely
+from relive.handsfree.capture import LOADER_HOOKS, LOGGER_HOOKS, explainer, loop_hooks, script_logs
+from relive.handsfree.exit_check import schedule_self_check
+from relive.handsfree.frameworks import FRAMEWORK_HOOKS
+from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
 from relive.handsfree.script_start import ScriptStart
 from relive.installation import PACKAGE_FOLDER
-from relive.instrument import HOOK, RULES, Survey, reachable, survey, told_by_name
+from relive.instrument import (
+    HOOK_NAME,
+    RULES_VERSION,
+    ProjectSurvey,
+    names_passed_to_loggers,
+    reachable_files,
+    survey_functions,
+)
 from relive.record import open_driver, session
 from relive.record.process import read_launch_context, warn_once
 
 
-def run(start: ScriptStart) -> None:
-    """Run it as `__main__`. Returns when it ends by itself; what it raises passes through."""
-    found = locate(start)
-    sys.modules["__main__"] = found.module
-    sys.argv = [found.argv0, *start.argv]
-    _hide_ourselves()
-    known = _listen(found.path, start) if start.root is not None else _listen_safely(found.path, start)
-    if found.module.__package__:
-        importlib.import_module(found.module.__package__)
-    source = Path(found.path).read_bytes()
+def run_script(start: ScriptStart) -> None:
+    """Runs a script as `__main__`. Returns when it ends; exceptions pass through."""
+    main = locate_script(start)
+    sys.modules["__main__"] = main.module
+    sys.argv = [main.argv0, *start.argv]
+    _hide_own_frames()
+    known = _set_up_capture(main.path, start) if start.root is not None else _set_up_safely(main.path, start)
+    if main.module.__package__:
+        importlib.import_module(main.module.__package__)
+    source = Path(main.path).read_bytes()
     if known is None:
-        code = compile(source, found.path, "exec", dont_inherit=True)
+        code = compile(source, main.path, "exec", dont_inherit=True)
     else:
-        found.module.__dict__[HOOK] = loop_hooks
-        code = code_of(source, found.path, known)
-    exec(code, found.module.__dict__)
+        main.module.__dict__[HOOK_NAME] = loop_hooks
+        code = compile_instrumented(source, main.path, known)
+    exec(code, main.module.__dict__)
 
 
-def locate(start: ScriptStart) -> _Script:
-    """Find what is to be run, and look for modules where it would."""
-    return _Module.of(start) if start.is_module else _Script.of(start)
+def locate_script(start: ScriptStart) -> _MainScript:
+    """Finds the script or module to run, and sets `sys.path` as Python would for it."""
+    return _MainModule.of(start) if start.is_module else _MainScript.of(start)
 
 
-def main_as_started() -> ScriptStart | None:
-    """The script that is running now, for `import relive.auto`; None when there is none to start again."""
+def find_running_script() -> ScriptStart | None:
+    """Returns the running script, for `import relive.auto`; None if there is none that can be started again."""
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
-    if not path or not os.path.isfile(path) or hasattr(main, HOOK):
+    if not path or not os.path.isfile(path) or hasattr(main, HOOK_NAME):
         return None
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -61,93 +68,93 @@ def main_as_started() -> ScriptStart | None:
     return ScriptStart(path, sys.argv[1:])
 
 
-def _listen_safely(path: str, start: ScriptStart) -> Survey | None:
+def _set_up_safely(path: str, start: ScriptStart) -> ProjectSurvey | None:
     try:
-        return _listen(path, start)
+        return _set_up_capture(path, start)
     except Exception as error:  # noqa: BLE001 - the script must run, recorded or not
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded hands-free")
         return None
 
 
-def _listen(path: str, start: ScriptStart) -> Survey | None:
-    """Set up everything that hears; None when relive is off."""
-    around = read_launch_context()
-    if start.root is None and around.settings.off:
+def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
+    """Installs the import hook, logger hooks and driver; returns None when relive is off."""
+    context = read_launch_context()
+    if start.root is None and context.settings.off:
         return None
-    root, sources = os.path.realpath(start.root or around.entry.root), start.sources
+    root, sources = os.path.realpath(start.root or context.entry.root), start.sources
     if sources is None:
-        sources = around.settings.sources
-    files = reachable(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _reader(root))
-    known = survey(files.values())
-    teller.sources, teller.only = frozenset(sources), dict(start.only)
-    teller.named = told_by_name(files.values())
-    teller.is_own = partial(is_own, root=root)
-    session.instrumented = {"rules": RULES, "sources": list(sources)}
-    listeners = LISTENERS | FRAMEWORKS | LOADERS
-    sys.meta_path.insert(0, Finder(root, known, listeners))
-    for name, listen in listeners.items():
+        sources = context.settings.sources
+    files = reachable_files(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _project_reader(root))
+    known = survey_functions(files.values())
+    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
+    script_logs.explicit_names = names_passed_to_loggers(files.values())
+    script_logs.is_project_file = partial(is_project_file, root=root)
+    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources)}
+    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS
+    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks))
+    for name, hook in hooks.items():
         if name in sys.modules:
-            listen_safely(sys.modules[name], listen)
-    session.place(open_driver)  # the run begins with the script, not with its first loop
+            install_hook(sys.modules[name], hook)
+    session.place(open_driver)  # the run starts with the script, not with its first loop
     if start.root is None:
-        check_at_exit(around)
+        schedule_self_check(context)
     if start.explains:
         explainer.start()
     return known
 
 
-def _reader(root: str) -> Any:
+def _project_reader(root: str) -> Any:
     def read(path: str) -> str | None:
         whole = os.path.join(root, path)
-        if not os.path.isfile(whole) or not is_own(whole, root):
+        if not os.path.isfile(whole) or not is_project_file(whole, root):
             return None
         return Path(whole).read_bytes().decode("utf-8", "surrogateescape")
 
     return read
 
 
-# --- what is run -----------------------------------------------------------------------------------------------------
+# --- main modules ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Script:
-    """A main module, not yet run."""
+class _MainScript:
+    """A main module that is not executed yet."""
 
     path: str
     argv0: str
     module: ModuleType
 
     @classmethod
-    def of(cls, start: ScriptStart) -> _Script:
+    def of(cls, start: ScriptStart) -> _MainScript:
         path = os.path.abspath(start.target)
         if not os.path.isfile(path):
-            raise NotFound(f"{start.target} is no file; name the script, or a module with -m")
-        _search_first(os.path.dirname(os.path.realpath(path)))
+            raise NotFound(f"{start.target} is not a file; pass the path of a script, or a module with -m")
+        _set_search_folder(os.path.dirname(os.path.realpath(path)))
         module = _main_module(path, None)
         module.__loader__ = SourceFileLoader("__main__", path)
         return cls(path, start.target, module)
 
 
-class _Module(_Script):
-    """The same for `-m name`."""
+class _MainModule(_MainScript):
+    """The main module of `-m name`."""
 
     @classmethod
-    def of(cls, start: ScriptStart) -> _Script:
-        _search_first(os.getcwd())
-        spec = _spec_of(start.target)
+    def of(cls, start: ScriptStart) -> _MainScript:
+        _set_search_folder(os.getcwd())
+        spec = _find_main_spec(start.target)
         if spec is None or not isinstance(spec.loader, SourceFileLoader) or not spec.origin:
-            raise NotFound(f"there is no module {start.target} with Python source; name one that can be imported here")
+            raise NotFound(f"there is no module {start.target} with Python source; pass one that can be imported here")
         return cls(spec.origin, spec.origin, _main_module(spec.origin, spec))
 
 
-def _search_first(folder: str) -> None:
-    """Where Python would look for modules first; a worker of a replay has been told by its job."""
+def _set_search_folder(folder: str) -> None:
+    """Puts a folder first on `sys.path`, as Python does. Workers of replays use safe_path and get it from their job."""
     if not sys.flags.safe_path:
         sys.path[0] = folder
 
 
-def _spec_of(name: str) -> ModuleSpec | None:
-    """Where a module is, without importing the packages around it: that comes when they are listened to."""
+def _find_main_spec(name: str) -> ModuleSpec | None:
+    """Finds the spec of a module without importing its packages, which happens after the import hook is installed."""
     search, spec = None, None
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
@@ -172,23 +179,23 @@ def _main_module(path: str, spec: ModuleSpec | None) -> ModuleType:
 # --- tracebacks -------------------------------------------------------------------------------------------------------
 
 
-def _hide_ourselves() -> None:
-    """An uncaught exception is shown from the script on, as if nobody had started it but Python."""
-    shown = sys.excepthook
+def _hide_own_frames() -> None:
+    """Removes the frames of relive from uncaught exceptions, as if Python had started the script."""
+    original = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        error.__traceback__ = sys.last_traceback = own = _from_script(trace)
-        shown(kind, error, own)
+        error.__traceback__ = sys.last_traceback = trimmed = _trim_to_script(trace)
+        original(kind, error, trimmed)
 
     sys.excepthook = hook
 
 
-def _from_script(trace: TracebackType | None) -> TracebackType | None:
+def _trim_to_script(trace: TracebackType | None) -> TracebackType | None:
     begun = False
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if begun and not file.startswith(PACKAGE_FOLDER) and not file.startswith("<frozen"):
             return trace
-        begun |= trace.tb_frame.f_code is run.__code__
+        begun |= trace.tb_frame.f_code is run_script.__code__
         trace = trace.tb_next
     return None

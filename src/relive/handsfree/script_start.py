@@ -1,4 +1,4 @@
-"""What is to be run hands-free."""
+"""Describes a script or module to run hands-free."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ScriptStart:
-    """What is to be run: a script by its path, or a module by its name. A replay says where the project lies."""
+    """A script by its path, or a module by its name. Only replays set `root`, the folder of the project."""
 
     target: str
     argv: list[str]
     is_module: bool = False
     root: str | None = None
-    sources: Collection[str] | None = None  # None: those of the settings
-    explains: bool = False  # tell at the end what was kept of each loop
-    only: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)
+    sources: Collection[str] | None = None  # log sources to capture; None: those of the settings
+    explains: bool = False  # print at exit what the checkpoints of each loop hold
+    only: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # (file, line) → names to capture

@@ -1,4 +1,4 @@
-"""Hashes of bytes, and hashes of values that are equal in every process."""
+"""Hashes of bytes, and stable hashes of Python values: equal values have equal hashes in every process."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,6 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.hashing.digests import digest, hasher
-    from relive.hashing.preimage import plain_binder, register, stable_hash
+    from relive.hashing.preimage import Substitution, plain_dict_hasher, register, stable_hash
 
 __getattr__ = lazy_names(__name__)

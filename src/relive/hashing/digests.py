@@ -1,4 +1,4 @@
-"""The BLAKE3 hash of bytes, and when threads pay off."""
+"""BLAKE3 hashes of bytes, multithreaded for large inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _THREADED_BYTES = 8 << 20
 
 
 def hasher(size_bytes: int = 0) -> blake3:
-    """A BLAKE3 hasher to feed with `update`; `size_bytes` is what is to come, and decides whether threads pay off."""
+    """Returns a BLAKE3 hasher to feed with `update`; uses threads if the expected `size_bytes` is large."""
     from blake3 import blake3
 
     if size_bytes < _THREADED_BYTES:
@@ -23,7 +23,7 @@ def hasher(size_bytes: int = 0) -> blake3:
 
 
 def digest(data: Buffer, *more: Buffer) -> str:
-    """The BLAKE3 hash of these bytes, one after the other, as 64 hex digits."""
+    """Returns the BLAKE3 hash of the concatenated buffers as 64 hex digits."""
     views = [flat_bytes(part) for part in (data, *more)]
     hash_ = hasher(sum(view.nbytes for view in views))
     for view in views:
@@ -32,7 +32,7 @@ def digest(data: Buffer, *more: Buffer) -> str:
 
 
 def flat_bytes(data: Buffer) -> memoryview:
-    """The same bytes as one row."""
+    """Returns the bytes of a buffer as a flat view, copied only if it is not contiguous."""
     view = memoryview(data)
     if not view.nbytes:
         return memoryview(b"")

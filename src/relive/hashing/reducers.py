@@ -1,4 +1,4 @@
-"""What stands for an object when it is hashed: the simpler parts of each type of Python and the usual libraries."""
+"""Reducers: how objects of Python and common libraries are broken down into simpler values to be hashed."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 Reducer = Callable[[Any], object]
 
 _BLOCK_BYTES = 16 << 20
-_MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_SIMPLE = (bool, int, float, str, type(None), tuple)
+_HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_SETTING_TYPES = (bool, int, float, str, type(None), tuple)
 
 
 class NoHash(Exception):
-    """Climbs out of a value, and collects on the way where the offender sits."""
+    """A value without a stable hash; collects its path while it propagates out of the enclosing values."""
 
-    def __init__(self, kind: type, why: str = "") -> None:
+    def __init__(self, kind: type, reason: str = "") -> None:
         super().__init__(kind)
-        self.kind, self.why, self.path = kind, why, ""
+        self.kind, self.reason, self.path = kind, reason, ""
 
-    def under(self, place: str) -> Self:
-        self.path = place + self.path
+    def nested_in(self, step: str) -> Self:
+        self.path = step + self.path
         return self
 
 
 class ReducedParts(dict[str, object]):
-    """The named parts of an object; an error inside says `.part` where a dict's says `['part']`."""
+    """The named parts of an object; in an error path they appear as `.part` rather than `['part']`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Raw:
-    """Bytes that are hashed on their own, so that the way they are cut in blocks leaves no trace."""
+class RawBytes:
+    """Bytes that are hashed separately, so that the hash does not depend on block boundaries."""
 
     size_bytes: int
     blocks: Iterable[Buffer]
@@ -43,13 +43,13 @@ class Raw:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lenient:
-    """A value that counts by the name of its type when it has no stable hash."""
+    """A value that is replaced by the name of its type if it has no stable hash."""
 
     value: object
 
 
 def qualified_name(thing: Any) -> str:
-    # A spawned worker imports the user's script as __mp_main__: for us it is the same script.
+    # A spawned worker imports the user's script as __mp_main__.
     module = str(getattr(thing, "__module__", None)).replace("__mp_main__", "__main__")
     name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None) or type(thing).__name__
     return f"{module}.{name}"
@@ -58,21 +58,21 @@ def qualified_name(thing: Any) -> str:
 # Any class
 
 
-def dataclass(value: Any) -> object:
+def reduce_dataclass(value: Any) -> object:
     return ReducedParts(
         {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.compare}
     )
 
 
-def subclass(plain: Reducer, value: Any) -> object:
-    """A list, dict, str… of the user's own class; a named tuple is one too."""
+def reduce_subclass(plain: Reducer, value: Any) -> object:
+    """Reduces an instance of a subclass of list, dict, str, …; also a named tuple."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return ReducedParts(zip(value._fields, value, strict=True))
     return ReducedParts(content=plain(value), attributes=ReducedParts(getattr(value, "__dict__", {})))
 
 
-def state(value: object) -> object:
-    """What pickle would store: complete, or an error when part of the object lives outside of Python."""
+def reduce_state(value: object) -> object:
+    """Reduces an object to what pickle would store; raises if part of it is not accessible from Python."""
     reduced = value.__reduce_ex__(2)
     if isinstance(reduced, str):
         return reduced
@@ -103,18 +103,18 @@ def _function(value: types.FunctionType) -> object:
 def _cell(cell: types.CellType) -> object:
     try:
         return (cell.cell_contents,)
-    except ValueError:  # not filled yet: the function refers to a name that is bound later
+    except ValueError:  # empty: the name is bound later
         return ()
 
 
 def _class(value: type) -> object:
-    """Name, bases and the code of a class body; a class made in C has its name only."""
-    own = vars(value).items() if value.__flags__ & _MADE_IN_PYTHON else ()
-    body = {name: Lenient(_member(part)) for name, part in own if _tells(name, part)}
+    """Reduces a class to its name, bases and body; a class defined in C to name and bases."""
+    own = vars(value).items() if value.__flags__ & _HEAP_TYPE_FLAG else ()
+    body = {name: Lenient(_member(part)) for name, part in own if _is_significant_member(name, part)}
     return ReducedParts(name=qualified_name(value), bases=[qualified_name(base) for base in value.__bases__], body=body)
 
 
-def _tells(name: str, part: object) -> bool:
+def _is_significant_member(name: str, part: object) -> bool:
     if name.startswith("__") and name.endswith("__"):
         return isinstance(part, types.FunctionType) and not name.startswith("__annotate")
     return name != "_abc_impl"
@@ -137,14 +137,15 @@ def _builtin(value: Any) -> object:
 def _array(value: Any) -> object:
     dtype = value.dtype
     if dtype.names:
-        content: object = ReducedParts({name: value[name] for name in dtype.names})  # padding between fields is noise
+        # Hashing the fields skips the padding between them, which is undefined.
+        content: object = ReducedParts({name: value[name] for name in dtype.names})
     elif dtype.hasobject or dtype.kind == "T":
         content = value.ravel().tolist()
     elif dtype.char in "gG":
-        content = [repr(item) for item in value.ravel()]  # an 80-bit float is padded with noise
+        content = [repr(item) for item in value.ravel()]  # the padding of an 80-bit float is undefined
     else:
         blocks = _blocks(value, value.nbytes, whole=value.flags.c_contiguous)
-        content = Raw(value.nbytes, map(_array_bytes, blocks))
+        content = RawBytes(value.nbytes, map(_array_bytes, blocks))
     return dtype.name, dtype.str, tuple(value.shape), content
 
 
@@ -157,7 +158,7 @@ def _array_bytes(block: Any) -> Buffer:
 
 
 def _blocks(array: Any, size_bytes: int, *, whole: bool) -> Iterator[Any]:
-    """The array, or pieces along its first axis so that making them contiguous never doubles the memory."""
+    """Yields the array, or slices along its first axis, so that contiguous copies never double the memory."""
     if whole or size_bytes <= _BLOCK_BYTES:
         yield array
         return
@@ -196,7 +197,7 @@ def _tensor_content(value: Any) -> object:
     if layout == "torch.strided":
         size_bytes = value.numel() * value.element_size()
         whole = value.is_contiguous() and value.device.type == "cpu"
-        return Raw(size_bytes, map(_tensor_bytes, _blocks(value, size_bytes, whole=whole)))
+        return RawBytes(size_bytes, map(_tensor_bytes, _blocks(value, size_bytes, whole=whole)))
     if layout == "torch.sparse_coo":
         value = value.coalesce()
         return [value.indices(), value.values()]
@@ -218,7 +219,7 @@ def _tensor_bytes(block: Any) -> Buffer:
 
 
 def _module(value: Any) -> object:
-    """Class, settings and state of a module: two dropouts of different rates have the same (empty) state."""
+    """Reduces a module to classes, settings and state; dropouts with different rates have the same empty state."""
     parts = dict(value.named_modules())
     bases = {base for part in parts.values() for base in type(part).__mro__}
     if any(base.__module__.startswith("torch.distributed.fsdp") for base in bases):
@@ -229,7 +230,7 @@ def _module(value: Any) -> object:
 
 def _settings(part: Any) -> dict[str, object]:
     own = vars(part).items()
-    return {name: Lenient(value) for name, value in own if type(value) in _SIMPLE and not name.startswith("_")}
+    return {name: Lenient(value) for name, value in own if type(value) in _SETTING_TYPES and not name.startswith("_")}
 
 
 # Frames and images
@@ -242,7 +243,7 @@ def _series(value: Any) -> object:
 
 
 def _column(value: Any) -> object:
-    """A column's content: numbers and times as one array, categories as codes, the rest element by element."""
+    """Reduces a column: numbers and times to one array, categories to codes, others to a list."""
     import pandas
 
     dtype: Any = value.dtype
@@ -261,7 +262,7 @@ def _index(value: Any) -> object:
 
 
 def _frame(value: Any) -> object:
-    columns = [_column(value.iloc[:, place]) for place in range(value.shape[1])]
+    columns = [_column(value.iloc[:, step]) for step in range(value.shape[1])]
     dtypes = [str(dtype) for dtype in value.dtypes]
     return ReducedParts(index=value.index, columns=value.columns, dtypes=dtypes, values=columns)
 
@@ -280,8 +281,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
-# Keys are `root module:qualified name`, so that neither a library that moves a class about nor one that isn't installed
-# needs any care. They are looked up along the method resolution order of the value's type.
+# Keys are `root module:qualified name`, so that libraries may move classes between modules and need not be installed.
+# They are looked up along the method resolution order of the value's type.
 REDUCERS: dict[str, Reducer] = {
     "enum:Enum": _attributes("name", "value"),
     "pathlib:PurePosixPath": _text,
@@ -308,7 +309,7 @@ REDUCERS: dict[str, Reducer] = {
     "builtins:range": _attributes("start", "stop", "step"),
     "builtins:slice": _attributes("start", "stop", "step"),
     "builtins:mappingproxy": dict,
-    "builtins:memoryview": lambda value: (value.format, value.shape, Raw(value.nbytes, [value])),
+    "builtins:memoryview": lambda value: (value.format, value.shape, RawBytes(value.nbytes, [value])),
     "builtins:ellipsis": _text,
     "builtins:NotImplementedType": _text,
     "builtins:module": lambda value: value.__name__,
@@ -348,7 +349,7 @@ REDUCERS: dict[str, Reducer] = {
     "PIL:Image": _image,
 }  # fmt: skip
 
-# How to get the bare content out of a subclass, past whatever the subclass overrides.
+# How to get the plain content out of an instance of a subclass, bypassing overridden methods.
 PLAIN: dict[type, Reducer] = {
     int: int.__index__,
     float: float.__float__,

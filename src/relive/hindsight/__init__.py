@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.hindsight.execution import Answer, RunAnswer, execute_plan
-    from relive.hindsight.question import Plan, Question, plan_replay
+    from relive.hindsight.execution import execute_plan
+    from relive.hindsight.plan_inputs import plan_replay
+    from relive.hindsight.replay_plan import Plan, Question
+    from relive.hindsight.replay_session import ReplaySession
+    from relive.hindsight.run_results import Answer, RunAnswer
 
 __getattr__ = lazy_names(__name__)

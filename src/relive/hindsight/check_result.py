@@ -1,4 +1,4 @@
-"""Whether the checkpoints of a run reproduced it when they were tried: a small file beside its journals."""
+"""The result of the self-check of a run: a small file beside its journals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ FAILED = "unverified"
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What came out when one iteration of a finished run was replayed."""
+    """The result of replaying one iteration of a finished run."""
 
-    verdict: str  # "exact", "unverified", "nothing to compare", or why it could not be tried
+    verdict: str  # "exact", "unverified", "nothing to compare", or why nothing was replayed
     loop: str = ""
     iteration: int = -1
     reproduced: int = 0
-    first: str = ""  # the first value that came out differently
+    first: str = ""  # the first value that was not reproduced
 
     @property
     def is_failed(self) -> bool:
@@ -30,7 +30,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def read_check(folder: Path) -> Check | None:
-    """The check of a run; None if there was none, or it can't be read any more."""
+    """Returns the check of a run; None if there was none, or it can't be read."""
     try:
         return msgspec.json.decode((folder / FILE).read_bytes(), type=Check)
     except (OSError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""Replayed values join their run: a journal beside the recorded one, whole or not there at all."""
+"""Merges replayed values into their run, as a journal beside the recorded one, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from relive.store import Home, JournalName, journals_in
-from relive.store.journal import ParsedJournal, slot_kinds, slots_bytes
+from relive.store import Home, JournalName, list_journals
+from relive.store.journal import ParsedJournal, encode_slots, line_schema, slot_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,47 +25,48 @@ FORMAT = 1
 _encode = msgspec.json.Encoder().encode
 
 
-def next_number(folder: Path) -> int:
-    """The number of the next replay of a run."""
-    return 1 + max((name.replay for name, _ in journals_in(folder)), default=0)
+def next_replay_number(folder: Path) -> int:
+    """Returns the number of the next replay of a run."""
+    return 1 + max((name.replay for name, _ in list_journals(folder)), default=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replayed:
-    """What a rank logged when it was replayed, beside what it recorded."""
+class RankReplay:
+    """The recorded journal of a rank, and those of its replayed segments."""
 
     rank: int
     recorded: ParsedJournal
     segments: Sequence[ParsedJournal]
-    begun: Mapping[int, int]  # how many iterations of each loop there were
+    begun: Mapping[int, int]  # the number of iterations begun in each loop
 
 
-def join(
-    home: Home, run: str, ranks: Sequence[Replayed], *, names: Collection[str], about: Mapping[str, Any]
+def merge_replay(
+    home: Home, run: str, ranks: Sequence[RankReplay], *, names: Collection[str], about: Mapping[str, Any]
 ) -> tuple[int, int]:
-    """Keep the values of these names; gives the number of the replay, and how many values there are.
+    """Stores the values of these names; returns the number of the replay, and the number of values.
 
-    The first rank comes last, and with it the replay is there: it has a journal even if it logged nothing.
+    The journal of the first rank is written last and commits the replay; it exists even if that rank logged nothing.
     """
     folder = home.run_folder(run)
-    every = [_Rows(one.recorded, one.begun) for one in ranks]
-    for rows, one in zip(every, ranks, strict=True):
+    journals = [_MergedJournal(one.recorded, one.begun) for one in ranks]
+    for journal, one in zip(journals, ranks, strict=True):
         for segment in one.segments:
-            rows.add(segment, names)
-    count = sum(rows.count for rows in every)
+            journal.add(segment, names)
+    count = sum(journal.count for journal in journals)
     if not count:
         return 0, 0
-    kept = [(rows, one.rank) for at, (rows, one) in enumerate(zip(every, ranks, strict=True)) if rows.count or not at]
-    number = next_number(folder)
-    while not all(rows.reserve(folder, number, rank, about) for rows, rank in kept):
+    pairs = zip(journals, ranks, strict=True)
+    written = [(journal, one.rank) for at, (journal, one) in enumerate(pairs) if journal.count or not at]
+    number = next_replay_number(folder)
+    while not all(journal.reserve(folder, number, rank, about) for journal, rank in written):
         number += 1  # another replay has it, or one that died while it wrote
-    for rows, rank in reversed(kept):
-        rows.write(folder, number, rank)
+    for journal, rank in reversed(written):
+        journal.write(folder, number, rank)
     return number, count
 
 
-class _Rows:
-    """The slots and lines of a joined journal."""
+class _MergedJournal:
+    """The slots and lines of the journal that a rank gets."""
 
     def __init__(self, recorded: ParsedJournal, begun: Mapping[int, int]) -> None:
         self._recorded = recorded
@@ -73,44 +74,46 @@ class _Rows:
         self._last_loop = max(recorded.loops, default=1)
         self._names: dict[str, int] = {}
         self._slots: list[tuple[int, int, int, int, int]] = []
-        self._lines: list[tuple[int, dict[str, Any]]] = []
+        self._lines: list[tuple[int, type[line_schema.JournalLine], dict[str, Any]]] = []
         self._added: dict[str, list[Ints]] = {}  # contexts, by name
-        self._new: dict[tuple[int, int, str, int], int] = {}  # new loops by where, and as which, they are entered
-        self._clock_ns = self._leading = 0
+        # Loops that the run did not have, by parent, iteration, name and ordinal.
+        self._added_loops: dict[tuple[int, int, str, int], int] = {}
+        self._clock_ns = self._lead_lines = 0
         self.count = 0
 
     def add(self, segment: ParsedJournal, names: Collection[str]) -> None:
-        """Values in contexts where the run itself has none of that name, each context from one segment only."""
-        wanted = [at for at, name in enumerate(segment.names) if name in names]
-        rows = np.flatnonzero(np.isin(segment.name, wanted) & self._happened(segment))
-        loops = self._new_loops(segment)
-        moved = _mapped(segment.loop, loops)
-        context = _context(moved, segment.iteration)
-        kept = []
-        for code in wanted:
+        """Adds values in contexts where the run has none of that name; each context is taken from one segment only."""
+        codes = [at for at, name in enumerate(segment.names) if name in names]
+        rows = np.flatnonzero(np.isin(segment.name, codes) & self._has_happened(segment))
+        loops = self._number_new_loops(segment)
+        renumbered = _renumber(segment.loop, loops)
+        context = _context_ids(renumbered, segment.iteration)
+        added = []
+        for code in codes:
             name = segment.names[code]
-            own = rows[segment.name[rows] == code]
-            own = own[~np.isin(context[own], np.concatenate([self._taken(name), *self._added.get(name, [])]))]
-            self._added.setdefault(name, []).append(context[own])
-            kept.append(own)
-        self._values(segment, np.sort(np.concatenate([np.zeros(0, np.int64), *kept])), moved)
+            named = rows[segment.name[rows] == code]
+            taken = np.concatenate([self._recorded_contexts(name), *self._added.get(name, [])])
+            new = named[~np.isin(context[named], taken)]
+            self._added.setdefault(name, []).append(context[new])
+            added.append(new)
+        self._add_values(segment, np.sort(np.concatenate([np.zeros(0, np.int64), *added])), renumbered)
 
-    def _taken(self, name: str) -> Ints:
-        """The contexts in which the run itself has logged under this name."""
+    def _recorded_contexts(self, name: str) -> Ints:
+        """The contexts in which the run itself logged this name."""
         recorded = self._recorded
         rows = np.isin(recorded.name, [at for at, known in enumerate(recorded.names) if known == name])
-        return _context(recorded.loop[rows], recorded.iteration[rows])
+        return _context_ids(recorded.loop[rows], recorded.iteration[rows])
 
-    def _happened(self, segment: ParsedJournal) -> NDArray[np.bool_]:
-        """A run that was killed had no more iterations than it had begun, although a replay goes on."""
+    def _has_happened(self, segment: ParsedJournal) -> NDArray[np.bool_]:
+        """Marks values in iterations that the run had begun: the replay of a killed run continues beyond them."""
         begun = {loop: self._begun.get(loop, 1 << 40) for loop in np.unique(segment.loop).tolist()}
-        happened: NDArray[np.bool_] = segment.iteration < _mapped(segment.loop, begun)
+        happened: NDArray[np.bool_] = segment.iteration < _renumber(segment.loop, begun)
         return happened
 
-    def _values(self, segment: ParsedJournal, rows: Ints, moved: Ints) -> None:
+    def _add_values(self, segment: ParsedJournal, rows: Ints, loops: Ints) -> None:
         kind = segment.kind[rows].astype(np.int64)
-        numbers = {code: self._number(segment.names[code]) for code in np.unique(segment.name[rows]).tolist()}
-        number = _mapped(segment.name[rows], numbers)
+        numbers = {code: self._name_number(segment.names[code]) for code in np.unique(segment.name[rows]).tolist()}
+        number = _renumber(segment.name[rows], numbers)
         is_line = (kind == slot_kinds.LINE) & (segment.text is not None)
         is_integer = np.isin(kind, list(slot_kinds.INTEGER_KINDS))
         bits = np.where(is_integer, segment.exact[rows], segment.value[rows].view(np.int64))
@@ -118,116 +121,107 @@ class _Rows:
         first, iterations = len(self._slots), segment.iteration[rows]
         for at in np.flatnonzero(is_line).tolist():
             assert segment.text is not None
-            value = _form(segment.text[rows[at]])
-            place = {"loop": int(moved[rows[at]]), "i": int(iterations[at]), "name": int(number[at])}
-            self._lines.append((first + at, {"k": "log", **place, "value": value}))
+            value = msgspec.json.decode(segment.text[rows[at]])
+            place = {"loop": int(loops[rows[at]]), "i": int(iterations[at]), "name": int(number[at])}
+            self._lines.append((first + at, line_schema.ValueLogged, {**place, "value": value}))
         number[is_line] = 0
-        columns = (moved[rows], iterations, bits, kind, number)
+        columns = (loops[rows], iterations, bits, kind, number)
         self._slots += zip(*(column.tolist() for column in columns), strict=True)
         self.count += len(rows)
 
-    def _number(self, name: str) -> int:
+    def _name_number(self, name: str) -> int:
         if name not in self._names:
             self._names[name] = len(self._names) + 1
         return self._names[name]
 
-    def _new_loops(self, segment: ParsedJournal) -> dict[int, int]:
-        """Loops that the run did not have: each segment numbers them by itself, so they are numbered anew.
+    def _number_new_loops(self, segment: ParsedJournal) -> dict[int, int]:
+        """Maps loops that the run did not have to new numbers, since each segment numbers them by itself.
 
-        What comes before the main loop is run by every segment: the same entry into a loop there is one loop.
+        Every segment runs the code before the main loop: the same entry into a loop there gets the same number.
         """
-        given: dict[int, int] = {}
-        met: Counter[tuple[int, int, str]] = Counter()
+        numbers: dict[int, int] = {}
+        entered: Counter[tuple[int, int, str]] = Counter()
         for number in sorted(number for number in segment.loops if number not in self._recorded.loops):
             row = segment.loops[number]
-            place = given.get(row.parent, row.parent), row.parent_iteration, row.name
-            met[place] += 1
-            if (*place, met[place]) not in self._new:
+            place = numbers.get(row.parent, row.parent), row.parent_iteration, row.name
+            entered[place] += 1
+            if (*place, entered[place]) not in self._added_loops:
                 self._last_loop += 1
-                self._new[*place, met[place]] = self._last_loop
-                self._begin(segment, number, self._last_loop, parent=place[0])
-            given[number] = self._new[*place, met[place]]
-        return given
+                self._added_loops[*place, entered[place]] = self._last_loop
+                self._add_loop(segment, number, self._last_loop, parent=place[0])
+            numbers[number] = self._added_loops[*place, entered[place]]
+        return numbers
 
-    def _begin(self, segment: ParsedJournal, old: int, new: int, *, parent: int) -> None:
+    def _add_loop(self, segment: ParsedJournal, old: int, new: int, *, parent: int) -> None:
         row = segment.loops[old]
         bits = parent | row.parent_iteration << 32
-        self._slots.append((new, 0, _signed(bits), slot_kinds.LOOP, self._number(row.name)))
+        self._slots.append((new, 0, _as_signed(bits), slot_kinds.LOOP, self._name_number(row.name)))
         if (row.start, row.step) != (0, 1):
-            self._slots.append((new, 0, _pair(row.start, row.step), slot_kinds.RANGE, 0))
-        self._items(segment, old, new)
+            self._slots.append((new, 0, _pack_pair(row.start, row.step), slot_kinds.RANGE, 0))
+        self._add_items(segment, old, new)
 
-    def _items(self, segment: ParsedJournal, old: int, new: int) -> None:
+    def _add_items(self, segment: ParsedJournal, old: int, new: int) -> None:
         for key, item in segment.known_items.integers.items():
             if key >> 32 == old:
                 self._slots.append((new, key & 0xFFFFFFFF, item, slot_kinds.ITEM, 0))
         for key, item in segment.known_items.others.items():
             if key >> 32 == old:
-                self._lines.append((len(self._slots), {"k": "item", "loop": new, "i": key & 0xFFFFFFFF, "item": item}))
+                content = {"loop": new, "i": key & 0xFFFFFFFF, "item": item}
+                self._lines.append((len(self._slots), line_schema.LoopItem, content))
                 self._slots.append((new, key & 0xFFFFFFFF, 0, slot_kinds.LINE, 0))
 
     def reserve(self, folder: Path, number: int, rank: int, about: Mapping[str, Any]) -> bool:
-        """Write the lines: a journal is there when its slots are. False when another replay has the number."""
+        """Writes the lines, which count once the slots exist; False when another replay has the number."""
         self._clock_ns, stem = time.monotonic_ns(), JournalName.of_replay(number, rank).stem
-        header = {
-            "k": "replay",
-            "wall_ns": time.time_ns(),
-            "clock_ns": self._clock_ns,
-            "parent": 0,
-            "number": number,
-            **about,
-        }
-        named = [{"k": "name", "id": id, "name": name} for name, id in self._names.items()]
+        start = {"wall_ns": time.time_ns(), "clock_ns": self._clock_ns, "number": number, **about}
+        lead: list[tuple[type[line_schema.JournalLine], dict[str, Any]]] = [(line_schema.ReplayStarted, start)]
+        lead += [(line_schema.NameDefined, {"id": id, "name": name}) for name, id in self._names.items()]
         first = 2  # the file's head, and a tick
-        lead = [(first + at, line) for at, line in enumerate([header, *named])]
-        self._leading = len(lead)
-        lines = [*lead, *((at + first + len(lead), line) for at, line in self._lines)]
-        rest = {"t": self._clock_ns, "loop": 1, "i": 0}
-        raw = b"".join(_encode({"v": FORMAT, "seq": seq, **rest, **line}) + b"\n" for seq, line in lines)
+        self._lead_lines = len(lead)
+        lines = [(first + at, kind, content) for at, (kind, content) in enumerate(lead)]
+        lines += [(at + first + len(lead), kind, content) for at, kind, content in self._lines]
+        root = {"t": self._clock_ns, "loop": 1, "i": 0}
+        raw = b"".join(_encode(kind(seq=seq, **{**root, **content})) + b"\n" for seq, kind, content in lines)
         try:
             with (folder / f"{stem}.lines").open("xb") as file:
-                _put(file, raw)
+                _write_synced(file, raw)
         except FileExistsError:
             return False
         return True
 
     def write(self, folder: Path, number: int, rank: int) -> None:
-        """The slots, whole or not at all."""
+        """Writes the slots, completely or not at all."""
         stem = JournalName.of_replay(number, rank).stem
         lead = [
             (1, 0, self._clock_ns, slot_kinds.TICK, 0),
-            *((1, 0, 0, slot_kinds.LINE, 0) for _ in range(self._leading)),
+            *((1, 0, 0, slot_kinds.LINE, 0) for _ in range(self._lead_lines)),
         ]
         with (folder / f"{stem}.part").open("wb") as file:
-            _put(file, slots_bytes([*lead, *self._slots], self._clock_ns))
+            _write_synced(file, encode_slots([*lead, *self._slots], self._clock_ns))
         os.rename(folder / f"{stem}.part", folder / f"{stem}.slots")
 
 
-def _put(file: Any, raw: bytes) -> None:
+def _write_synced(file: Any, raw: bytes) -> None:
     file.write(raw)
     file.flush()
     os.fsync(file.fileno())
 
 
-def _context(loop: NDArray[Any], iteration: NDArray[Any]) -> Ints:
+def _context_ids(loop: NDArray[Any], iteration: NDArray[Any]) -> Ints:
     context: Ints = loop.astype(np.int64) << 32 | iteration
     return context
 
 
-def _mapped(numbers: NDArray[Any], given: Mapping[int, int]) -> Ints:
-    """Each number as it is given; as it was where nothing is."""
+def _renumber(numbers: NDArray[Any], mapping: Mapping[int, int]) -> Ints:
+    """Maps each number; those that the mapping lacks stay."""
     known, where = np.unique(numbers, return_inverse=True)
-    table = np.asarray([given.get(number, number) for number in known.tolist()], np.int64)
+    table = np.asarray([mapping.get(number, number) for number in known.tolist()], np.int64)
     return table[where]
 
 
-def _form(text: str) -> Any:
-    return msgspec.json.decode(text)
-
-
-def _signed(bits: int) -> int:
+def _as_signed(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
 
 
-def _pair(first: int, second: int) -> int:
-    return _signed((first & 0xFFFFFFFF) | (second & 0xFFFFFFFF) << 32)
+def _pack_pair(first: int, second: int) -> int:
+    return _as_signed((first & 0xFFFFFFFF) | (second & 0xFFFFFFFF) << 32)

@@ -1,4 +1,4 @@
-"""Does a replay reproduce what was recorded? Every value logged both then and now is compared."""
+"""Compares every value that both the run and its replay logged."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.store.journal import ROOT, ParsedJournal, slot_kinds
+from relive.store.journal import ParsedJournal, line_schema, slot_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-# What tells of the machine or the clock can't be the same again, and says nothing about the state.
+# Names of values that depend on the machine or the clock: they differ each time, whatever the state.
 _VOLATILE = re.compile(
     r"(^|[_/.\- ])(time|times|seconds?|secs?|ms|us|ns|elapsed|duration|took|eta|wall|clock|timestamp|throughput|fps|"
     r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed|sps|ips|runtime)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
@@ -26,7 +26,7 @@ _VOLATILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A value that came out differently."""
+    """A recorded value that was not reproduced."""
 
     name: str
     where: str
@@ -40,7 +40,7 @@ class Comparison:
 
     reproduced: int
     mismatches: tuple[Mismatch, ...]
-    volatile: int = 0  # values of clocks and the like that differ, as they must
+    volatile: int = 0  # values of clocks and the like that differ, as expected
 
     @property
     def is_exact(self) -> bool:
@@ -50,46 +50,46 @@ class Comparison:
 def compare(
     recorded: ParsedJournal, replayed: ParsedJournal, *, leave_out: Collection[str], tolerance: float, is_whole: bool
 ) -> Comparison:
-    """Compare a segment with its run, record by record, in all contexts that the segment went through.
+    """Compares a segment with its run, value by value, in all contexts that the segment ran.
 
-    `leave_out` are the names that are asked for. `is_whole`: the run ended by itself, so that it can't have been cut
-    short in a context that the replay ran on in.
+    `leave_out` are the names asked for. `is_whole`: the run finished. A run that was cut short may lack values of its
+    last contexts, which the replay has.
     """
     names = _NameCodes(recorded, replayed)
-    then, now = _Side(recorded, names), _Side(replayed, names)
-    complete = _complete(replayed)
+    then, now = _Values(recorded, names), _Values(replayed, names)
+    complete = _completed_contexts(replayed)
     visited = np.union1d(complete, now.context)
-    wanted = np.isin(then.context, visited) & ~np.isin(then.name, names.codes(leave_out))
-    then = then.take(wanted)
+    then = then.take(np.isin(then.context, visited) & ~np.isin(then.name, names.codes(leave_out)))
     now = now.take(~np.isin(now.name, names.codes(leave_out)))
     pairs, lost, extra = _match(then, now)
     lost = lost[np.isin(then.context[lost], complete)]
     if not is_whole:
         extra = extra[:0]
-    same = _same(then, now, pairs, tolerance)
+    same = _equal(then, now, pairs, tolerance)
     volatile = np.asarray([bool(_VOLATILE.search(name)) for name in names.listed] or [False])
     differ = pairs[:, ~same]
     is_volatile = volatile[then.name[differ[0]]]
-    wrong = [_differs(then, now, int(a), int(b), names) for a, b in differ[:, ~is_volatile].T[:100]]
-    wrong += [_only(then, int(at), names, was_then=True) for at in lost[~volatile[then.name[lost]]][:10]]
-    wrong += [_only(now, int(at), names, was_then=False) for at in extra[~volatile[now.name[extra]]][:10]]
+    wrong = [_different(then, now, int(a), int(b), names) for a, b in differ[:, ~is_volatile].T[:100]]
+    wrong += [_one_sided(then, int(at), names, was_then=True) for at in lost[~volatile[then.name[lost]]][:10]]
+    wrong += [_one_sided(now, int(at), names, was_then=False) for at in extra[~volatile[now.name[extra]]][:10]]
     return Comparison(int(same.sum()), tuple(wrong), int(is_volatile.sum()))
 
 
-def _complete(replayed: ParsedJournal) -> Ints:
-    """The contexts that were run to their end: iterations told by a line, and loops that were left as usual."""
-    found = [_context(line["loop"], line["i"]) for line in replayed.lines if line.get("k") == "turn"]
+def _completed_contexts(replayed: ParsedJournal) -> Ints:
+    """The contexts that ran to their end: iterations with a line that says so, and all of loops that ended."""
+    ended = line_schema.lines_of(line_schema.IterationReplayed, replayed.lines)
+    found = [_context_id(line.loop, line.i) for line in ended]
     for row in replayed.ended:
-        found += [_context(row[0], iteration) for iteration in range(row[1])]
+        found += [_context_id(row[0], iteration) for iteration in range(row[1])]
     return np.asarray(found, np.int64)
 
 
-def _context(loop: int, iteration: int) -> int:
+def _context_id(loop: int, iteration: int) -> int:
     return loop << 32 | iteration
 
 
 class _NameCodes:
-    """One numbering for the names of both sides."""
+    """One numbering for the names of both journals."""
 
     def __init__(self, *journals: ParsedJournal) -> None:
         self._of: dict[str, int] = {}
@@ -108,8 +108,8 @@ class _NameCodes:
         return np.asarray([self._of[name] for name in journal.names] or [0], np.int64)
 
 
-class _Side:
-    """The values of one journal, with the context of each as one number."""
+class _Values:
+    """Values of one journal, with the context of each as one number."""
 
     def __init__(self, journal: ParsedJournal, names: _NameCodes, rows: Ints | None = None) -> None:
         self.journal = journal
@@ -118,23 +118,20 @@ class _Side:
         self.context: Ints = (journal.loop[self.rows].astype(np.int64) << 32) | journal.iteration[self.rows]
         self.name: Ints = names.table(journal)[journal.name[self.rows]] if len(self.rows) else np.zeros(0, np.int64)
 
-    def take(self, mask: NDArray[np.bool_]) -> _Side:
-        return _Side(self.journal, self._names, self.rows[mask])
-
-    def keys(self) -> tuple[Ints, Ints]:
-        return self.context, self.name
+    def take(self, mask: NDArray[np.bool_]) -> _Values:
+        return _Values(self.journal, self._names, self.rows[mask])
 
 
-def _match(then: _Side, now: _Side) -> tuple[Ints, Ints, Ints]:
-    """The k-th value of a name in a context belongs to the k-th of the other side; what is over on either side."""
+def _match(then: _Values, now: _Values) -> tuple[Ints, Ints, Ints]:
+    """Pairs the k-th value of a name in a context with the k-th of the other journal; returns unpaired ones, too."""
     context = np.concatenate([then.context, now.context])
     name = np.concatenate([then.name, now.name])
     side = np.concatenate([np.zeros(len(then.rows), bool), np.ones(len(now.rows), bool)])
     order = np.lexsort([np.arange(len(context)), side, name, context])
     group = np.zeros(len(order), np.int64)
     if len(order):
-        moved = (np.diff(context[order]) != 0) | (np.diff(name[order]) != 0)
-        group[1:] = np.cumsum(moved)
+        is_new = (np.diff(context[order]) != 0) | (np.diff(name[order]) != 0)
+        group[1:] = np.cumsum(is_new)
     occurrence = np.empty(len(order), np.int64)
     occurrence[order] = _occurrences(group, side[order])
     of = np.empty(len(order), np.int64)
@@ -147,7 +144,7 @@ def _match(then: _Side, now: _Side) -> tuple[Ints, Ints, Ints]:
 
 
 def _occurrences(group: Ints, side: NDArray[np.bool_]) -> Ints:
-    """For rows sorted by group and side: its ordinal within its group and side."""
+    """For rows sorted by group and side: the ordinal of each within its group and side."""
     if not len(group):
         return group
     block = group * 2 + side
@@ -156,7 +153,7 @@ def _occurrences(group: Ints, side: NDArray[np.bool_]) -> Ints:
     return np.arange(len(block)) - np.repeat(starts, sizes)
 
 
-def _same(then: _Side, now: _Side, pairs: Ints, tolerance: float) -> NDArray[np.bool_]:
+def _equal(then: _Values, now: _Values, pairs: Ints, tolerance: float) -> NDArray[np.bool_]:
     a, b = then.rows[pairs[0]], now.rows[pairs[1]]
     one, other = then.journal, now.journal
     kind = one.kind[a]
@@ -174,24 +171,24 @@ def _same(then: _Side, now: _Side, pairs: Ints, tolerance: float) -> NDArray[np.
     return same
 
 
-def _differs(then: _Side, now: _Side, a: int, b: int, names: _NameCodes) -> Mismatch:
+def _different(then: _Values, now: _Values, a: int, b: int, names: _NameCodes) -> Mismatch:
     name = names.listed[int(then.name[a])]
-    return Mismatch(name, _where(then, a), _shown(then, a), _shown(now, b))
+    return Mismatch(name, _describe_context(then, a), _displayed(then, a), _displayed(now, b))
 
 
-def _only(side: _Side, at: int, names: _NameCodes, *, was_then: bool) -> Mismatch:
-    name, value = names.listed[int(side.name[at])], _shown(side, at)
-    return Mismatch(name, _where(side, at), *((value, "nothing") if was_then else ("nothing", value)))
+def _one_sided(side: _Values, at: int, names: _NameCodes, *, was_then: bool) -> Mismatch:
+    name, value = names.listed[int(side.name[at])], _displayed(side, at)
+    return Mismatch(name, _describe_context(side, at), *((value, "nothing") if was_then else ("nothing", value)))
 
 
-def _where(side: _Side, at: int) -> str:
+def _describe_context(side: _Values, at: int) -> str:
     journal, row = side.journal, int(side.rows[at])
     path = journal.paths[int(journal.path[row])]
     dims: Sequence[int] = journal.dims[row][: len(path)].tolist()
     return " ".join(f"{loop} {iteration}" for loop, iteration in zip(path, dims, strict=True)) or "outside of loops"
 
 
-def _shown(side: _Side, at: int) -> Any:
+def _displayed(side: _Values, at: int) -> Any:
     journal, row = side.journal, int(side.rows[at])
     kind = int(journal.kind[row])
     if kind == slot_kinds.LINE:
@@ -199,7 +196,3 @@ def _shown(side: _Side, at: int) -> Any:
     if kind == slot_kinds.NONE:
         return None
     return int(journal.exact[row]) if kind in slot_kinds.INTEGER_KINDS else float(journal.value[row])
-
-
-def is_root_complete(replayed: ParsedJournal) -> bool:
-    return any(line.get("k") == "turn" and line["loop"] == ROOT for line in replayed.lines)

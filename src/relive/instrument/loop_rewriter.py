@@ -1,4 +1,4 @@
-"""The same tree with its chosen loops and printed texts made visible; every line keeps its number."""
+"""Rewrites a syntax tree so that its chosen loops and printed texts call a hook; line numbers stay the same."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TypeVar
 
 from relive.instrument.call_facts import last_name
 from relive.instrument.log_calls import TEXT_CALLS
-from relive.instrument.loop_selection import Kind, LoopChoice, choose
-from relive.instrument.project_survey import Survey
+from relive.instrument.loop_selection import LoopChoice, LoopKind, choose_loops
+from relive.instrument.project_survey import ProjectSurvey
 
-RULES = 1  # raised when the same source would get other loops, or other names for them
-HOOK = "__relive__"  # what rewritten code calls; a module gets it before it runs
+RULES_VERSION = 1  # raised when the same source would get other loops, or other names for them
+HOOK_NAME = "__relive__"  # the global that rewritten code calls; set in a module before it runs
 N = TypeVar("N", bound=ast.expr)
 
 
-def instrument(tree: ast.Module, known: Survey) -> list[LoopChoice]:
-    """Rewrite a tree in place; gives the loops that were chosen.
+def instrument_loops(tree: ast.Module, known: ProjectSurvey) -> list[LoopChoice]:
+    """Rewrites a tree in place and returns the chosen loops.
 
     `for x in items` becomes `for x in __relive__.main("name", items)`, and `while test` becomes
-    `while iterations.go(test)`, so that `else`, `continue` and `break` mean what they meant.
+    `while iterations.go(test)`, so that `else`, `continue` and `break` keep their meaning.
     """
-    chosen = choose(tree, known)
-    _Rewriter(chosen, prints=not _binds(tree, "print")).visit(tree)
+    chosen = choose_loops(tree, known)
+    _Rewriter(chosen, rewrite_prints=not _rebinds(tree, "print")).visit(tree)
     return chosen
 
 
-def _binds(tree: ast.Module, name: str) -> bool:
-    """Does the file give the name a meaning of its own?"""
+def _rebinds(tree: ast.Module, name: str) -> bool:
+    """Whether the file binds the name itself."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
             return True
@@ -42,16 +42,18 @@ def _binds(tree: ast.Module, name: str) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, chosen: Sequence[LoopChoice], *, prints: bool) -> None:
+    """Wraps chosen loops, prints and f-strings of text calls in calls of the hook."""
+
+    def __init__(self, chosen: Sequence[LoopChoice], *, rewrite_prints: bool) -> None:
         self._chosen = {id(choice.node): choice for choice in chosen}
-        self._prints = prints
-        self._iterations = 0
+        self._rewrite_prints = rewrite_prints
+        self._while_loops = 0
 
     def visit_For(self, node: ast.For) -> ast.AST:
         choice = self._chosen.get(id(node))
         self.generic_visit(node)
         if choice is not None:
-            verb = "main" if choice.kind is Kind.TRAINING else "loop"
+            verb = "main" if choice.kind is LoopKind.TRAINING else "loop"
             node.iter = _call(_hook(verb, node.iter), [_constant(choice.name, node.iter), node.iter], node.iter)
         return node
 
@@ -60,12 +62,12 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if choice is None:
             return node
-        self._iterations += 1
-        name = f"__relive_turns_{self._iterations}__"  # as in the checkpoints of earlier releases
-        verb = "main_iterations" if choice.kind is Kind.TRAINING else "iterations"
+        self._while_loops += 1
+        name = f"__relive_turns_{self._while_loops}__"  # as in the checkpoints of earlier releases
+        verb = "main_iterations" if choice.kind is LoopKind.TRAINING else "iterations"
         test = node.test
-        made = _call(_hook(verb, test), [_constant(choice.name, test)], test)
-        before = ast.copy_location(ast.Assign([_at(ast.Name(name, ast.Store()), test)], made), test)
+        iterations = _call(_hook(verb, test), [_constant(choice.name, test)], test)
+        before = ast.copy_location(ast.Assign([_at(ast.Name(name, ast.Store()), test)], iterations), test)
         node.test = _call(_attribute(name, "go", test), [test], test)
         after = ast.copy_location(ast.Expr(_call(_attribute(name, "leave", test), [], test)), test)
         return [before, ast.copy_location(ast.Try([node], [], [], [after]), node)]
@@ -73,18 +75,20 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         is_print = isinstance(node.func, ast.Name) and node.func.id == "print"
-        if is_print and not self._prints:
+        if is_print and not self._rewrite_prints:
             return node
         if is_print:
             node.func = _hook("print", node.func)
         elif not (isinstance(node.func, ast.Attribute) and last_name(node.func) in TEXT_CALLS):
             return node
-        node.args = [_told(argument) if isinstance(argument, ast.JoinedStr) else argument for argument in node.args]
+        node.args = [
+            _deferred_format(argument) if isinstance(argument, ast.JoinedStr) else argument for argument in node.args
+        ]
         return node
 
 
-def _told(text: ast.JoinedStr) -> ast.expr:
-    """An f-string as a text that still knows the values in it, not only their first digits."""
+def _deferred_format(text: ast.JoinedStr) -> ast.expr:
+    """Replaces an f-string by a hook call that receives the values in full, not only as formatted."""
     parts: list[ast.expr] = []
     for part in text.values:
         if isinstance(part, ast.FormattedValue):
@@ -97,7 +101,7 @@ def _told(text: ast.JoinedStr) -> ast.expr:
 
 
 def _hook(verb: str, like: ast.AST) -> ast.expr:
-    return _attribute(HOOK, verb, like)
+    return _attribute(HOOK_NAME, verb, like)
 
 
 def _attribute(owner: str, name: str, like: ast.AST) -> ast.expr:

@@ -1,4 +1,4 @@
-"""Frameworks that relive plugs into: one file each, loaded only by those who use the framework."""
+"""Integrations with frameworks: one module each, which imports the framework."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Keras 3: `model.fit(…, callbacks=[ReliveCallback()])` tells its loops and what it logs."""
+"""Keras 3: `model.fit(…, callbacks=[ReliveCallback()])` records its loops and metrics."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The Trainer of Lightning: `Trainer(callbacks=[ReliveCallback()])` tells its loops and what the module logs."""
+"""Lightning: `Trainer(callbacks=[ReliveCallback()])` records its loops and what the module logs."""
 
 from __future__ import annotations
 
 from lightning.pytorch.callbacks import Callback
 
-from relive.handsfree.frameworks import enter_lightning, lightning_callback
+from relive.handsfree.frameworks import lightning_callback, patch_lightning
 
 ReliveCallback = lightning_callback(Callback)
-enter_lightning("lightning.pytorch")
+patch_lightning("lightning.pytorch")

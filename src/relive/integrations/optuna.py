@@ -1,4 +1,4 @@
-"""Optuna: each trial a run of its sweep, and pruners that judge by the values of the whole fleet."""
+"""Optuna: records each trial as a run of a sweep, and lets pruners compare with all runs of the sweep."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from optuna.pruners import BasePruner
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from relive.integrations.sweep_pruner import Mirror
+from relive.integrations.sweep_pruner import FleetStudy
 from relive.query.compare import PRUNED, SweepValues
-from relive.record import Recorder, explicit_run, here
+from relive.record import Recorder, current_place, explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home
 from relive.store.catalog import Index
@@ -22,7 +22,7 @@ OBJECTIVE = "objective"
 
 
 def recorded(objective: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
-    """The same objective, with each trial recorded as a run: sweep, trial number, params as args, and the outcome.
+    """Wraps an objective so that each trial is recorded as a run: sweep, trial number, params as args, and outcome.
 
     >>> study.optimize(recorded(objective), n_trials=100)
     """
@@ -30,14 +30,14 @@ def recorded(objective: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
     def as_run(trial: Trial) -> Any:
         pruned: optuna.TrialPruned | None = None
         value = None
-        with explicit_run(f"trial {trial.number}", _tags(trial.study, trial.number)):
+        with explicit_run(f"trial {trial.number}", _run_tags(trial.study, trial.number)):
             try:
                 value = objective(trial)
-            except optuna.TrialPruned as reason:  # a decision, not a failure of the run
+            except optuna.TrialPruned as reason:  # pruning is not a failure of the run
                 pruned = reason
-                _tag(PRUNED, {"step": _last_step(trial)})
+                _tag_run(PRUNED, {"step": _last_step(trial)})
             finally:
-                _record(trial.params, value)
+                _record_trial(trial.params, value)
         if pruned is not None:
             raise pruned
         return value
@@ -45,7 +45,7 @@ def recorded(objective: Callable[[Trial], Any]) -> Callable[[Trial], Any]:
     return as_run
 
 
-def _tags(study: Study, number: int) -> dict[str, Any]:
+def _run_tags(study: Study, number: int) -> dict[str, Any]:
     return {"sweep": study.study_name, "trial": number}
 
 
@@ -55,14 +55,14 @@ def _last_step(trial: Trial) -> int | None:
     return step
 
 
-def _tag(name: str, value: Any) -> None:
-    place = here.get()
+def _tag_run(name: str, value: Any) -> None:
+    place = current_place.get()
     if place is not None and isinstance(place.driver, Recorder):
         place.driver.tag(name, value)
 
 
-def _record(params: dict[str, Any], value: Any) -> None:
-    place = here.get()
+def _record_trial(params: dict[str, Any], value: Any) -> None:
+    place = current_place.get()
     if place is None:
         return
     for name, given in params.items():
@@ -72,41 +72,41 @@ def _record(params: dict[str, Any], value: Any) -> None:
 
 
 class ReliveCallback:
-    """For `study.optimize(callbacks=[…])`: each trial that ends becomes a run, with what Optuna knows of it.
+    """For `study.optimize(callbacks=[…])`: records each finished trial as a run, with what Optuna knows of it.
 
-    For objectives that can't be wrapped in `recorded`, such as those of another library. `name` is what the values
-    reported to the trial are logged as.
+    For objectives that can't be wrapped in `recorded`, such as those of another library. The values reported to the
+    trial are logged under `name`.
     """
 
     def __init__(self, name: str = "value") -> None:
         self._name = name
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
-        with explicit_run(f"trial {trial.number}", _tags(study, trial.number)):
-            place = here.get()
+        with explicit_run(f"trial {trial.number}", _run_tags(study, trial.number)):
+            place = current_place.get()
             driver = place.driver if place is not None else None
             if isinstance(driver, Recorder):
-                self._replay_reports(driver, trial)
+                self._log_reports(driver, trial)
             value = None
             if trial.state == TrialState.COMPLETE:
                 value = trial.values[0] if len(trial.values) == 1 else list(trial.values)
-            _record(trial.params, value)
+            _record_trial(trial.params, value)
             if trial.state == TrialState.PRUNED:
-                _tag(PRUNED, {"step": trial.last_step})
+                _tag_run(PRUNED, {"step": trial.last_step})
             elif trial.state == TrialState.FAIL:
-                _tag("failed", True)
+                _tag_run("failed", True)
 
-    def _replay_reports(self, driver: Recorder, trial: FrozenTrial) -> None:
+    def _log_reports(self, driver: Recorder, trial: FrozenTrial) -> None:
         for _step in driver.loop("step", sorted(trial.intermediate_values)):
-            place = here.get()
+            place = current_place.get()
             if place is not None:
                 driver.log(self._name, trial.intermediate_values[_step], place)
 
 
 class FleetPruner(BasePruner):  # type: ignore[misc]
-    """A pruner that sees the whole fleet: every run of the sweep in the home, whichever process or study made it.
+    """A pruner that compares with every run of the sweep in the home, whichever process or study made it.
 
-    `name` is what the runs log, in the loop whose items are the steps that trials report; `pruner` is any of Optuna's.
+    `name` is logged by the runs, in the loop whose items are the steps that trials report; `pruner` is any of Optuna's.
 
     >>> optuna.create_study(study_name="lr", pruner=FleetPruner("val_loss", optuna.pruners.MedianPruner()))
     """
@@ -118,29 +118,29 @@ class FleetPruner(BasePruner):  # type: ignore[misc]
         self._pruner = pruner
         self._sweep = sweep
         self._home = home
-        self._fleets: dict[str, tuple[SweepValues, Mirror]] = {}
+        self._fleets: dict[str, tuple[SweepValues, FleetStudy]] = {}
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Called by `trial.should_prune()`."""
         if not trial.intermediate_values:
             return False
         sweep = self._sweep or study.study_name
-        fleet, mirror = self._open(sweep, study.direction)
-        own = _own_run()
+        fleet, fleet_study = self._open(sweep, study.direction)
+        own = _current_run()
         for member in fleet.members(self._name):
             is_own = member.run == own if own is not None else member.trial == trial.number
             if not is_own:
-                mirror.take_in(member)
-        return mirror.judges(f"trial {trial.number} of {study.study_name}", trial.intermediate_values)
+                fleet_study.add(member)
+        return fleet_study.should_prune(f"trial {trial.number} of {study.study_name}", trial.intermediate_values)
 
-    def _open(self, sweep: str, direction: StudyDirection) -> tuple[SweepValues, Mirror]:
+    def _open(self, sweep: str, direction: StudyDirection) -> tuple[SweepValues, FleetStudy]:
         if sweep not in self._fleets:
             home = Home(Path(self._home)) if self._home is not None else read_launch_context().home
             order = "min" if direction == StudyDirection.MINIMIZE else "max"
-            self._fleets[sweep] = SweepValues(Index(home), sweep), Mirror(self._pruner, order)
+            self._fleets[sweep] = SweepValues(Index(home), sweep), FleetStudy(self._pruner, order)
         return self._fleets[sweep]
 
 
-def _own_run() -> str | None:
-    place = here.get()
+def _current_run() -> str | None:
+    place = current_place.get()
     return place.driver.run if place is not None and isinstance(place.driver, Recorder) else None

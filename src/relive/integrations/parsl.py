@@ -1,4 +1,4 @@
-"""Parsl apps remembered by relive: a memoizer for `parsl.Config(memoizer=...)`."""
+"""Parsl: a memoizer for `parsl.Config(memoizer=...)` that stores the results of apps in the home."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from parsl.data_provider.files import File
 
 from relive.errors import Damaged, ReliveError, Unstable
 from relive.memo import Call, Computed, Keys, Sqlite, Unstorable, content_of
-from relive.record import home_here, note, run_here
+from relive.record import current_home, current_run, record_line
 from relive.record.process import warn_once
 from relive.store import Home
+from relive.store.journal import line_schema
 
-_OUTPUTS = frozenset({"outputs", "stdout", "stderr"})  # what an app writes: the content there is no input
+_OUTPUTS = frozenset({"outputs", "stdout", "stderr"})  # paths that an app writes to; their content is not an input
 
 
 @dataclass(slots=True)
 class _Flight:
-    """A task that computes a key, and the tasks that wait for what it gives."""
+    """A task that computes a key, and the tasks that wait for its result."""
 
     task: int
     call: Call
@@ -35,10 +36,10 @@ class _Flight:
 
 
 class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
-    """Remembers the results of apps with `cache=True` in the home, beside those of `relive.memo`.
+    """Stores the results of apps with `cache=True` in the home, together with those of `relive.memo`.
 
-    Code counts, by content, as for `relive.memo`. Identical tasks that run at once are computed once.
-    Failures are remembered as Parsl's own memoizer does: until the DataFlowKernel is closed.
+    The key contains the code of the app, as for `relive.memo`. Identical concurrent tasks are computed once.
+    Failures are kept until the DataFlowKernel is closed, as by Parsl's own memoizer.
 
     >>> parsl.load(parsl.Config(memoizer=relive.integrations.parsl.Memoizer()))
     """
@@ -53,7 +54,7 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
         self._lock = threading.Lock()
 
     def start(self, *, run_dir: str, config_run_dir: str) -> None:
-        home = Home(Path(self.home).expanduser().absolute()) if self.home is not None else home_here()[0]
+        home = Home(Path(self.home).expanduser().absolute()) if self.home is not None else current_home()[0]
         home.create()
         self._store = Sqlite(home)
 
@@ -64,7 +65,7 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
         self._failed.clear()
 
     def check_memo(self, task: Any) -> Future[Any] | None:
-        """A future that has, or will have, what the task would give; None when it has to be run."""
+        """Returns a future of the result of a stored or running identical task, or None if the task has to run."""
         task["hashsum"] = None
         if not self.memoize or not task["memoize"] or self._store is None:
             return None
@@ -84,35 +85,35 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
             return future
 
     def update_memo_result(self, task: Any, r: Any) -> None:
-        flight = self._landed(task)
+        flight = self._end_flight(task)
         if flight is None or self._store is None:
             return
-        computed = Computed(time.perf_counter() - flight.begun_s, run_here())
+        computed = Computed(time.perf_counter() - flight.begun_s, current_run())
         kept = "stored"
         try:
             self._store.store_result(flight.call, r, computed)
         except Unstorable as error:
             kept = "unstorable"
-            message = f"what {flight.call.function} gave ({type(r).__name__}) can't be remembered: {error}"
+            message = f"the result of {flight.call.function} ({type(r).__name__}) can't be stored: {error}"
             warn_once("memo-unstorable", f"{message}; return something that can be pickled", about=flight.call.function)
-        except Exception as error:  # noqa: BLE001 - the workflow must go on without its memory
+        except Exception as error:  # noqa: BLE001 - the workflow must go on without the store
             kept = "failed"
             warn_once("memo-off", f"{flight.call.function} was not remembered: {error}", about=flight.call.function)
-        _tell(flight.call, outcome="miss", kept=kept, took_s=computed.took_s)
+        _write_memo_line(flight.call, outcome="miss", kept=kept, took_s=computed.took_s)
         for future in flight.waiting:
             future.set_result(r)
 
     def update_memo_exception(self, task: Any, e: BaseException) -> None:
-        flight = self._landed(task)
+        flight = self._end_flight(task)
         if flight is None:
             return
         with self._lock:
             self._failed[flight.call.key] = task["app_fu"]
-        _tell(flight.call, outcome="miss", kept="raised", took_s=time.perf_counter() - flight.begun_s)
+        _write_memo_line(flight.call, outcome="miss", kept="raised", took_s=time.perf_counter() - flight.begun_s)
         for future in flight.waiting:
             future.set_exception(e)
 
-    def _landed(self, task: Any) -> _Flight | None:
+    def _end_flight(self, task: Any) -> _Flight | None:
         with self._lock:
             flight = self._flights.get(task.get("hashsum") or "")
             return self._flights.pop(flight.call.key) if flight is not None and flight.task == task["id"] else None
@@ -127,40 +128,40 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
             return None
         if entry is None:
             return None
-        _tell(call, outcome="hit", kind=entry.kind, saved_s=entry.took_s, **{"from": entry.run})
+        _write_memo_line(call, outcome="hit", kind=entry.kind, saved_s=entry.took_s, **{"from": entry.run})
         future: Future[Any] = Future()
         future.set_result(value)
         return future
 
     def _call(self, task: Any) -> Call:
-        """The key of a task. Parsl expects a `ValueError` for what can't be hashed; the task then fails with it."""
+        """Returns the call of a task, with its key; raises the `ValueError` that Parsl expects if hashing fails."""
         function = _users_function(task["func"])
         ignored = tuple(task["ignore_for_cache"] or ())
         keys = self._keys.get((function, ignored))
         if keys is None:
-            keys = self._keys[function, ignored] = Keys(function, special=_special)
+            keys = self._keys[function, ignored] = Keys(function, substitute=_substitute)
         try:
             return keys.make(_arguments(keys, ignored, task["args"], task["kwargs"]))
         except Unstable as error:
             cause = error.__cause__
             if cause is not None and not isinstance(cause, Unstable):
-                raise cause from error  # what the user's own id_for_memo raised
+                raise cause from error  # raised by the user's own id_for_memo
             raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """A place that the task writes to."""
+    """A path that the task writes to. Its qualified name is part of stored keys."""
 
     place: str
 
 
-def _tell(call: Call, **told: Any) -> None:
-    note("memo", {"function": call.function, "key": call.key[:32], **told})
+def _write_memo_line(call: Call, **fields: Any) -> None:
+    record_line(line_schema.CallRemembered, {"function": call.function, "key": call.key[:32], **fields})
 
 
 def _users_function(function: Any) -> Any:
-    """The function that the user wrote, below what Parsl wraps around it."""
+    """Returns the user's function inside Parsl's wrappers."""
     while True:
         if isinstance(function, functools.partial):
             function = function.args[0] if function.args and callable(function.args[0]) else function.func
@@ -173,7 +174,7 @@ def _users_function(function: Any) -> Any:
 def _arguments(keys: Keys, ignored: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     try:
         bound = dict(keys.bind(tuple(args), dict(kwargs)))
-    except TypeError:  # Parsl adds parameters that the function needn't have
+    except TypeError:  # Parsl adds parameters that the function may not have
         bound = {"args": tuple(args), **kwargs}
     counted = {name: value for name, value in bound.items() if name not in ignored}
     return {name: _as_output(value) if name in _OUTPUTS else value for name, value in counted.items()}
@@ -185,10 +186,10 @@ def _as_output(value: Any) -> Any:
     return _Output(str(value)) if isinstance(value, PurePath | File) else value
 
 
-def _special(value: Any) -> object:
-    """Files by their content, and types that the user taught Parsl to hash by what that gives."""
+def _substitute(value: Any) -> object:
+    """Replaces files by their content, and types registered with Parsl's `id_for_memo` by its result."""
     if isinstance(value, File):
         return [value.url, content_of(Path(value.filepath), None) if value.scheme == "file" else None]
-    taught = parsl_memo.id_for_memo.dispatch(type(value))
-    is_own = taught is not parsl_memo.id_for_memo.dispatch(object) and taught.__module__ != parsl_memo.__name__
-    return taught(value, output_ref=False) if is_own else NotImplemented
+    registered = parsl_memo.id_for_memo.dispatch(type(value))
+    is_own = registered is not parsl_memo.id_for_memo.dispatch(object) and registered.__module__ != parsl_memo.__name__
+    return registered(value, output_ref=False) if is_own else NotImplemented

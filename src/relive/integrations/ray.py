@@ -1,4 +1,4 @@
-"""Ray Tune: each trial a run of its sweep, and schedulers that see the values of the whole fleet."""
+"""Ray Tune: records each trial as a run of a sweep, and shows schedulers all runs of the sweep."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ray.tune import Callback
 from ray.tune.schedulers import TrialScheduler
 
 from relive.query.compare import PRUNED, SweepValues
-from relive.record import OpenRun, Place, open_explicitly
+from relive.record import OpenRun, Place, open_explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home
 from relive.store.catalog import Index
 
 LOOP = "training_iteration"
-# What Tune adds to every result by itself.
-_OF_TUNE = frozenset(
+# Keys that Tune adds to every result.
+_TUNE_KEYS = frozenset(
     "training_iteration time_this_iter_s time_total_s done trial_id experiment_id experiment_tag date timestamp pid "
     "hostname node_ip config time_since_restore iterations_since_restore checkpoint_dir_name should_checkpoint "
     "episodes_total timesteps_total timesteps_since_restore warmup_time".split()
@@ -26,14 +26,14 @@ _OF_TUNE = frozenset(
 
 
 class TrialFailed(RuntimeError):
-    """How a trial that Tune reports as failed ends its run."""
+    """The error of a run whose trial Tune reports as failed."""
 
 
 class ReliveCallback(Callback):  # type: ignore[misc]
-    """Records what trials report to Tune: a run for each, with its config as args.
+    """Records what trials report to Tune: one run per trial, with its config as args.
 
-    With `scheduler`, the values of the sweep's other runs in the home, from any process, are shown to it as well, so
-    that its median or its rungs are those of the fleet; `name` is the metric it goes by.
+    With `scheduler`, the scheduler also sees the values of the sweep's other runs in the home, from any process, so
+    that its median or rungs are those of the whole sweep; `name` is the metric it compares.
 
     >>> asha = ASHAScheduler(metric="loss", mode="min")
     >>> RunConfig(callbacks=[ReliveCallback("lr-sweep", scheduler=asha, name="loss")])
@@ -46,24 +46,24 @@ class ReliveCallback(Callback):  # type: ignore[misc]
         self._scheduler = scheduler
         self._name = name
         self._home = None if home is None else str(home)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._open: dict[str, _Trial] = {}
+    def _reset(self) -> None:
+        self._open: dict[str, _TrialRun] = {}
         self._numbers: dict[str, int] = {}
-        self._ours: set[str] = set()
-        self._shown: dict[str, set[int]] = {}
+        self._own_runs: set[str] = set()
+        self._passed_steps: dict[str, set[int]] = {}
         self._stopped: set[str] = set()
         self._fleet: SweepValues | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune saves its callbacks; open runs stay with the process that has them."""
+        """Leaves out open runs, which belong to this process; Tune pickles its callbacks."""
         kept = ("_sweep", "_scheduler", "_name", "_home")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._reset()
 
     # --- what Tune calls ------------------------------------------------------------------------------------------
 
@@ -71,14 +71,14 @@ class ReliveCallback(Callback):  # type: ignore[misc]
         self._show_fleet()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
-        if trial.trial_id in self._open:  # it was paused
+        if trial.trial_id in self._open:  # the trial was paused
             return
         number = self._numbers.setdefault(trial.trial_id, len(self._numbers))
         tags = {"sweep": self._sweep, "trial": number, "trial_id": trial.trial_id}
-        opened = open_explicitly(str(trial), tags)
+        opened = open_explicit_run(str(trial), tags)
         if opened is not None:
-            self._ours.add(opened.run)
-            self._open[trial.trial_id] = _Trial(opened, trial.config)
+            self._own_runs.add(opened.run)
+            self._open[trial.trial_id] = _TrialRun(opened, trial.config)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_info: Any
@@ -86,20 +86,20 @@ class ReliveCallback(Callback):  # type: ignore[misc]
         opened = self._open.get(trial.trial_id)
         if opened is not None:
             opened.report(result)
-            opened.is_pruned = self._is_cut_short(trial, result)
+            opened.is_pruned = self._is_stopped_early(trial, result)
         self._show_fleet()
 
-    def _is_cut_short(self, trial: Any, result: dict[str, Any]) -> bool:
-        """A result that Tune marks as the last one, though the trial had not come to its end."""
-        longest = getattr(self._scheduler, "_max_t", math.inf)  # where ASHA ends every trial
-        by_itself = trial.should_stop({**result, "done": False})  # by the criteria that the user gave to Tune
+    def _is_stopped_early(self, trial: Any, result: dict[str, Any]) -> bool:
+        """Whether Tune marks a result as the last one although the trial had not reached its end."""
+        longest = getattr(self._scheduler, "_max_t", math.inf)  # ASHA ends every trial here
+        by_itself = trial.should_stop({**result, "done": False})  # by the user's stopping criteria
         return bool(result.get("done")) and not by_itself and result.get(LOOP, 0) < longest
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
         self._close(trial, None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
-        self._close(trial, TrialFailed(f"trial {trial.trial_id} failed; Tune has the reason in {trial.error_file}"))
+        self._close(trial, TrialFailed(f"trial {trial.trial_id} failed; see {trial.error_file} for the reason"))
 
     def on_experiment_end(self, trials: list[Any], **_info: Any) -> None:
         for trial in trials:
@@ -112,35 +112,35 @@ class ReliveCallback(Callback):  # type: ignore[misc]
     # --- the fleet ------------------------------------------------------------------------------------------------
 
     def _show_fleet(self) -> None:
-        """Tell the scheduler what is new of runs that are not ours."""
+        """Passes new values of the sweep's other runs to the scheduler."""
         if self._scheduler is None or self._name is None:
             return
         if self._fleet is None:
             home = Home(Path(self._home)) if self._home is not None else read_launch_context().home
             self._fleet = SweepValues(Index(home), self._sweep)
         for member in self._fleet.members(self._name):
-            if member.run in self._ours or member.run in self._stopped:
+            if member.run in self._own_runs or member.run in self._stopped:
                 continue
-            fresh = member.run not in self._shown
-            shown, elsewhere = self._shown.setdefault(member.run, set()), _Elsewhere(member.run)
-            if fresh:
-                self._scheduler.on_trial_add(_NO_CONTROLLER, elsewhere)
-            for step in sorted(set(member.values) - shown):
-                shown.add(step)
+            is_new = member.run not in self._passed_steps
+            passed, remote = self._passed_steps.setdefault(member.run, set()), _RemoteTrial(member.run)
+            if is_new:
+                self._scheduler.on_trial_add(_NO_CONTROLLER, remote)
+            for step in sorted(set(member.values) - passed):
+                passed.add(step)
                 result = {LOOP: step, self._name: member.values[step]}
-                decided = self._scheduler.on_trial_result(_NO_CONTROLLER, elsewhere, result)
-                if decided == TrialScheduler.STOP:  # it would have ended there; a scheduler is told nothing after that
+                decision = self._scheduler.on_trial_result(_NO_CONTROLLER, remote, result)
+                if decision == TrialScheduler.STOP:  # a scheduler must get no results after STOP
                     self._stopped.add(member.run)
                     break
 
 
-class _Trial:
+class _TrialRun:
     """The open run of a trial."""
 
     def __init__(self, opened: OpenRun, config: Mapping[str, Any]) -> None:
         self._opened = opened
         self._recorder = opened.recorder
-        for name, value in _flat(config):
+        for name, value in _flatten(config):
             self._recorder.arg(name, value)
         self._loop = self._recorder.enter_loop(LOOP, self._recorder.root, ())
         self._count = 0
@@ -150,7 +150,7 @@ class _Trial:
         place = Place(self._recorder, self._loop, self._count, self._recorder.root)
         self._recorder.note_item(self._loop, self._count, int(result.get(LOOP, self._count)))
         self._count += 1
-        for name, value in _flat({key: value for key, value in result.items() if key not in _OF_TUNE}):
+        for name, value in _flatten({key: value for key, value in result.items() if key not in _TUNE_KEYS}):
             self._recorder.log(name, value, place)
 
     def close(self, error: BaseException | None) -> None:
@@ -160,16 +160,16 @@ class _Trial:
         self._opened.close(error)
 
 
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in nested.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-class _Elsewhere:
-    """A run of another process, as a scheduler sees trials: something with an id that has ended here."""
+class _RemoteTrial:
+    """A run of another process in the form of a trial, with an id, that has ended."""
 
     status = "TERMINATED"
     config: dict[str, Any] = {}  # noqa: RUF012 - read only
@@ -181,11 +181,11 @@ class _Elsewhere:
         return hash(self.trial_id)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Elsewhere) and other.trial_id == self.trial_id
+        return isinstance(other, _RemoteTrial) and other.trial_id == self.trial_id
 
 
 class _NoController:
-    """What a scheduler may ask about when it is told of a run elsewhere: there is nothing here to pause or start."""
+    """A stand-in for the Tune controller when a result comes from another process: there are no live trials."""
 
     def get_live_trials(self) -> list[Any]:
         return []

@@ -1,4 +1,4 @@
-"""Remembered calls: computed once, reused over processes and runs."""
+"""Memoized calls: computed once, reused across processes and runs."""
 
 import sys
 from typing import TYPE_CHECKING

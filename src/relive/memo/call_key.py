@@ -1,4 +1,4 @@
-"""What a call is known by: the function, its code, its arguments after binding, and what else was declared."""
+"""The key of a call: function name, code hash, bound arguments, and declared versions and dependencies."""
 
 from __future__ import annotations
 
@@ -15,47 +15,46 @@ from typing import Any
 from blake3 import blake3
 
 from relive.errors import ReliveError
-from relive.hashing import plain_binder, stable_hash
-from relive.memo.argument_display import look
-from relive.memo.code import Snapshot, is_own_function, label_of, stand_in, trace
+from relive.hashing import Substitution, plain_dict_hasher, stable_hash
+from relive.memo.argument_display import describe_argument
+from relive.memo.code import Snapshot, is_own_function, qualified_label, substitute_code, trace
 from relive.record.process import warn_once
 from relive.record.provenance import FingerprintCache, fingerprint_file, fingerprint_folder
 
 FORMAT = "relive.memo 1"
-_TRACED = 512
+_MAX_SNAPSHOTS = 512
 
 Fingerprints = Callable[[], FingerprintCache | None]
-Special = Callable[[Any], object]  # what stands for an argument instead of its usual parts, or NotImplemented
 
 
-@dataclass(slots=True, eq=False)  # not frozen: making a frozen one takes three times as long, on the path of every hit
+@dataclass(slots=True, eq=False)  # not frozen: that makes construction three times slower, on the path of every hit
 class Call:
-    """One call of a remembered function: what it is known by, and with what it was called."""
+    """One call of a memoized function: its key, the parts of the key, and its arguments."""
 
     function: str
-    arguments: Mapping[str, Any]  # by name, with the defaults, also those that don't count
+    arguments: Mapping[str, Any]  # by name, with defaults, including ignored ones
     key: str
     code: str
     extra: str
     _counted: Mapping[str, Any] = field(repr=False)
-    _maker: Keys = field(repr=False)
-    _kinds: Mapping[str, str] = field(repr=False)
+    _keys: Keys = field(repr=False)
+    _argument_code: Mapping[str, str] = field(repr=False)
 
     def parts(self) -> dict[str, str]:
-        """The functions, classes and globals that its code consists of, with their hashes."""
-        return self._maker.parts() | dict(self._kinds)
+        """Returns the functions, classes and globals that the code depends on, with their hashes."""
+        return self._keys.parts() | dict(self._argument_code)
 
-    def looks(self) -> dict[str, tuple[str, str]]:
-        """Hash and looks of each argument; those that don't count have no hash."""
-        hash_one, counted = self._maker.hash_one, self._counted
+    def describe_arguments(self) -> dict[str, tuple[str, str]]:
+        """Returns the hash and a short description of each argument; the hash of an ignored argument is empty."""
+        hash_one, counted = self._keys.hash_one, self._counted
         return {
-            name: (hash_one(value) if name in counted else "", look(name, value))
+            name: (hash_one(value) if name in counted else "", describe_argument(name, value))
             for name, value in self.arguments.items()
         }
 
 
 class Keys:
-    """Makes the keys of one function."""
+    """Computes the keys of calls of one function."""
 
     def __init__(
         self,
@@ -65,23 +64,23 @@ class Keys:
         version: object = None,
         depends: Sequence[object] = (),
         fingerprints: Fingerprints = lambda: None,
-        special: Special | None = None,
+        substitute: Substitution | None = None,
     ) -> None:
-        self.name = label_of(function)
+        self.name = qualified_label(function)
         self._function = function
         self._signature = inspect.signature(function)
-        self._bind_quickly = _quick_binder(self._signature)
-        self._ignored = _checked(ignore, self._signature, self.name)
-        self._hash_plain = plain_binder(name for name in self._signature.parameters if name not in self._ignored)
+        self._bind_fast = _fast_binder(self._signature)
+        self._ignored = _validate_ignore(ignore, self._signature, self.name)
+        self._hash_plain = plain_dict_hasher(name for name in self._signature.parameters if name not in self._ignored)
         self._version = stable_hash(version, by_state=True) if version is not None else ""
         self._depends = tuple(depends)
         self._fingerprints = fingerprints
-        self._also_special = special
+        self._extra_substitute = substitute
         self._snapshot: Snapshot | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, defaults filled in; raises the `TypeError` that the call would."""
-        quick = self._bind_quickly(args, kwargs) if self._bind_quickly is not None else None
+        """Returns the arguments by name, with defaults; raises the same `TypeError` as the call."""
+        quick = self._bind_fast(args, kwargs) if self._bind_fast is not None else None
         if quick is not None:
             return quick
         bound = self._signature.bind(*args, **kwargs)
@@ -89,7 +88,7 @@ class Keys:
         return bound.arguments
 
     def make(self, arguments: dict[str, Any]) -> Call:
-        """The call with its key; raises `Unstable` when something that counts has no stable hash."""
+        """Returns the call with its key; raises `Unstable` if a value in the key has no stable hash."""
         counted = arguments
         if self._ignored:
             counted = {name: value for name, value in arguments.items() if name not in self._ignored}
@@ -103,13 +102,13 @@ class Keys:
         return Call(self.name, arguments, key, code, extra, counted, self, seen)
 
     def code(self) -> str:
-        """The hash of the code as it is now."""
+        """Returns the hash of the code as it is now."""
         snapshot = self._snapshot
         if snapshot is None or not snapshot.is_fresh():
             self._snapshot = snapshot = _trace_callable(self._function)
-            for state in snapshot.states:
-                message = f"{self.name} reads {state} and changes it; that does not count as its input"
-                warn_once("memo-state", f"{message}, so pass it as an argument if it is one", about=state)
+            for state in snapshot.mutable_state:
+                message = f"{self.name} reads {state} and also changes it, so {state} is not part of the key"
+                warn_once("memo-state", f"{message}; if it is an input, pass it as an argument", about=state)
         return snapshot.digest
 
     def parts(self) -> dict[str, str]:
@@ -119,65 +118,66 @@ class Keys:
         return self._hash(value, {})[:32]
 
     def _hash(self, value: Any, seen: dict[str, str]) -> str:
-        return stable_hash(value, special=lambda inner: self._special(inner, seen))
+        return stable_hash(value, substitute=lambda inner: self._substitute(inner, seen))
 
-    def _special(self, value: Any, seen: dict[str, str]) -> object:
-        """Code goes by what it says, and a path by what lies there."""
-        if self._also_special is not None:
-            instead = self._also_special(value)
+    def _substitute(self, value: Any, seen: dict[str, str]) -> object:
+        """Replaces code by its hash, and a path by the content found there."""
+        if self._extra_substitute is not None:
+            instead = self._extra_substitute(value)
             if instead is not NotImplemented:
                 return instead
         if isinstance(value, Path):
             return [str(value), content_of(value, self._fingerprints())]
 
-        def enter(thing: Any) -> str:
-            told, label = TRACED.digest(thing), label_of(thing)
-            seen[label if seen.get(label, told) == told else f"{label} {told}"] = told
-            return told
+        def visit(thing: Any) -> str:
+            code, label = SNAPSHOTS.digest(thing), qualified_label(thing)
+            seen[label if seen.get(label, code) == code else f"{label} {code}"] = code
+            return code
 
-        return stand_in(value, enter)
+        return substitute_code(value, visit)
 
     def _extra(self) -> str:
         cache = self._fingerprints()
-        return stable_hash([self._version, [self._dependence(one, cache) for one in self._depends]])
+        return stable_hash([self._version, [self._dependency(one, cache) for one in self._depends]])
 
-    def _dependence(self, one: Any, cache: FingerprintCache | None) -> object:
+    def _dependency(self, one: Any, cache: FingerprintCache | None) -> object:
         if isinstance(one, str) and one.startswith("$"):
             return ["variable", one, os.environ.get(one[1:])]
         if isinstance(one, str | PurePath):
             return ["file", str(one), content_of(Path(one), cache)]
         if isinstance(one, types.FunctionType | type):
-            return ["code", TRACED.digest(one)]
+            return ["code", SNAPSHOTS.digest(one)]
         raise ReliveError(
-            f"{self.name}: depends={one!r} is not understood; give files, '$VARIABLE's, functions or classes"
+            f"{self.name}: depends={one!r} has an unsupported type; "
+            f"pass file paths, '$VARIABLE' names, functions or classes"
         )
 
 
 def content_of(path: Path, cache: FingerprintCache | None) -> object:
-    """What lies at a path: a hash of the content, or nothing."""
+    """Returns a fingerprint of the file or folder at a path; None if it does not exist or is not a regular file."""
     try:
         if path.is_dir():
             found = fingerprint_folder(path, cache)
         elif path.is_file():
             found = fingerprint_file(path, cache)
-        else:  # nothing, or a pipe that reading would empty
+        else:  # missing, or a pipe that reading would drain
             return None
     except OSError:
         return None
-    if "sampled" in found.detail:  # so large that it was not read through: then a newer one is another one
+    if "sampled" in found.detail:  # too large to be read in full, so the modification time counts too
         return [found.digest, path.stat().st_mtime_ns]
     return found.digest
 
 
-class Traced:
-    """The code of functions and classes that are passed as arguments; looked at again only when it changed."""
+class SnapshotCache:
+    """Caches code snapshots of functions and classes passed as arguments; traces again only after a change."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[Any, Snapshot]] = OrderedDict()
-        self.renew()
+        self.reset_lock()
 
-    def renew(self) -> None:
-        """Also in a forked child: who held the lock is not there to let it go."""
+    def reset_lock(self) -> None:
+        """Replaces the lock; a forked child needs this because the thread that held it does not exist there."""
         self._lock = threading.Lock()
 
     def digest(self, thing: Any) -> str:
@@ -188,35 +188,35 @@ class Traced:
         snapshot = trace(thing)
         with self._lock:
             self._known[id(thing)] = thing, snapshot
-            if len(self._known) > _TRACED:
+            if len(self._known) > _MAX_SNAPSHOTS:
                 self._known.popitem(last=False)
         return snapshot.digest
 
 
-TRACED = Traced()
-os.register_at_fork(after_in_child=TRACED.renew)
+SNAPSHOTS = SnapshotCache()
+os.register_at_fork(after_in_child=SNAPSHOTS.reset_lock)
 
 
 def _trace_callable(function: Callable[..., Any]) -> Snapshot:
-    """The code of what was decorated; defaults are among the arguments, so they don't count twice."""
+    """Traces the decorated function without its defaults, which are already part of the arguments."""
     inner: Any = function
     while not isinstance(inner, types.FunctionType) or not is_own_function(inner):
         below = getattr(inner, "__wrapped__", None) or getattr(inner, "func", None)
         if below is None:
-            return _by_name(inner)
+            return _trace_library_function(inner)
         inner = below
     return trace(inner, with_defaults=False)
 
 
-def _by_name(function: Any) -> Snapshot:
-    """A function of a library: its name tells which it is."""
-    label = label_of(function)
+def _trace_library_function(function: Any) -> Snapshot:
+    """Identifies a library function by its name alone."""
+    label = qualified_label(function)
     return Snapshot(digest=stable_hash(["library", label]), parts={label: ""})
 
 
-def _checked(ignore: Sequence[str], signature: inspect.Signature, name: str) -> frozenset[str]:
+def _validate_ignore(ignore: Sequence[str], signature: inspect.Signature, name: str) -> frozenset[str]:
     if isinstance(ignore, str):
-        raise ReliveError(f"{name}: ignore={ignore!r} is one text; write ignore=[{ignore!r}]")
+        raise ReliveError(f"{name}: ignore={ignore!r} is a string; write ignore=[{ignore!r}]")
     unknown = [one for one in ignore if one not in signature.parameters]
     if unknown:
         known = ", ".join(signature.parameters) or "none"
@@ -224,12 +224,12 @@ def _checked(ignore: Sequence[str], signature: inspect.Signature, name: str) -> 
     return frozenset(ignore)
 
 
-def _quick_binder(
+def _fast_binder(
     signature: inspect.Signature,
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None] | None:
-    """Binding as `inspect` does it, several times as fast, for functions without *args and **kwargs.
+    """Returns a function that binds arguments like `inspect` but several times faster, without *args and **kwargs.
 
-    What doesn't fit is left to `inspect`, which knows how to complain.
+    It returns None for arguments that do not fit; `inspect` then raises the right error.
     """
     kinds = inspect.Parameter
     parameters = list(signature.parameters.values())

@@ -1,4 +1,4 @@
-"""What people may write behind --where: conditions on remembered calls, like "age > 30d and size > 10MB"."""
+"""The conditions of `relive memo --where`, like "age > 30d and size > 10MB", as predicates on memo rows."""
 
 from __future__ import annotations
 
@@ -31,32 +31,33 @@ Condition = Callable[[MemoRow], bool]
 
 
 def parse_condition(text: str, now_s: float | None = None) -> Condition:
-    """A condition as a function of a row; raises `QueryError` with what would have been understood."""
+    """Returns a condition as a predicate on rows; raises `QueryError` that lists the fields and the syntax."""
     now = time.time() if now_s is None else now_s
-    tests = [_one(part, text, now) for part in re.split(r"\s+and\s+", text.strip())]
+    tests = [_parse_comparison(part, text, now) for part in re.split(r"\s+and\s+", text.strip())]
     return lambda row: all(test(row) for test in tests)
 
 
-def _one(part: str, text: str, now: float) -> Condition:
+def _parse_comparison(part: str, text: str, now: float) -> Condition:
     found = _CONDITION.fullmatch(part)
     if found is None or found[1] not in _FIELDS:
         raise QueryError(
-            f"{part!r} in --where {text!r} can't be understood; write conditions on {', '.join(_FIELDS)} "
+            f"{part!r} in --where {text!r} is not a valid condition; write conditions on {', '.join(_FIELDS)} "
             f'joined by "and", like "age > 30d and size > 10MB"'
         )
-    units, read = _FIELDS[found[1]]
+    units, read_field = _FIELDS[found[1]]
     compare = _OPERATORS[found[2].replace("==", "=")]
     value = found[3].strip("'\"")
     if units is None:
-        return lambda row: compare(read(row, now), value)
-    amount = _amount(value, units, part)
-    return lambda row: compare(read(row, now), amount)
+        return lambda row: compare(read_field(row, now), value)
+    amount = _parse_amount(value, units, part)
+    return lambda row: compare(read_field(row, now), amount)
 
 
-def _amount(value: str, units: dict[str, float], part: str) -> float:
+def _parse_amount(value: str, units: dict[str, float], part: str) -> float:
     found = re.fullmatch(r"([\d.]+)\s*([a-zA-Z]*)", value)
     if found is None or found[2].lower() not in units or found[1].count(".") > 1:
         raise QueryError(
-            f"{part!r}: {value!r} is no amount; write a number with one of {', '.join(filter(None, units))}"
+            f"{part!r}: {value!r} is not a valid amount; "
+            f"write a number with one of the units {', '.join(filter(None, units))}"
         )
     return float(found[1]) * units[found[2].lower()]

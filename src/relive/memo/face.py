@@ -1,4 +1,4 @@
-"""How `relive.memo` can be called although it is a module: light, and loads the rest when it is first used."""
+"""The class of the callable module `relive.memo`; imports the rest of the room on first use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 class Memo(ModuleType):
-    """Remember the results of a function over calls, processes and runs.
+    """Memoize a function: reuse its stored results across calls, processes and runs.
 
     >>> @relive.memo
     ... def features(path, *, size=128): ...
     """
 
-    if TYPE_CHECKING:  # what the door offers besides, for those who check types
+    if TYPE_CHECKING:  # lazily loaded names of the door, for type checkers
 
         def why(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Explanation: ...
 
@@ -61,11 +61,9 @@ class Memo(ModuleType):
 
         unknown = [name for name in options if name not in MemoOptions.__slots__]
         if unknown or len(function) > 1:
-            wrong = f"no option {unknown[0]!r}" if unknown else "one function at a time"
-            raise ReliveError(
-                f"relive.memo has {wrong}; write @relive.memo({', '.join(MemoOptions.__slots__)}), all by name"
-            )
-        chosen = MemoOptions(**options)
+            problem = f"has no option {unknown[0]!r}" if unknown else "takes one function"
+            raise ReliveError(f"relive.memo {problem}; its keyword options are {', '.join(MemoOptions.__slots__)}")
+        memo_options = MemoOptions(**options)
         if function:
-            return Memoised(function[0], chosen).wrap()
-        return lambda decorated: Memoised(decorated, chosen).wrap()
+            return Memoised(function[0], memo_options).wrap()
+        return lambda decorated: Memoised(decorated, memo_options).wrap()

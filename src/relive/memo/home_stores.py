@@ -1,4 +1,4 @@
-"""Which store a call uses: the one of the home that its run is recorded to, opened once in a process."""
+"""Which memo store a call uses: that of the home its run is recorded to, opened once per process."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import threading
 from pathlib import Path
 
 from relive.memo.sqlite_memoizer import Sqlite
-from relive.record import Driver, home_here, session
+from relive.record import Driver, current_home, session
 from relive.record.provenance import FingerprintCache
 
-# `os.environ` iterations names and values into bytes and back on every look, which is felt on the path of every hit.
-_raw = getattr(os.environ, "_data", {})
-_HOME, _OFF = (os.fsencode(name) for name in ("RELIVE_HOME", "RELIVE_OFF"))
-_Marks = tuple[bytes | None, bytes | None, Driver | None]
+# `os.environ` encodes names and decodes values on every lookup, which is too slow for the path of every hit.
+_environ_bytes = getattr(os.environ, "_data", {})
+_HOME_VARIABLE, _OFF_VARIABLE = (os.fsencode(name) for name in ("RELIVE_HOME", "RELIVE_OFF"))
+_CacheKey = tuple[bytes | None, bytes | None, Driver | None]
 
 
-class Homes:
-    """The stores of this process, by home."""
+class HomeStores:
+    """The memo stores of this process, by home."""
 
     def __init__(self) -> None:
         self._stores: dict[Path, Sqlite] = {}
         self._fingerprints: dict[Path, FingerprintCache] = {}
-        self._current: tuple[_Marks, Sqlite | None] | None = None
-        self.renew()
+        self._current: tuple[_CacheKey, Sqlite | None] | None = None
+        self.reset_lock()
 
-    def renew(self) -> None:
-        """Also in a forked child: who held the lock is not there to let it go."""
+    def reset_lock(self) -> None:
+        """Replaces the lock; a forked child needs this because the thread that held it does not exist there."""
         self._lock = threading.RLock()
 
     def store(self) -> Sqlite | None:
-        """The store in force; None when relive is off. We look around again only when something moved."""
-        marks = _raw.get(_HOME), _raw.get(_OFF), session.driver
+        """Returns the current store, or None if relive is off; cached until a variable or the driver changes."""
+        key = _environ_bytes.get(_HOME_VARIABLE), _environ_bytes.get(_OFF_VARIABLE), session.driver
         current = self._current
-        if current is None or current[0] != marks:
+        if current is None or current[0] != key:
             with self._lock:
-                self._current = current = marks, self._look()
+                self._current = current = key, self._open_current()
         return current[1]
 
     def fingerprints(self) -> FingerprintCache | None:
@@ -48,8 +48,8 @@ class Homes:
                 self._fingerprints[path] = FingerprintCache(path)
             return self._fingerprints[path]
 
-    def _look(self) -> Sqlite | None:
-        home, settings = home_here()
+    def _open_current(self) -> Sqlite | None:
+        home, settings = current_home()
         if settings.off:
             return None
         if home.path not in self._stores:
@@ -58,5 +58,5 @@ class Homes:
         return self._stores[home.path]
 
 
-HOMES = Homes()
-os.register_at_fork(after_in_child=HOMES.renew)
+HOMES = HomeStores()
+os.register_at_fork(after_in_child=HOMES.reset_lock)

@@ -1,4 +1,4 @@
-"""What a call of a remembered function does: look up, else compute once, store, and only then return."""
+"""A memoized function: each call is looked up, and on a miss computed once, stored, and then returned."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from relive.memo.home_stores import HOMES
 from relive.memo.memoizer import Computed, Entry, Memoizer
 from relive.memo.result_codec import Unstorable
 from relive.memo.sqlite_memoizer import Sqlite
-from relive.record import note, run_here
-from relive.record.process import is_users, warn_once
+from relive.record import current_run, record_line
+from relive.record.process import raised_by_signal_handler, warn_once
+from relive.store.journal import line_schema
 
 ATTRIBUTE = "__relive_memo__"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoOptions:
-    """How a function is remembered."""
+    """The options of `@relive.memo`."""
 
     ignore: Sequence[str] = ()
     store: Callable[[Call, Any], Any] | None = None
@@ -38,7 +39,7 @@ class MemoOptions:
 
 @dataclass(slots=True)
 class Attempt:
-    """One call on its way: where it looks, and what it found so far."""
+    """A call in progress: its memoizer, and what the lookup found."""
 
     call: Call
     memoizer: Memoizer
@@ -46,10 +47,10 @@ class Attempt:
 
 
 class Memoised:
-    """A function with its memory."""
+    """A function whose results are memoized."""
 
     def __init__(self, function: Callable[..., Any], options: MemoOptions) -> None:
-        _check(function)
+        _check_decorable(function)
         self.function = function
         self.options = options
         self.keys = Keys(
@@ -61,7 +62,7 @@ class Memoised:
         return Memoised, (self.function, self.options)
 
     def wrap(self) -> Callable[..., Any]:
-        """The function that users call in place of theirs."""
+        """Returns the wrapper that replaces the user's function."""
         call, call_async = self.call, self.call_async
         if inspect.iscoroutinefunction(self.function):
 
@@ -78,63 +79,63 @@ class Memoised:
         return wrapper
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        attempt = self._begin(args, kwargs)
+        attempt = self._start_attempt(args, kwargs)
         if attempt is None:
             return self.function(*args, **kwargs)
         hit = self._look_up(attempt)
         if hit is not None:
-            return hit.give()
+            return hit.unwrap()
         key, flights = attempt.call.key, attempt.memoizer.flights
-        if flights.is_held_here(key):
+        if flights.is_held_by_caller(key):
             return self.function(*args, **kwargs)
-        with self._flying(attempt, lambda: flights.take(key)):
+        with self._holding_key(attempt, lambda: flights.acquire(key)):
             hit = self._look_up(attempt)
             if hit is not None:
-                return hit.give()
+                return hit.unwrap()
             begun = time.perf_counter()
             try:
                 result = self.function(*args, **kwargs)
             except BaseException as error:
-                self._keep_exception(attempt, error, time.perf_counter() - begun)
+                self._store_exception(attempt, error, time.perf_counter() - begun)
                 raise
-            self._keep_result(attempt, result, time.perf_counter() - begun)
+            self._store_result(attempt, result, time.perf_counter() - begun)
             return result
 
     async def call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        attempt = self._begin(args, kwargs)
+        attempt = self._start_attempt(args, kwargs)
         if attempt is None:
             return await self.function(*args, **kwargs)
         hit = self._look_up(attempt)
         if hit is not None:
-            return hit.give()
+            return hit.unwrap()
         key, flights = attempt.call.key, attempt.memoizer.flights
-        if flights.is_held_here(key):
+        if flights.is_held_by_caller(key):
             return await self.function(*args, **kwargs)
-        await flights.take_soon(key)
+        await flights.acquire_async(key)
         try:
             hit = self._look_up(attempt)
-            return hit.give() if hit is not None else await self._compute(attempt, self.function(*args, **kwargs))
+            return hit.unwrap() if hit is not None else await self._compute(attempt, self.function(*args, **kwargs))
         finally:
-            flights.give_back(key)
+            flights.release(key)
 
     async def _compute(self, attempt: Attempt, coroutine: Awaitable[Any]) -> Any:
         begun = time.perf_counter()
         try:
             result = await coroutine
         except BaseException as error:
-            self._keep_exception(attempt, error, time.perf_counter() - begun)
+            self._store_exception(attempt, error, time.perf_counter() - begun)
             raise
-        self._keep_result(attempt, result, time.perf_counter() - begun)
+        self._store_result(attempt, result, time.perf_counter() - begun)
         return result
 
-    # --- before -------------------------------------------------------------------------------------------------
+    # --- lookup -------------------------------------------------------------------------------------------------
 
-    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt | None:
-        """None when the call can't be remembered: then it is simply made."""
+    def _start_attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt | None:
+        """Binds the arguments and computes the key; returns None if the call can't be memoized."""
         keys = self.keys
         try:
             arguments = keys.bind(args, kwargs)
-        except TypeError:  # they don't fit: the call itself says so best
+        except TypeError:  # wrong arguments: calling the function raises the right error
             return None
         try:
             memoizer = self.options.memoizer or HOMES.store()
@@ -142,7 +143,7 @@ class Memoised:
         except Unstable as error:
             warn_once("memo-unhashable", f"calls of {keys.name} are not remembered: {error}", about=keys.name)
         except Exception as error:  # noqa: BLE001 - the user's call must go on
-            self._failed(error)
+            self._warn_of_failure(error)
         return None
 
     def _look_up(self, attempt: Attempt) -> Hit | None:
@@ -155,97 +156,97 @@ class Memoised:
                 attempt.found = "expired"
                 return None
             hit = Hit(entry, entry.value)
-        except Exception as error:  # an entry that can't be read is as good as none: the call is made again
-            if is_users(error):
+        except Exception as error:  # an unreadable entry counts as absent: the call is computed again
+            if raised_by_signal_handler(error):
                 raise
             attempt.found = "unreadable"
             reason = str(error) if isinstance(error, ReliveError) else f"{type(error).__name__}: {error}"
             warn_once("memo-unreadable", f"{reason} (a call of {call.function})", about=call.function)
             return None
-        self._note(attempt, "hit", entry)
+        self._write_line(attempt, "hit", entry)
         return hit
 
     def may_reuse(self, call: Call, entry: Entry) -> bool:
         if entry.is_exception and not self.options.exceptions:
             return False
-        return self.options.reuse is None or self._ask(self.options.reuse, call, entry)
+        return self.options.reuse is None or self._run_hook(self.options.reuse, call, entry)
 
-    # --- after --------------------------------------------------------------------------------------------------
+    # --- storage --------------------------------------------------------------------------------------------------
 
-    def _keep_result(self, attempt: Attempt, result: Any, took_s: float) -> None:
-        with self._guarded():
-            computed = Computed(took_s, run_here(), attempt.found)
+    def _store_result(self, attempt: Attempt, result: Any, took_s: float) -> None:
+        with self._failures_as_warnings():
+            computed = Computed(took_s, current_run(), attempt.found)
             kept = "filtered"
-            if self._ask(self.options.store, attempt.call, result):
+            if self._run_hook(self.options.store, attempt.call, result):
                 kept = self._try_store(attempt, attempt.memoizer.store_result, result, computed)
-            self._tell(attempt, computed, kept)
+            self._record_miss(attempt, computed, kept)
 
-    def _keep_exception(self, attempt: Attempt, error: BaseException, took_s: float) -> None:
-        with self._guarded():
-            computed = Computed(took_s, run_here(), attempt.found)
+    def _store_exception(self, attempt: Attempt, error: BaseException, took_s: float) -> None:
+        with self._failures_as_warnings():
+            computed = Computed(took_s, current_run(), attempt.found)
             kept = "raised"
-            if isinstance(error, self.options.exceptions) and self._ask(self.options.store, attempt.call, error):
+            if isinstance(error, self.options.exceptions) and self._run_hook(self.options.store, attempt.call, error):
                 kept = self._try_store(attempt, attempt.memoizer.store_exception, error, computed)
-            self._tell(attempt, computed, kept)
+            self._record_miss(attempt, computed, kept)
 
     def _try_store(self, attempt: Attempt, store: Callable[..., None], value: Any, computed: Computed) -> str:
         try:
             store(attempt.call, value, computed)
         except Unstorable as error:
-            message = f"what {self.keys.name} gave ({type(value).__name__}) can't be remembered: {error}"
+            message = f"the result of {self.keys.name} ({type(value).__name__}) can't be stored: {error}"
             warn_once("memo-unstorable", f"{message}; return something that can be pickled", about=self.keys.name)
             return "unstorable"
         return "stored"
 
-    def _tell(self, attempt: Attempt, computed: Computed, kept: str) -> None:
+    def _record_miss(self, attempt: Attempt, computed: Computed, kept: str) -> None:
         if kept != "stored" and isinstance(attempt.memoizer, Sqlite):
-            attempt.memoizer.note_miss(attempt.call, computed, kept)
-        self._note(attempt, "miss", None, kept=kept, took_s=computed.took_s)
+            attempt.memoizer.record_miss(attempt.call, computed, kept)
+        self._write_line(attempt, "miss", None, kept=kept, took_s=computed.took_s)
 
-    def _note(self, attempt: Attempt, outcome: str, entry: Entry | None, **more: Any) -> None:
-        """Every hit and miss is a line in the run around the call."""
+    def _write_line(self, attempt: Attempt, outcome: str, entry: Entry | None, **more: Any) -> None:
+        """Writes a hit or miss as a line to the journal of the current run."""
         call, memoizer = attempt.call, attempt.memoizer
-        told = {"function": call.function, "key": call.key[:32], "outcome": outcome, **more}
+        line = {"function": call.function, "key": call.key[:32], "outcome": outcome, **more}
         if entry is not None:
-            told |= {"from": entry.run, "saved_s": entry.took_s, "kind": entry.kind}
+            line |= {"from": entry.run, "saved_s": entry.took_s, "kind": entry.kind}
         elif attempt.found != "absent":
-            told["found"] = attempt.found
+            line["found"] = attempt.found
         adopt = memoizer.adopt if outcome == "miss" and isinstance(memoizer, Sqlite) else None
-        note("memo", told, (lambda run: adopt(call.key, run)) if adopt is not None else None)
+        record_line(line_schema.CallRemembered, line, (lambda run: adopt(call.key, run)) if adopt is not None else None)
 
-    def _ask(self, hook: Callable[..., Any] | None, call: Call, about: Any) -> bool:
-        """A hook that fails decides nothing: in doubt a result is neither stored nor reused."""
+    def _run_hook(self, hook: Callable[..., Any] | None, call: Call, about: Any) -> bool:
+        """Calls a user's hook; if it fails, the result is neither stored nor reused."""
         if hook is None:
             return True
         try:
             return bool(hook(call, about))
-        except Exception as error:  # what was computed must not be lost to a mistake in a hook
-            if is_users(error):
+        except Exception as error:  # a bug in a hook must not lose the computed result
+            if raised_by_signal_handler(error):
                 raise
             message = (
                 f"a hook of {self.keys.name} failed ({type(error).__name__}: {error}); nothing was stored or reused"
             )
-            warn_once("memo-hook", f"{message}; mend it", about=self.keys.name)
+            warn_once("memo-hook", f"{message}; fix it", about=self.keys.name)
             return False
 
     @contextlib.contextmanager
-    def _flying(self, attempt: Attempt, take: Callable[[], None]) -> Iterator[None]:
+    def _holding_key(self, attempt: Attempt, take: Callable[[], None]) -> Iterator[None]:
         take()
         try:
             yield
         finally:
-            attempt.memoizer.flights.give_back(attempt.call.key)
+            attempt.memoizer.flights.release(attempt.call.key)
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _failures_as_warnings(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the user's call must go on
-            self._failed(error)
+            self._warn_of_failure(error)
 
-    def _failed(self, error: Exception) -> None:
-        """Trouble with the memory costs a computation, never a result."""
-        if is_users(error):
+    def _warn_of_failure(self, error: Exception) -> None:
+        """Warns about a failure of the store, which may cost a computation but never a result."""
+        if raised_by_signal_handler(error):
             raise error
         if isinstance(error, Damaged) and isinstance(memoizer := self.options.memoizer or HOMES.store(), Sqlite):
             memoizer.memos.set_aside()
@@ -255,12 +256,12 @@ class Memoised:
 
 @dataclass(slots=True)  # not frozen, for the same reason as `Call`
 class Hit:
-    """What a call gives without being made."""
+    """The stored outcome of a call."""
 
     entry: Entry
     value: Any
 
-    def give(self) -> Any:
+    def unwrap(self) -> Any:
         if not self.entry.is_exception:
             return self.value
         where = f" in run {self.entry.run}" if self.entry.run else ""
@@ -268,11 +269,11 @@ class Hit:
         raise self.value
 
 
-def _check(function: Any) -> None:
+def _check_decorable(function: Any) -> None:
     name = getattr(function, "__qualname__", repr(function))
     if isinstance(function, staticmethod | classmethod | property):
-        raise ReliveError(f"@relive.memo is above @{type(function).__name__}; write it below, next to the function")
+        raise ReliveError(f"@relive.memo is above @{type(function).__name__}; put it below, next to the function")
     if isinstance(function, type) or not callable(function):
-        raise ReliveError(f"{name} is no function; relive.memo remembers calls of functions")
+        raise ReliveError(f"{name} is not a function; apply relive.memo to a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ReliveError(f"{name} yields, so it has no result to remember; return a list instead")
+        raise ReliveError(f"{name} is a generator, so it has no result to store; return a list instead")

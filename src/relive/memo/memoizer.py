@@ -1,4 +1,4 @@
-"""The seam: what a store of remembered calls can do, what it holds, and its twin in memory."""
+"""The memoizer protocol, the entries that a memoizer holds, and the in-memory implementation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ EXCEPTION = "exception"
 
 @dataclass(slots=True, eq=False)  # not frozen, for the same reason as `Call`
 class Entry:
-    """A remembered call: what it gave, when, and at what cost."""
+    """A stored call: its result or exception, when it was computed, and how long it took."""
 
     key: str
     function: str
     kind: str  # "result" or "exception"
-    run: str  # the run that computed it; "" if there was none
+    run: str  # the run that computed it, or ""
     created_us: int
     took_s: float
     size_bytes: int
@@ -43,21 +43,21 @@ class Entry:
 
     @property
     def value(self) -> Any:
-        """The result, or the exception; read anew each time, so that nobody else's changes are in it."""
+        """The result or the exception; decoded on each access, so that callers never share a mutable value."""
         return self.read()
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What is known about a call once it was computed, besides its outcome."""
+    """The circumstances of a computed call: duration, run, and what the lookup had found."""
 
     took_s: float
     run: str = ""
-    found: str = "absent"  # what the look-up had found: absent, expired, unreadable
+    found: str = "absent"  # result of the lookup: "absent", "expired" or "unreadable"
 
 
 class Memoizer(Protocol):
-    """Where remembered calls live. Whatever was stored can be looked up from the moment that storing returned."""
+    """A store of calls. A stored call can be looked up as soon as the store method has returned."""
 
     flights: Flights
 
@@ -68,11 +68,11 @@ class Memoizer(Protocol):
 
 
 class InMemory:
-    """Remembers for as long as the process lives: for tests, and for results that must not be written down."""
+    """Keeps results until the process ends: for tests, and for results that must not be written to disk."""
 
     def __init__(self, *, max_bytes: int = 0) -> None:
         self.flights = Flights(None)
-        self._max_bytes = max_bytes  # 0 is no bound
+        self._max_bytes = max_bytes  # 0: unlimited
         self._entries: OrderedDict[str, Entry] = OrderedDict()
 
     def look_up(self, key: str) -> Entry | None:

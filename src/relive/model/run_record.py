@@ -1,4 +1,4 @@
-"""Everything known of a run but its logged values: the record of six fields."""
+"""The run record: everything known about a run except its logged values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Everything known of a run but its logged values; the metrics themselves are the journal."""
+    """Everything known about a run except its logged values, which are in the journal."""
 
     run: str
     name: str
@@ -28,7 +28,7 @@ class RunRecord:
     environment: dict[str, Any]
     artifacts: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...] = ()
-    process: dict[str, Any] = field(default_factory=dict)  # pid, start stamp, host: who to ask whether it lives
+    process: dict[str, Any] = field(default_factory=dict)  # pid, start time and host, to check whether it is alive
 
     @property
     def version(self) -> str:
@@ -40,15 +40,15 @@ class RunRecord:
 
     @property
     def sweep(self) -> str | None:
-        """The sweep that the run belongs to, if it was told."""
-        told = self.tags.get("sweep")
-        return None if told is None else str(told)
+        """The sweep that the run belongs to, if it is tagged with one."""
+        sweep = self.tags.get("sweep")
+        return None if sweep is None else str(sweep)
 
     @property
     def trial(self) -> int | None:
-        """Its number in that sweep."""
-        told = self.tags.get("trial")
-        return told if type(told) is int else None
+        """The number of the run in its sweep."""
+        trial = self.tags.get("trial")
+        return trial if type(trial) is int else None
 
     @property
     def took_s(self) -> float | None:

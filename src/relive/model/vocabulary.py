@@ -1,4 +1,4 @@
-"""The outcomes of a run, and the names that tables give to things."""
+"""The outcomes of a run, and the limits of names and short ids."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ FAILED = "failed"
 KILLED = "killed"
 
 MAX_NAME_CHARS = 1_000
-SHORT_ID = 8  # as many digits of a run's id as tables show
+SHORT_ID_DIGITS = 8  # digits of a run's id in tables
 
 
 def clean_name(name: Any) -> str:
-    """A name that can be stored and shown, from whatever a user gave."""
+    """Converts what a user passes as a name into one that can be stored: non-empty, bounded, valid UTF-8."""
     text = name if type(name) is str else str(name)
     if not text:
         return "(empty)"

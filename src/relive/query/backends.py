@@ -1,4 +1,4 @@
-"""Where questions about runs are answered: in a home, or by a server. Both give the same values."""
+"""Queries about runs against a home or a server; both return the same values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import msgspec
 from relive.model import RUNNING, RunRecord
 from relive.store.catalog import Index, Summary, find_run
 
-if TYPE_CHECKING:  # a list of runs needs none of these, and they load numpy, or HTTP
-    from relive.query.compare import LeaderboardTerms, Rule, Watched
+if TYPE_CHECKING:  # listing runs needs none of these, and they load numpy or HTTP
+    from relive.query.compare import LeaderboardTerms, RuleStatus, SkewRule
     from relive.store.sync import ServerClient
 
-_PAGE = 1_000  # runs in one answer of a server
-_NO_NUMBER = '"no number"'  # JSON has no word for NaN, so a server gives none
+_PAGE = 1_000  # runs in one response of a server
+_NO_NUMBER = '"no number"'  # JSON can't represent NaN, so a server sends null
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """The record of a run, and what its names come to; `folder` has its journals, if they are here."""
+class RunDetails:
+    """The record of a run and the summaries of its names; `folder` holds its journals, if they are local."""
 
     record: RunRecord
     metrics: list[Summary]
@@ -31,16 +31,19 @@ class Shown:
 
 
 class RunsBackend(Protocol):
-    """Some runs that can be asked about."""
+    """A set of runs that can be queried."""
 
     def listed(self, limit: int) -> tuple[int, list[Row]]:
-        """How many there are, and the newest ones with their last values; 0 gives all."""
+        """Returns the number of runs, and the newest `limit` of them with their last values; a limit of 0 means all."""
 
-    def shown(self, word: str) -> Shown:
-        """One of them: the beginning of its id, its name, or `last`."""
+    def unreadable(self) -> dict[str, str]:
+        """Returns run → reason for the runs that `listed` left out because they can't be read."""
+
+    def shown(self, word: str) -> RunDetails:
+        """Returns one run, given by a prefix of its id, its name, or `last`."""
 
     def live(self) -> list[str]:
-        """The ids of those that go on."""
+        """Returns the ids of the live runs."""
 
     def leaderboard(self, metric: str, terms: LeaderboardTerms) -> Row: ...
 
@@ -48,7 +51,7 @@ class RunsBackend(Protocol):
 
     def skew(self, word: str, name: str) -> Row: ...
 
-    def watched(self, run: str, rule: Rule) -> Watched: ...
+    def check_rule(self, run: str, rule: SkewRule) -> RuleStatus: ...
 
 
 class HomeRuns:
@@ -61,12 +64,15 @@ class HomeRuns:
         entries = self._index.runs()[::-1]
         chosen = entries[:limit] if limit else entries
         last = self._index.summaries(chosen)
-        return len(entries), [listed(entry.record, last[entry.record.run]) for entry in chosen]
+        return len(entries), [run_list_row(entry.record, last[entry.record.run]) for entry in chosen]
 
-    def shown(self, word: str) -> Shown:
+    def unreadable(self) -> dict[str, str]:
+        return dict(self._index.set_aside)
+
+    def shown(self, word: str) -> RunDetails:
         entry = find_run(self._index.runs(), word)
         run = entry.record.run
-        return Shown(entry.record, self._index.summaries([entry])[run], self._index.home.run_folder(run))
+        return RunDetails(entry.record, self._index.summaries([entry])[run], self._index.home.run_folder(run))
 
     def live(self) -> list[str]:
         return [entry.record.run for entry in self._index.runs() if entry.live]
@@ -77,19 +83,19 @@ class HomeRuns:
         return build_leaderboard(self._index, metric, terms)
 
     def compare(self, words: Sequence[str]) -> Row:
-        from relive.query.compare import compare
+        from relive.query.compare import compare_runs
 
-        return compare(self._index, words)
+        return compare_runs(self._index, words)
 
     def skew(self, word: str, name: str) -> Row:
-        from relive.query.compare import skew
+        from relive.query.compare import rank_skew
 
-        return skew(self._index, word, name)
+        return rank_skew(self._index, word, name)
 
-    def watched(self, run: str, rule: Rule) -> Watched:
-        from relive.query.compare import watched
+    def check_rule(self, run: str, rule: SkewRule) -> RuleStatus:
+        from relive.query.compare import check_rule
 
-        return watched(self._index, run, rule)
+        return check_rule(self._index, run, rule)
 
 
 class ServerRuns:
@@ -101,53 +107,56 @@ class ServerRuns:
     def listed(self, limit: int) -> tuple[int, list[Row]]:
         found: list[Row] = []
         while True:
-            wanted = min(limit - len(found), _PAGE) if limit else _PAGE
-            answer = self._get("/api/runs", limit=wanted, offset=len(found))
+            page = min(limit - len(found), _PAGE) if limit else _PAGE
+            answer = self._get("/api/runs", limit=page, offset=len(found))
             found += answer["runs"]
             if not answer["runs"] or len(found) >= (limit or answer["total"]):
                 return int(answer["total"]), found
 
-    def shown(self, word: str) -> Shown:
+    def unreadable(self) -> dict[str, str]:
+        return {}  # the server reports them in its log
+
+    def shown(self, word: str) -> RunDetails:
         from relive.store.sync import ServerUnreachable
 
-        answer = self._get(f"/api/runs/{self._meant(word)}")
+        answer = self._get(f"/api/runs/{self._resolve_id(word)}")
         try:
             record = msgspec.convert(answer["record"], RunRecord)
         except msgspec.ValidationError as error:
-            raise ServerUnreachable(f"{self._remote.url} gave a record that is not understood ({error})") from error
-        return Shown(record, [_summary(told) for told in answer["metrics"]])
+            raise ServerUnreachable(f"{self._remote.url} sent a record that can't be read ({error})") from error
+        return RunDetails(record, [_parse_summary(row) for row in answer["metrics"]])
 
     def live(self) -> list[str]:
         return [run["run"] for run in self._get("/api/runs", outcome=RUNNING, limit=_PAGE)["runs"]]
 
     def leaderboard(self, metric: str, terms: LeaderboardTerms) -> Row:
-        return self._get("/api/leaderboard", metric=metric, **_query(terms))
+        return self._get("/api/leaderboard", metric=metric, **_query_parameters(terms))
 
     def compare(self, words: Sequence[str]) -> Row:
         return self._get("/api/compare", runs=",".join(words))
 
     def skew(self, word: str, name: str) -> Row:
-        return self._get(f"/api/runs/{self._meant(word)}/skew", name=name)
+        return self._get(f"/api/runs/{self._resolve_id(word)}/skew", name=name)
 
-    def watched(self, run: str, rule: Rule) -> Watched:
-        from relive.query.compare import Watched
+    def check_rule(self, run: str, rule: SkewRule) -> RuleStatus:
+        from relive.query.compare import RuleStatus
 
         answer = self._get(f"/api/runs/{run}/alert", name=rule.name, above=rule.bound, steps=rule.steps)
-        return msgspec.convert(answer, Watched)
+        return msgspec.convert(answer, RuleStatus)
 
-    def _meant(self, word: str) -> str:
+    def _resolve_id(self, word: str) -> str:
         return str(self._get("/api/runs", run=word)["runs"][0]["run"])
 
     def _get(self, path: str, **query: Any) -> Row:
-        from relive.store.sync import with_remedy
+        from relive.store.sync import translate_server_errors
 
-        with with_remedy():
+        with translate_server_errors():
             answer: Row = self._remote.get(path, **query)
             return answer
 
 
-def listed(record: RunRecord, last: Sequence[Summary]) -> Row:
-    """A run in a list: what tells it from others, and the last value of each of its names."""
+def run_list_row(record: RunRecord, last: Sequence[Summary]) -> Row:
+    """Returns the row of a run in a list: what identifies it, and the last value of each of its names."""
     return {
         "run": record.run, "name": record.name, "project": record.project, "filename": record.filename,
         "outcome": record.outcome, "started_us": record.started_us, "ended_us": record.ended_us,
@@ -158,20 +167,20 @@ def listed(record: RunRecord, last: Sequence[Summary]) -> Row:
     }  # fmt: skip
 
 
-def _summary(told: Row) -> Summary:
-    last = told["last"]
+def _parse_summary(row: Row) -> Summary:
+    last = row["last"]
     return Summary(
-        told["name"], told["count"], last if isinstance(last, int | float) else None,
+        row["name"], row["count"], last if isinstance(last, int | float) else None,
         last if isinstance(last, str) else _NO_NUMBER if last is None else None,
-        told["lowest"], told["highest"], told["last_us"], tuple(told["loops"]),
+        row["lowest"], row["highest"], row["last_us"], tuple(row["loops"]),
     )  # fmt: skip
 
 
-def _query(terms: LeaderboardTerms) -> dict[str, Any]:
-    """The terms of a board as a server is asked for them; what is not told has its default there, too."""
-    told = {one.name: getattr(terms, one.name) for one in fields(terms)}
+def _query_parameters(terms: LeaderboardTerms) -> dict[str, Any]:
+    """Returns the terms of a board as URL parameters; absent terms have the same defaults on the server."""
+    values = {one.name: getattr(terms, one.name) for one in fields(terms)}
     return {
-        name: ",".join(given) if isinstance(given, tuple) else given
-        for name, given in told.items()
-        if given is not None
+        name: ",".join(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
     }

@@ -1,4 +1,4 @@
-"""Which iterations of which runs a where clause means, whether or not anything was logged in them."""
+"""Which iterations of which runs satisfy a where clause, whether or not anything was logged in them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from relive.query.table import RunFacts, pivot
 from relive.store.catalog import Points
 from relive.store.journal import slot_kinds
 
-HERE = "(here)"  # stands for a value that every iteration asked about has; its value is the iteration's number
+HERE = "(here)"  # a synthetic name that each candidate iteration logs; its value is the position of the iteration
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """An iteration: the loops around it, outermost first, with their items."""
+class IterationContext:
+    """An iteration: its enclosing loops, outermost first, with the item of each."""
 
     run: str
     path: tuple[str, ...]
@@ -26,11 +26,11 @@ class Context:
     items: str | None = None  # JSON of the loop columns whose item isn't an integer
 
 
-def select(
-    points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[Context], where: str, *,
-    get_chunk: Any,
+def select_contexts(
+    points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[IterationContext],
+    where: str, *, get_chunk: Any,
 ) -> list[int]:  # fmt: skip
-    """The positions of the contexts for which the clause holds; values further out and further in count for them."""
+    """Returns the positions of the contexts for which the clause holds, given values of outer and inner contexts."""
     if not contexts:
         return []
     table = pivot(_with_contexts(points, contexts), [*names, HERE], facts, get_chunk=get_chunk)
@@ -40,8 +40,8 @@ def select(
     return sorted({int(value) for value in values if value == value})
 
 
-def _with_contexts(points: Points, contexts: Sequence[Context]) -> Points:
-    """The points and, for each context, one more; in the order of runs, as points are."""
+def _with_contexts(points: Points, contexts: Sequence[IterationContext]) -> Points:
+    """Returns the points with one more point per context, ordered by run as points are."""
     run_of = {run: place for place, run in enumerate(points.runs)}
     paths = list(dict.fromkeys([*points.paths, *(context.path for context in contexts)]))
     path_of = {path: place for place, path in enumerate(paths)}
@@ -49,8 +49,8 @@ def _with_contexts(points: Points, contexts: Sequence[Context]) -> Points:
     dims = np.zeros((count, deepest), np.int64)
     for row, context in enumerate(contexts):
         dims[row, : len(context.dims)] = context.dims
-    old = np.zeros((len(points), deepest), np.int64)
-    old[:, : points.dims.shape[1]] = points.dims
+    padded_dims = np.zeros((len(points), deepest), np.int64)
+    padded_dims[:, : points.dims.shape[1]] = points.dims
     last = int(points.seq.max(initial=0)) + 1
     more: dict[str, Any] = {
         "run": [run_of[context.run] for context in contexts], "name": np.full(count, len(points.names)),
@@ -65,16 +65,16 @@ def _with_contexts(points: Points, contexts: Sequence[Context]) -> Points:
     }
     items = np.asarray([context.items for context in contexts], object)
     texts: dict[str, Any] = {
-        "text": _extended(points.text, np.full(count, None, object), len(points)),
-        "items": _extended(points.items, items, len(points)),
+        "text": _extend(points.text, np.full(count, None, object), len(points)),
+        "items": _extend(points.items, items, len(points)),
     }
     texts = {key: None if found is None else found[order] for key, found in texts.items()}
-    joined = np.concatenate([old, dims])[order]
+    joined = np.concatenate([padded_dims, dims])[order]
     return replace(points, names=[*points.names, HERE], paths=paths, dims=joined, replay=None, **columns, **texts)
 
 
-def _extended(found: Any, more: Any, count: int) -> Any:
-    """A column of texts with further ones; None when there are none at all."""
+def _extend(found: Any, more: Any, count: int) -> Any:
+    """Returns a column of texts extended by more; None if there are no texts at all."""
     if found is None and all(text is None for text in more):
         return None
     return np.concatenate([np.full(count, None, object) if found is None else found, more])

@@ -1,4 +1,4 @@
-"""Questions to a home: the wide table, and SQL over what the index knows."""
+"""The query interface of a home: the wide table, and SQL over the index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import QueryError
-from relive.query.context_selection import Context, select
+from relive.query.context_selection import IterationContext, select_contexts
 from relive.query.sql import Result, columns_of, filter_table, is_text, run, sql_views
 from relive.query.table import FIXED_DIMS, PROCESS_DIMS, RunFacts, Table, pivot, to_pandas
 from relive.store import Home
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 RANKS = ("canonical", "all")
 
 
-class Query:
-    """Answers questions about the runs of a home, as they are when asked."""
+class QueryEngine:
+    """Queries over the runs of a home, in their state at the first query."""
 
     def __init__(self, home: Home | Path) -> None:
-        given = home if isinstance(home, Home) else Home(home)
-        self._home = given if is_text(given.path) else Home(self._named_in_text(given.path), given.settings)
+        original = home if isinstance(home, Home) else Home(home)
+        self._home = original if is_text(original.path) else Home(self._utf8_link(original.path), original.settings)
         self._index = Index(self._home)
         self._chunks = Chunks(self._home.chunks)
 
-    def _named_in_text(self, home: Path) -> Path:
-        """A link to the home: DuckDB takes no path that isn't UTF-8."""
+    def _utf8_link(self, home: Path) -> Path:
+        """Creates a symbolic link to the home, since DuckDB accepts only paths that are valid UTF-8."""
         import tempfile
 
         folder = tempfile.TemporaryDirectory(prefix="relive-", ignore_cleanup_errors=True)
@@ -46,40 +46,42 @@ class Query:
     def dataframe(
         self, names: Sequence[str], *, where: str | None, ranks: str, replays: str = "latest", sources: bool = False
     ) -> pandas.DataFrame:
-        """The wide table as pandas."""
+        """Returns the wide table as a pandas DataFrame."""
         return to_pandas(self.table(names, where=where, ranks=ranks, replays=replays, sources=sources))
 
     def table(
         self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical", replays: str = "latest",
         sources: bool = False,
     ) -> Table:  # fmt: skip
-        """A column per name; only the rows for which `where` holds, which may use other names than those asked for."""
+        """Returns a table with a column per name and the rows for which `where` holds; it may use further names."""
         if ranks not in RANKS:
             raise QueryError(f"ranks={ranks!r} is not known; use {' or '.join(map(repr, RANKS))}")
         if replays not in REPLAY_CHOICES:
             raise QueryError(f"replays={replays!r} is not known; use {' or '.join(map(repr, REPLAY_CHOICES))}")
         self._check_names(names)
         filters = [name for column in (columns_of(where) if where else []) for name in self._names_like(column)]
-        every = list(dict.fromkeys([*names, *filters]))
-        table = self._wide(every, all_ranks=ranks == "all", replays=replays, sources=sources)
+        all_names = list(dict.fromkeys([*names, *filters]))
+        table = self._wide(all_names, all_ranks=ranks == "all", replays=replays, sources=sources)
         if where is None:
             return table
         kept = filter_table(table, where)
         hidden = {name for name in filters if name not in names}
         return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
 
-    def select(self, contexts: Sequence[Context], where: str) -> list[int]:
-        """The positions of those iterations for which `where` holds."""
+    def select(self, contexts: Sequence[IterationContext], where: str) -> list[int]:
+        """Returns the positions of the iterations for which `where` holds."""
         names = [name for column in columns_of(where) for name in self._names_like(column)]
         points = self._index.points(self._entries, names)
         facts = [self._facts(entry) for entry in self._entries]
-        return select(points, names, facts, contexts, where, get_chunk=self._chunks.get)
+        return select_contexts(points, names, facts, contexts, where, get_chunk=self._chunks.get)
 
     def sql(self, text: str) -> Result:
-        """The answer to one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
+        """Runs one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
         relations = sql_views.relations(self._index, self._entries)
         frame = self._frame
-        return run(text, relations=relations, frame=frame, allowed=[self._index.segments], known_columns=self._known)
+        return run(
+            text, relations=relations, frame=frame, allowed=[self._index.segments], known_columns=self._known_names
+        )
 
     def _frame(self, names: Sequence[str]) -> Table:
         self._check_names(names)
@@ -88,17 +90,16 @@ class Query:
     def _wide(self, names: Sequence[str], *, all_ranks: bool, replays: str = "latest", sources: bool = False) -> Table:
         points = self._index.points(self._entries, names, all_ranks=all_ranks, replays=replays)
         facts = [self._facts(entry) for entry in self._entries]
-        told = self._told if sources else None
-        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, sources=told)
+        describe = self._describe_source if sources else None
+        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, sources=describe)
 
-    def _told(self, run: str, replay: int) -> str:
-        """Where a value comes from, and how far it can be trusted."""
+    def _describe_source(self, run: str, replay: int) -> str:
+        """Describes where a value comes from: recorded, or a replay with its verdict unless that is exact."""
         if not replay:
             return "recorded"
         header = replay_header(self._home, run, replay)
-        return f"replay {replay}" + (
-            "" if header.get("verdict") == "exact" else f", {header.get('verdict', 'unknown')}"
-        )
+        verdict = (header.verdict if header else None) or "unknown"
+        return f"replay {replay}" + ("" if verdict == "exact" else f", {verdict}")
 
     def _facts(self, entry: RunEntry) -> RunFacts:
         record = entry.record
@@ -110,22 +111,22 @@ class Query:
         return self._index.runs()
 
     @cached_property
-    def _known(self) -> list[str]:
+    def _known_names(self) -> list[str]:
         args = {name for entry in self._entries for name in entry.record.config["args"]}
         return sorted(args.union(self._index.names(self._entries)))
 
     def _names_like(self, column: str) -> list[str]:
-        """The names a column of a where clause may mean; SQL does not tell `LR` from `lr`."""
-        if column in self._known:
+        """Returns the names that a column of a where clause may refer to; SQL is case-insensitive."""
+        if column in self._known_names:
             return [column]
         taken = (*FIXED_DIMS, *PROCESS_DIMS)
-        return [name for name in self._known if name.lower() == column.lower() and column.lower() not in taken]
+        return [name for name in self._known_names if name.lower() == column.lower() and column.lower() not in taken]
 
     def _check_names(self, names: Sequence[str]) -> None:
-        known: Any = set(self._known)
+        known: Any = set(self._known_names)
         for name in names:
             if name not in known:
-                near = difflib.get_close_matches(name, self._known, n=3)
+                near = difflib.get_close_matches(name, self._known_names, n=3)
                 hint = f"did you mean {' or '.join(near)}? " if near else ""
-                listed = ", ".join(self._known[:30]) or "none yet"
+                listed = ", ".join(self._known_names[:30]) or "none yet"
                 raise QueryError(f"no run has {name!r}; {hint}known names are {listed}")

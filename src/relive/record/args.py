@@ -1,4 +1,4 @@
-"""`--kwargs a=1 b=x`: taking it out of argv, and giving each value the type of its default."""
+"""`--kwargs a=1 b=x`: removes it from argv and converts each value to the type of its default."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from relive.record.provenance import is_secret
 FLAG = "--kwargs"
 
 
-def take_out(argv: list[str]) -> dict[str, str]:
-    """Remove `--kwargs name=value …` from argv, in place, and give the pairs."""
+def pop_kwargs(argv: list[str]) -> dict[str, str]:
+    """Removes `--kwargs name=value …` from argv, in place, and returns the pairs."""
     found: dict[str, str] = {}
     while FLAG in argv:
         at = argv.index(FLAG)
@@ -27,7 +27,7 @@ def take_out(argv: list[str]) -> dict[str, str]:
             found[name] = raw
             end += 1
         if end == at + 1:
-            raise ArgError(f"{FLAG} is followed by no name=value; write for example {FLAG} lr=0.01 seed=3")
+            raise ArgError(f"{FLAG} is not followed by name=value; write for example {FLAG} lr=0.01 seed=3")
         del argv[at:end]
     return found
 
@@ -38,38 +38,38 @@ def _is_pair(token: str) -> bool:
 
 
 def convert(name: str, raw: str, default: Any) -> Any:
-    """The text given for an arg as a value of its default's type."""
+    """Converts the text of an arg to the type of its default."""
     try:
-        return _converter(default)(raw)
+        return _converter_for(default)(raw)
     except (ValueError, KeyError, SyntaxError, TypeError, OverflowError) as error:
         kind = "value" if default is None else type(default).__name__
-        if is_secret(name):  # the message is kept as the reason why the run failed
-            raise ArgError(f"{FLAG} {name}: what was given is not a valid {kind}; give another") from None
+        if is_secret(name):  # the message is recorded as the error of the run
+            raise ArgError(f"{FLAG} {name}: the value is not a valid {kind}; pass another one") from None
         raise ArgError(
             f"{FLAG} {name}={raw}: {raw!r} is not a valid {kind} (the default is {default!r}); "
             f"write for example {FLAG} {name}={_example(default)}"
         ) from error
 
 
-def _converter(default: Any) -> Callable[[str], Any]:
+def _converter_for(default: Any) -> Callable[[str], Any]:
     kind = type(default)
     if kind in _CONVERTERS:
         return _CONVERTERS[kind]
     if isinstance(default, enum.Enum):
-        return lambda raw: _member(kind, raw)
+        return lambda raw: _parse_enum(kind, raw)
     if isinstance(default, PurePath):
         return kind
     if kind.__module__ == "numpy":
-        return _numpy(kind)
-    return _literal
+        return _numpy_converter(kind)
+    return _parse_literal
 
 
-def _bool(raw: str) -> bool:
+def _parse_bool(raw: str) -> bool:
     return {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False,
             "off": False}[raw.strip().lower()]  # fmt: skip
 
 
-def _int(raw: str) -> int:
+def _parse_int(raw: str) -> int:
     try:
         return int(raw, 0)
     except ValueError:
@@ -77,67 +77,71 @@ def _int(raw: str) -> int:
             raise
         from decimal import Decimal
 
-        number = Decimal(raw)  # 1e6 is a common way to write a number of steps, and a float is not exact at 1e23
+        number = Decimal(
+            raw
+        )  # 1e6 is a common way to write a number of steps; Decimal, as a float is not exact at 1e23
         if number != number.to_integral_value():
             raise
         return int(number)
 
 
-def _sequence(kind: type[list[Any]] | type[tuple[Any, ...]]) -> Callable[[str], Any]:
-    def read(raw: str) -> Any:
+def _sequence_parser(kind: type[list[Any]] | type[tuple[Any, ...]]) -> Callable[[str], Any]:
+    def parse(raw: str) -> Any:
         text = raw.strip()
         is_literal = text.startswith(("[", "("))
-        value = _strict_literal(text) if is_literal else [_literal(part) for part in text.split(",") if part]
+        value = (
+            _parse_strict_literal(text) if is_literal else [_parse_literal(part) for part in text.split(",") if part]
+        )
         if not isinstance(value, list | tuple):
             raise ValueError(raw)
         return kind(value)
 
-    return read
+    return parse
 
 
-def _dict(raw: str) -> dict[Any, Any]:
-    value = _strict_literal(raw)
+def _parse_dict(raw: str) -> dict[Any, Any]:
+    value = _parse_strict_literal(raw)
     if not isinstance(value, dict):
         raise ValueError(raw)
     return value
 
 
-def _literal(raw: str) -> Any:
-    """A number, list, dict, true/false/none if it reads like one; otherwise the text itself."""
+def _parse_literal(raw: str) -> Any:
+    """Returns a number, list, dict, bool or None if the text reads like one; otherwise the text itself."""
     if raw.lower() == "none":
         return None
     try:
-        return _strict_literal(raw)
+        return _parse_strict_literal(raw)
     except ValueError:
         return raw
 
 
-def _strict_literal(raw: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
+def _parse_strict_literal(raw: str) -> Any:
+    for parse in (json.loads, ast.literal_eval):
         try:
-            return read(raw)
+            return parse(raw)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
     raise ValueError(raw)
 
 
-def _member(kind: type[enum.Enum], raw: str) -> enum.Enum:
+def _parse_enum(kind: type[enum.Enum], raw: str) -> enum.Enum:
     try:
         return kind[raw]
     except KeyError:
-        return next(member for member in kind if str(member.value) == raw) if _has(kind, raw) else kind(raw)
+        return next(member for member in kind if str(member.value) == raw) if _has_value(kind, raw) else kind(raw)
 
 
-def _has(kind: type[enum.Enum], raw: str) -> bool:
+def _has_value(kind: type[enum.Enum], raw: str) -> bool:
     return any(str(member.value) == raw for member in kind)
 
 
-def _numpy(kind: Any) -> Callable[[str], Any]:
+def _numpy_converter(kind: Any) -> Callable[[str], Any]:
     import numpy as np
 
     if kind is np.bool_:
-        return lambda raw: kind(_bool(raw))
-    return lambda raw: kind(_int(raw)) if issubclass(kind, np.integer) else kind(raw)
+        return lambda raw: kind(_parse_bool(raw))
+    return lambda raw: kind(_parse_int(raw)) if issubclass(kind, np.integer) else kind(raw)
 
 
 def _example(default: Any) -> str:
@@ -149,17 +153,17 @@ def _example(default: Any) -> str:
 
 
 _CONVERTERS: dict[type, Callable[[str], Any]] = {
-    bool: _bool,
-    int: _int,
+    bool: _parse_bool,
+    int: _parse_int,
     float: float,
     str: str,
-    list: _sequence(list),
-    tuple: _sequence(tuple),
-    dict: _dict,
-    type(None): _literal,
+    list: _sequence_parser(list),
+    tuple: _sequence_parser(tuple),
+    dict: _parse_dict,
+    type(None): _parse_literal,
 }
 
 
-def unknown_message(unknown: list[str], known: list[str]) -> str:
+def unknown_kwargs_message(unknown: list[str], known: list[str]) -> str:
     listed = ", ".join(known) or "none: the script calls no relive.arg"
     return f"{FLAG} {' '.join(unknown)}: no relive.arg of that name; known are {listed}"

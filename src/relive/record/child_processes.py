@@ -1,4 +1,4 @@
-"""Processes that a run's process starts: they log to journals of their own, in the same run."""
+"""Child processes of a run: each logs to a journal of its own in the same run folder."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relive.record.off import EndedJournal, NullJournal
-from relive.record.process import LaunchContext, Syncer, detect
+from relive.record.process import JournalSyncer, LaunchContext, detect_launch
 from relive.record.recorder import Recorder
 from relive.record.session import session
-from relive.store import Home, JournalName, journals_in
+from relive.store import Home, JournalName, list_journals
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, is_alive, read_lines
+from relive.store.journal import Journal, first_line, is_process_alive, line_schema
 
-PID_SPACE = 1 << 22  # pids are below this; a reused pid gets a number above
-RECENT_RUNS = 50  # among so many a worker looks for the run of its parent
+PID_SPACE = 1 << 22  # pids are below this; a journal of a reused pid gets a number above it
+RECENT_RUNS = 50  # how many runs a worker searches for the one of its parent
 
 
 class ChildJournal:
-    """Stands in for a child's journal until its first record, so that silent workers leave no files."""
+    """Proxy for a child's journal, created with its first record: workers that log nothing leave no files."""
 
     def __init__(self, recorder: Recorder, folder: Path, rank: int, loops_begun: int) -> None:
         self._recorder = recorder
         self._folder = folder
         self._rank = rank
         self._loops_begun = loops_begun
-        self._making = threading.RLock()
-        self._made: Journal | None = None
+        self._lock = threading.RLock()
+        self._journal: Journal | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real(), name)
+        return getattr(self._open(), name)
 
     def loops_begun(self) -> int:
-        return self._loops_begun if self._made is None else self._made.loops_begun()
+        return self._loops_begun if self._journal is None else self._journal.loops_begun()
 
     def opened_file(self, path: str) -> None:
-        with contextlib.suppress(OSError):  # a worker that can't note an input goes on reading it
-            self._recorder.journal.line("opened", path=path)
+        with contextlib.suppress(OSError):  # a worker that can't record an input still reads it
+            self._recorder.journal.line(line_schema.InputOpened, path=path)
 
-    def _real(self) -> Journal:
-        with self._making:
-            if self._made is None:
-                self._made = journal = self._create()
+    def _open(self) -> Journal:
+        with self._lock:
+            if self._journal is None:
+                self._journal = journal = self._create()
                 header = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "pid": os.getpid()}
-                journal.line("child", parent=os.getppid(), **header)
+                journal.line(line_schema.ChildStarted, parent=os.getppid(), **header)
                 self._recorder.journal = journal
-                with contextlib.suppress(RuntimeError):  # no thread can be started: only a power cut can take values
-                    Syncer(journal, every_s=1.0).start()
-            return self._made
+                with contextlib.suppress(RuntimeError):  # no thread can be started: then a power cut may lose values
+                    JournalSyncer(journal, every_s=1.0).start()
+            return self._journal
 
     def _create(self) -> Journal:
         process = os.getpid()
-        # A worker may have got a rank that its parent has not: torch.multiprocessing.spawn.
-        launched = detect()
+        # A worker may have a rank although its parent has none: torch.multiprocessing.spawn.
+        launched = detect_launch()
         rank = launched.rank if launched.world_size > 1 else self._rank
         while True:
             try:
@@ -66,14 +66,14 @@ class ChildJournal:
 
 
 class ProcessMember(NamedTuple):
-    """A process of a run, and what becomes of it in a forked child."""
+    """A process that records into a run; prepares its recorder for forked children."""
 
     recorder: Recorder
     folder: Path
     rank: int
 
     def become_child(self) -> ChildJournal | None:
-        """The journal belongs to the parent, so log to one of our own, made when needed."""
+        """In a forked child: replaces the journal of the parent by a new one, created with the first record."""
         inherited = self.recorder.journal
         if isinstance(inherited, EndedJournal | NullJournal):
             return None
@@ -86,23 +86,23 @@ class ProcessMember(NamedTuple):
         return child
 
 
-def join_parent(variable: str | None, around: LaunchContext) -> ProcessMember | None:
-    """In a worker: record into the run of the process that started it, if it has one."""
-    told = _read(variable) or _run_of_parent(around.home)
-    if told is None:
+def join_parent_run(variable: str | None, context: LaunchContext) -> ProcessMember | None:
+    """In a worker: records into the run of the process that started it, if there is one."""
+    parent = _read_parent_run(variable) or _find_parent_run(context.home)
+    if parent is None:
         return None
-    home, run, rank = Home(Path(told["home"])), told["run"], told["rank"]
-    session.kwargs.update(told["kwargs"])
+    home, run, rank = Home(Path(parent["home"])), parent["run"], parent["rank"]
+    session.kwargs.update(parent["kwargs"])
     recorder = Recorder(run, None, Chunks(home.chunks))  # type: ignore[arg-type]
     recorder.journal = ChildJournal(recorder, home.run_folder(run), rank, 0)  # type: ignore[assignment]
     return ProcessMember(recorder, home.run_folder(run), rank)
 
 
-def read_told(variable: str | None) -> Any:
-    """What our parent told us in a variable, if it did."""
+def parse_parent_variable(variable: str | None) -> Any:
+    """Decodes the environment variable that the parent process set; None if it is missing or invalid."""
     if not variable:
         return None
-    import json  # it reads names that are no text, too
+    import json  # decodes lone surrogates, unlike `from_json`
 
     try:
         return json.loads(variable)
@@ -110,31 +110,32 @@ def read_told(variable: str | None) -> Any:
         return None
 
 
-def _read(variable: str | None) -> dict[str, Any] | None:
+def _read_parent_run(variable: str | None) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = read_told(variable)
-        there = Home(Path(told["home"])).run_folder(told["run"]).is_dir()
+        parent: dict[str, Any] = parse_parent_variable(variable)
+        exists = Home(Path(parent["home"])).run_folder(parent["run"]).is_dir()
     except (KeyError, TypeError):
         return None
-    return told if there else None
+    return parent if exists else None
 
 
-def _run_of_parent(home: Home) -> dict[str, Any] | None:
-    """The newest run of the process that started us, which it opened when we were there already."""
+def _find_parent_run(home: Home) -> dict[str, Any] | None:
+    """Finds the newest run of the parent process, for a worker that was started before the run was opened."""
     from multiprocessing import parent_process
 
     parent = parent_process()
     pid = parent.pid if parent is not None else None
-    folders = sorted((home.run_folder(run) for run in home.run_ids()), key=_changed_ns, reverse=True)
+    folders = sorted((home.run_folder(run) for run in home.run_ids()), key=_modified_ns, reverse=True)
     for folder in folders[:RECENT_RUNS]:
-        for name, path in journals_in(folder):
-            header = next(iter(read_lines(path).lines), {}) if not name.process else {}
-            if header.get("pid") == pid and is_alive(pid, header.get("start")):
+        for name, path in list_journals(folder):
+            header = None if name.process else first_line(path)
+            is_parents = isinstance(header, line_schema.RunStarted) and header.pid == pid
+            if is_parents and is_process_alive(pid, header.start):  # type: ignore[union-attr]
                 return {"home": str(home.path), "run": folder.name, "rank": name.rank, "kwargs": {}}
     return None
 
 
-def _changed_ns(folder: Path) -> int:
+def _modified_ns(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError:

@@ -1,4 +1,4 @@
-"""The driver that does nothing, at no cost: recording switched off, or given up."""
+"""The driver that does nothing, at no cost: for recording that is switched off, failed, or over."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from relive.store.journal import JournalClosed
 
 
 class Off:
-    """Answers every call as if relive were not there (args still come from the command line)."""
+    """Makes every call a no-op. Args still take their values from the command line."""
 
-    is_checkpointing = True  # there is nothing to begin
+    is_checkpointing = True  # so that no caller tries to start checkpointing
     every: int | None = None
 
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
-        self.kept: dict[str, dict[str, str]] = {}
+        self.last_checkpoints: dict[str, dict[str, str]] = {}
 
     def log(self, name: str, value: Any, place: Place) -> Any:
         return value
@@ -33,7 +33,7 @@ class Off:
         return convert(name, session.kwargs[name], default)
 
     def note_arg(self, name: str, value: Any, *, origin: str) -> None:
-        """Nothing is recorded."""
+        """Does nothing."""
 
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         return items
@@ -53,27 +53,27 @@ class Off:
         return nullcontext()
 
 
-class Ended(Off):
-    """What is left when the run was closed because Python is ending."""
+class EndedDriver(Off):
+    """The driver after the run was closed because Python is exiting: warns about lost values."""
 
     def log(self, name: str, value: Any, place: Place) -> Any:
-        warn_once("log-lost", f"{name!r} was logged when the run had ended, as Python did; log it earlier")
+        warn_once("log-lost", f"{name!r} was logged after the run ended, while Python was exiting; log it earlier")
         return value
 
 
 class NullJournal:
-    """A journal that keeps nothing: what a recorder writes to after its real one failed."""
+    """A journal that discards every line. Replaces the real one after a write has failed."""
 
     def __getattr__(self, name: str) -> Any:
-        return _nothing
+        return _do_nothing
 
 
 class EndedJournal:
-    """The journal of a run that has ended. The real one is let go of, and with it its files."""
+    """The journal of a run that has ended: raises on use. Replaces the real one, so that its files are released."""
 
     def __getattr__(self, name: str) -> Any:
         raise JournalClosed("the run has ended; open another to log more")
 
 
-def _nothing(*_args: Any, **_kwargs: Any) -> int:
+def _do_nothing(*_args: Any, **_kwargs: Any) -> int:
     return 1

@@ -1,70 +1,73 @@
-"""How a run ended: found out at exit from what the interpreter and `sys.exit` leave behind."""
+"""The outcome of a run, determined at exit from the interpreter's last exception and calls of `sys.exit`."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
 from relive.model import FAILED, FINISHED
-from relive.record.process import loading
+from relive.record.process import import_lock
 
 MAX_MESSAGE_CHARS = 2_000
-Ending = tuple[str, dict[str, Any] | None]  # the outcome, and the error described
+Ending = tuple[str, dict[str, Any] | None]  # the outcome and a description of the error
 
 
 class ExitWatch:
-    """Notes the code given to `sys.exit`; uncaught exceptions are found in `sys.last_value`, with no hook at all."""
+    """Remembers the status passed to `sys.exit`. Uncaught exceptions need no hook: `sys.last_value` holds them."""
 
     def __init__(self) -> None:
         self._before = _last_exception()
         self._main = _outermost_frame()
         self.code: Any = None
-        self.called_at: int | None = None  # how much was written when sys.exit was called
-        self.written: Callable[[], int] = lambda: 0
+        self.was_called = False
 
     def install(self) -> None:
-        _SYS_EXIT.tell(self)
+        _SYS_EXIT_HOOK.add(self)
 
     def remove(self) -> None:
-        _SYS_EXIT.forget(self)
+        _SYS_EXIT_HOOK.remove(self)
 
     def note(self, status: Any) -> None:
-        self.code, self.called_at = status, self.written()
+        if threading.current_thread() is threading.main_thread():  # in others it ends the thread only
+            self.code, self.was_called = status, True
 
     def outcome(self) -> Ending:
-        """What happened, for the line that ends the run."""
-        worker = exit_of_worker()
-        if worker is not None:
-            return ended_by(worker)
+        """Returns the outcome for the last line of the run."""
+        worker_exit = find_worker_exit()
+        if worker_exit is not None:
+            return outcome_of(worker_exit)
         error = _last_exception()
         if error is not None and error is not self._before and not hasattr(sys, "ps1"):
-            return ended_by(error)
-        # A SystemExit that was caught is no end: the script went on and wrote more, or came to its last line.
-        if self.called_at == self.written() and not _returned(self._main):
-            return ended_by(SystemExit(self.code))
+            return outcome_of(error)
+        # A SystemExit that was caught did not end the script: it went on, and returned or raised another exception.
+        # Values logged since then prove nothing: `finally` blocks log, and so do threads, the user's and ours.
+        if self.was_called and not _has_ended_by_itself(self._main):
+            return outcome_of(SystemExit(self.code))
         return FINISHED, None
 
 
-class _SysExit:
-    """The one wrapper around `sys.exit`, there as long as a run is open; runs of threads end in any order."""
+class _SysExitHook:
+    """The only wrapper of `sys.exit`, installed while any run is open. Runs of several threads end in any order."""
 
     def __init__(self) -> None:
         self._watches: list[ExitWatch] = []
-        self._original: Any = None  # what sys.exit was
+        self._original: Any = None  # the unwrapped sys.exit
 
-    def tell(self, watch: ExitWatch) -> None:
+    def add(self, watch: ExitWatch) -> None:
         self._watches.append(watch)
         if self._original is None:
             self._original, sys.exit = sys.exit, self._exit
 
-    def forget(self, watch: ExitWatch) -> None:
+    def remove(self, watch: ExitWatch) -> None:
         if watch in self._watches:
             self._watches.remove(watch)
-        if not self._watches and self._original is not None and sys.exit == self._exit:  # else it was wrapped after us
+        if (
+            not self._watches and self._original is not None and sys.exit == self._exit
+        ):  # otherwise another library wrapped it later
             sys.exit, self._original = self._original, None
 
     def _exit(self, status: Any = None, /) -> NoReturn:
@@ -72,40 +75,43 @@ class _SysExit:
             watch.note(status)
         if self._original is not None:
             self._original(status)
-        raise SystemExit(status)  # somebody kept this function from the time when a run was open
+        raise SystemExit(status)  # a caller kept a reference to this function after the last run was closed
 
 
-_SYS_EXIT = _SysExit()
+_SYS_EXIT_HOOK = _SysExitHook()
 
 
 @contextlib.contextmanager
-def interrupt_kept() -> Iterator[None]:
-    """Around what we do at exit: Python still knows afterwards that a KeyboardInterrupt is why it ends.
+def preserve_interrupt() -> Iterator[None]:
+    """Wraps our work at exit, so that Python still exits by SIGINT after a KeyboardInterrupt.
 
-    It forgets that whenever code is made from text, as modules with named tuples do when they are loaded, and then the
-    process would end with another code than without us. Code from text that is left by the exception reminds it.
+    CPython clears its "unhandled interrupt" flag whenever source text is executed, as importing a module with named
+    tuples does; the process would then exit with a different code than without relive. Executing text that raises
+    KeyboardInterrupt sets the flag again.
     """
-    before = len(sys.modules), loading.times
+    before = len(sys.modules), import_lock.times
     yield
-    if (len(sys.modules), loading.times) != before and isinstance(_last_exception(), KeyboardInterrupt):
+    if (len(sys.modules), import_lock.times) != before and isinstance(_last_exception(), KeyboardInterrupt):
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")
 
 
-def ended_by(error: BaseException) -> Ending:
-    """What it means that this exception left the run. Not every one is a failure."""
+def outcome_of(error: BaseException) -> Ending:
+    """Returns the outcome of a run that this exception ended. `sys.exit(0)` and a closed generator are no failures."""
     if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
         return FINISHED, None
-    return FAILED, describe(error)
+    return FAILED, describe_exception(error)
 
 
-def exit_of_worker() -> SystemExit | None:
-    """How a forked worker of multiprocessing ended, if that is why we are called.
+def find_worker_exit() -> SystemExit | None:
+    """Returns the exit of a forked multiprocessing worker, if its exit functions are running now.
 
-    Its exit functions are called when its exception is gone (from Python 3.13 on), by a function that knows the code.
+    From Python 3.13 on they run when the exception is gone already, called by a function whose local holds the code.
     """
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "_bootstrap":  # that one is left by then
+    while (
+        frame is not None and frame.f_code.co_name != "_bootstrap"
+    ):  # the frame that runs the worker; it has returned by then
         if frame.f_code.co_name == "_launch" and frame.f_globals.get("__name__", "").startswith("multiprocessing."):
             return SystemExit(frame.f_locals.get("code"))
         frame = frame.f_back
@@ -113,18 +119,22 @@ def exit_of_worker() -> SystemExit | None:
 
 
 def _outermost_frame() -> FrameType | None:
-    """Of the main thread: when that is left, Python ends."""
+    """Returns the outermost frame of the main thread; Python exits when it is left."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
-def _returned(frame: FrameType | None) -> bool:
-    """Did the frame come to its end, rather than be left by an exception? Its last instruction tells."""
+def _has_ended_by_itself(frame: FrameType | None) -> bool:
+    """Whether a frame has returned or raised, rather than propagated an exception; judged by its last instruction."""
     import opcode
 
-    return frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
+    if frame is None:
+        return False
+    operation, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
+    name = opcode.opname[operation]
+    return name.startswith("RETURN_") or (name == "RAISE_VARARGS" and argument > 0)  # 0 is a bare `raise`
 
 
 def _last_exception() -> BaseException | None:
@@ -132,8 +142,8 @@ def _last_exception() -> BaseException | None:
     return found if isinstance(found, BaseException) else None
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """Type, message and place of an exception; an exception whose str() fails is still described."""
+def describe_exception(error: BaseException) -> dict[str, Any]:
+    """Returns type, message and source line of an exception, even if its str() fails."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001 - the user's __str__ may do anything

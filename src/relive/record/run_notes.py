@@ -1,4 +1,4 @@
-"""How other parts put a line into the run they are called in, and which run and home that is."""
+"""Lets other packages append a line to the current run, and look up that run and its home."""
 
 from __future__ import annotations
 
@@ -9,49 +9,54 @@ from typing import Any
 from relive.record.process import is_pool_worker, read_launch_context
 from relive.record.recorder import Recorder
 from relive.record.run_start import PARENT_VARIABLE, open_driver
-from relive.record.session import Driver, Place, here, session
+from relive.record.session import Driver, Place, current_place, session
 from relive.settings import Settings
 from relive.store import Home
+from relive.store.journal import line_schema
 
-MOST_WAITING = 1_000
+MAX_PENDING = 1_000
 
 
-def note(kind: str, content: dict[str, Any], then: Callable[[str], None] | None = None) -> None:
-    """Write a line to the journal of the run around the caller.
+def record_line(
+    kind: type[line_schema.JournalLine], content: dict[str, Any], then: Callable[[str], None] | None = None
+) -> None:
+    """Appends a line to the journal of the current run.
 
-    A script may call before its first verb: then the line waits for the run to be opened, and `then` is told its id.
+    If no run is open yet, the line is appended once one opens, and `then` is called with the id of that run.
     """
-    place = _place()
+    place = _find_place()
     if place is None:
-        if len(session.waiting) < MOST_WAITING:
-            session.waiting.append(lambda driver: _note_late(driver, kind, content, then))
+        if len(session.pending) < MAX_PENDING:
+            session.pending.append(lambda driver: _record_once_open(driver, kind, content, then))
     elif isinstance(place.driver, Recorder):
         place.driver.note_line(kind, content, place)
 
 
-def run_here() -> str:
-    """The id of the run around the caller, or nothing."""
-    place = _place()
+def current_run() -> str:
+    """Returns the id of the current run, or an empty string."""
+    place = _find_place()
     return place.driver.run if place is not None and isinstance(place.driver, Recorder) else ""
 
 
-def home_here() -> tuple[Home, Settings]:
-    """The home that the caller's run is recorded to, or would be."""
-    place, around = _place(), read_launch_context()
+def current_home() -> tuple[Home, Settings]:
+    """Returns the home that the current run is recorded to, or would be, and the settings."""
+    place, context = _find_place(), read_launch_context()
     is_recorded = place is not None and isinstance(place.driver, Recorder)
-    return Home(place.driver.chunks.folder.parent) if is_recorded else around.home, around.settings  # type: ignore[union-attr]
+    return Home(place.driver.chunks.folder.parent) if is_recorded else context.home, context.settings  # type: ignore[union-attr]
 
 
-def _place() -> Place | None:
-    place = here.get()
+def _find_place() -> Place | None:
+    place = current_place.get()
     if place is not None:
         return place
     if session.driver is None and PARENT_VARIABLE in os.environ and is_pool_worker():
-        return session.place(open_driver)  # a worker of a run writes to that run
+        return session.place(open_driver)  # a worker process writes to the run of its parent
     return session.driver.root if session.driver is not None else None
 
 
-def _note_late(driver: Driver, kind: str, content: dict[str, Any], then: Callable[[str], None] | None) -> None:
+def _record_once_open(
+    driver: Driver, kind: type[line_schema.JournalLine], content: dict[str, Any], then: Callable[[str], None] | None
+) -> None:
     if isinstance(driver, Recorder):
         driver.note_line(kind, content, driver.root)
         if then is not None:

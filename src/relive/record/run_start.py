@@ -1,4 +1,4 @@
-"""How a run begins and ends: who we are, where it goes, what is captured, and what forked children do."""
+"""Opens and closes runs: journal, version, provenance and threads; hooks for exit, forks and child processes."""
 
 from __future__ import annotations
 
@@ -13,163 +13,164 @@ from typing import TYPE_CHECKING, Any
 
 from relive.errors import VersionError
 from relive.model import FINISHED
-from relive.record.child_processes import ProcessMember, join_parent, read_told
-from relive.record.off import Ended, EndedJournal, Off
-from relive.record.outcome import Ending, ExitWatch, ended_by, exit_of_worker, interrupt_kept
+from relive.record.child_processes import ProcessMember, join_parent_run, parse_parent_variable
+from relive.record.off import EndedDriver, EndedJournal, Off
+from relive.record.outcome import Ending, ExitWatch, find_worker_exit, outcome_of, preserve_interrupt
 from relive.record.process import (
+    JournalSyncer,
     LaunchContext,
-    Syncer,
-    is_users,
-    launch,
+    is_pool_worker,
+    join_shared_run,
+    print_to_stderr,
+    raised_by_signal_handler,
     read_launch_context,
-    say,
-    shared_run,
     warn_once,
 )
 from relive.record.provenance import InputWatch, Provenance, runtime_environment
 from relive.record.recorder import Recorder
-from relive.record.session import Driver, here, session
+from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, age_s, encode_value, process_start, to_text
+from relive.store.journal import Journal, encode_value, line_schema, process_age_s, process_start_stamp, to_json
 
 if TYPE_CHECKING:
     from relive.record.process import Shipper
 
-PARENT_VARIABLE = "RELIVE_PARENT"  # tells child processes which run they belong to or come from
+PARENT_VARIABLE = "RELIVE_PARENT"  # passes home, run and rank to child processes
 
 
 def open_driver() -> Driver:
-    """What the first verb of a process opens. Never fails: at worst there is a warning and nothing is recorded."""
+    """Opens the driver of a process at its first call. Never fails: at worst it warns and nothing is recorded."""
     try:
-        around = read_launch_context()
-        if around.settings.off:
+        context = read_launch_context()
+        if context.settings.off:
             return Off()
-        joined = join_parent(os.environ.get(PARENT_VARIABLE), around) if launch.is_pool_worker() else None
+        joined = join_parent_run(os.environ.get(PARENT_VARIABLE), context) if is_pool_worker() else None
         if joined is None:
-            return OpenRun(around).recorder
+            return OpenRun(context).recorder
         _HOOKS.watch_forks(joined)
         return joined.recorder
     except Exception as error:  # the user's training must go on
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return Off()
 
 
-def open_explicitly(name: str, tags: dict[str, Any]) -> OpenRun | None:
-    """What `with relive.run(...)` opens; None when relive is off or can't record here."""
+def open_explicit_run(name: str, tags: dict[str, Any]) -> OpenRun | None:
+    """Opens a run for `with relive.run(...)`; None when relive is off or can't record here."""
     try:
-        around = read_launch_context()
-        return None if around.settings.off else OpenRun(around, name=name, tags=tags, nth=_HOOKS.next_explicit())
+        context = read_launch_context()
+        return None if context.settings.off else OpenRun(context, name=name, tags=tags, nth=_HOOKS.next_explicit())
     except Exception as error:  # the user's training must go on
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return None
 
 
 class OpenRun:
-    """A run being recorded by the process that began it."""
+    """A run that this process has opened and is recording."""
 
     def __init__(
-        self, around: LaunchContext, *, name: str = "", tags: dict[str, Any] | None = None, nth: int = 0
+        self, context: LaunchContext, *, name: str = "", tags: dict[str, Any] | None = None, nth: int = 0
     ) -> None:
         self._pid = os.getpid()
-        self._around = around
-        home = around.home
+        self._context = context
+        home = context.home
         home.create()
-        rank = around.launched.rank
-        if around.launched.world_size > 1 and around.launched.key is None:
+        rank = context.launched.rank
+        if context.launched.world_size > 1 and context.launched.key is None:
             warn_once(
-                "launch-unknown", "each rank is a run of its own; set RELIVE_LAUNCH to the same text on all ranks"
+                "launch-unknown",
+                "each rank is recorded as a run of its own; set RELIVE_LAUNCH to the same text on all ranks",
             )
-        key = _HOOKS.launch_key(around.launched.key)
-        self.run = shared_run(home, key, rank) if key else home.new_run()
+        key = _HOOKS.launch_key(context.launched.key)
+        self.run = join_shared_run(home, key, rank) if key else home.new_run()
         self.folder = home.run_folder(self.run)
-        journal = Journal(self.folder / JournalName(rank).stem)
-        self.recorder = Recorder(self.run, journal, Chunks(home.chunks))
-        self.recorder.checks_kwargs = True
-        self.recorder.overhead, self.recorder.every = around.settings.overhead, around.settings.every or None
-        self.recorder.rank, self.recorder.launched_in = rank, self.folder if key else None
-        self.recorder.source = Path(around.entry.script) if around.entry.script else None
-        # The how manieth `with relive.run()` of its process it is tells a replay which of them is meant.
-        told = {
+        self.recorder = _make_recorder(self.run, self.folder, context, is_shared=bool(key))
+        # `nth` counts the `with relive.run()` of the process, so that a replay can find the same one.
+        given = {
             "name": name,
             "tags": encode_value({**_sweep_tags(os.environ), **(tags or {})}, self.recorder.chunks.put),
             "nth": nth,
         }
-        journal.line("run", **_storable(_header(self.run, around, told)))
-        self._watch = InputWatch(root=around.entry.root, home=str(home.path)) if around.settings.inputs else None
+        self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(_header(self.run, context, given)))
+        self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._exit = ExitWatch()
-        self._syncer: Syncer | None = None
+        self._syncer: JournalSyncer | None = None
         self._shipper: Shipper | None = None
         _HOOKS.add(self)
-        # From here on values are kept, so whatever fails now must not take the run away.
-        with _training_goes_on("provenance-incomplete"):
-            if rank == 0 and around.settings.versions:
-                self._take_version()
-        with _training_goes_on("sync-failed"):
-            self._syncer = Syncer(journal, around.settings.sync_seconds)
-            self._syncer.start()
-        with _training_goes_on("sending-stopped"):
-            self._start_shipping(rank)
-        with _training_goes_on("provenance-incomplete"):
-            self._trace_origin(journal)
-        with _training_goes_on("end-incomplete"):
-            self._exit.written = journal.written
-            self._exit.install()
+        self._start_services(rank)
         _HOOKS.watch_forks()
 
+    def _start_services(self, rank: int) -> None:
+        """Records the code version and starts the threads. Values are recorded now, so no failure may end the run."""
+        settings, journal = self._context.settings, self.recorder.journal
+        with _warn_on_failure("provenance-incomplete"):
+            if rank == 0 and settings.versions:
+                self._record_version()
+        with _warn_on_failure("sync-failed"):
+            self._syncer = JournalSyncer(journal, settings.sync_seconds)
+            self._syncer.start()
+        with _warn_on_failure("sending-stopped"):
+            self._start_shipping(rank)
+        with _warn_on_failure("provenance-incomplete"):
+            self._start_provenance(journal)
+        with _warn_on_failure("end-incomplete"):
+            self._exit.install()
+
     def _start_shipping(self, rank: int) -> None:
-        settings = self._around.settings
+        settings = self._context.settings
         if settings.server:
-            from relive.record.process import Shipper  # it loads an HTTP client
+            from relive.record.process import Shipper  # imports an HTTP client
 
             self._shipper = Shipper(
-                self._around.home, self.run, rank, url=settings.server, token=settings.token,
+                self._context.home, self.run, rank, url=settings.server, token=settings.token,
                 every_s=settings.ship_seconds,
             )  # fmt: skip
             self._shipper.start()
 
-    def belongs(self) -> str:
-        """What child processes are told, as the value of a variable."""
-        home, rank = str(self._around.home.path), self._around.launched.rank
-        told = {"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs}
+    def parent_variable(self) -> str:
+        """Returns the value of the environment variable that tells child processes about this run."""
+        home, rank = str(self._context.home.path), self._context.launched.rank
+        facts = {"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs}
         try:
-            return to_text(told)
-        except UnicodeEncodeError:  # paths and arguments that are no text; only this knows how to write them
+            return to_json(facts)
+        except UnicodeEncodeError:  # a path or argument holds lone surrogates, which only json can encode
             import json
 
-            return json.dumps(told)
+            return json.dumps(facts)
 
-    def _trace_origin(self, journal: Journal) -> None:
-        known = self._around.home.path / "fingerprints.sqlite"
-        full_bytes = self._around.settings.fingerprint_bytes
-        provenance = Provenance(journal, known, full_bytes=full_bytes, watch=self._watch)
+    def _start_provenance(self, journal: Journal) -> None:
+        cache = self._context.home.path / "fingerprints.sqlite"
+        full_bytes = self._context.settings.fingerprint_bytes
+        provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
         provenance.start()
         self.recorder.provenance = provenance
 
-    def _take_version(self) -> None:
+    def _record_version(self) -> None:
         from relive.store.versions import code_versions
 
-        settings = self._around.settings
-        asking, session.asked_git = session.asked_git, None
+        settings = self._context.settings
+        prefetch, session.git_prefetch = session.git_prefetch, None
         try:
             taken = code_versions.take(
-                Path(self._around.entry.root), home=self._around.home.path, large_bytes=settings.large_file_bytes,
+                Path(self._context.entry.root), home=self._context.home.path, large_bytes=settings.large_file_bytes,
                 untracked_files=settings.untracked_files, untracked_bytes=settings.untracked_bytes,
-                asking=asking,
+                asking=prefetch,
             )  # fmt: skip
         except VersionError as error:
-            self.recorder.journal.line("warning", slug="no-version", message=str(error))
-            warn_once("no-version", f"{error}; the run goes on without its code version")
+            self.recorder.journal.line(line_schema.WarningGiven, slug="no-version", message=str(error))
+            warn_once("no-version", f"{error}; the run is recorded without its code version")
             return
-        self.recorder.journal.line("version", **taken._asdict() | {"large": [file._asdict() for file in taken.large]})
+        self.recorder.journal.line(
+            line_schema.VersionCaptured, **taken._asdict() | {"large": [file._asdict() for file in taken.large]}
+        )
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the run as `with relive.run()` was left: by an error, or at its end."""
-        self._close(lambda: ended_by(error) if error is not None else (FINISHED, None))
+        """Ends the run when `with relive.run()` is left: with an error, or normally."""
+        self._close(lambda: outcome_of(error) if error is not None else (FINISHED, None))
 
     def close_at_exit(self) -> None:
         self._close(self._exit.outcome)
@@ -178,7 +179,7 @@ class OpenRun:
         if os.getpid() != self._pid or self not in _HOOKS.runs:
             return
         _HOOKS.remove(self)
-        with _training_goes_on("end-incomplete"):
+        with _warn_on_failure("end-incomplete"):
             ending = find_ending()
             self._exit.remove()
             self._finish(*ending)
@@ -186,69 +187,72 @@ class OpenRun:
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
         journal, provenance = self.recorder.stopped or self.recorder.journal, self.recorder.provenance
         if self.recorder.too_deep[0]:
-            warn_once("log-lost", "something was logged too deep in a recursion; raise sys.setrecursionlimit")
+            warn_once(
+                "log-lost",
+                "a value logged near the recursion limit was lost; raise the limit with sys.setrecursionlimit",
+            )
         try:
             self.recorder.finish_blocks()
-            with _training_goes_on("provenance-incomplete"):
+            with _warn_on_failure("provenance-incomplete"):
                 if provenance is not None:
                     provenance.finish(self.folder)
             end = {"outcome": outcome, "error": error, "wall_ns": time.time_ns()}
             if self.recorder.stopped is None:
-                journal.line("end", **end)
+                journal.line(line_schema.RunEnded, **end)
         finally:
             if self._syncer is not None:
                 self._syncer.stop()
         journal.close()
         if self.recorder.stopped is not None:
-            journal.last_line("end", **end)
+            journal.last_line(line_schema.RunEnded, **end)
         if self._shipper is not None:
-            self._shipper.stop(self._around.settings.ship_wait_seconds)
+            self._shipper.stop(self._context.settings.ship_wait_seconds)
         self.recorder.journal, self.recorder.provenance = EndedJournal(), None  # type: ignore[assignment]
 
     def become_child(self) -> None:
         self.recorder.forget_checkpoints()
-        child = ProcessMember(self.recorder, self.folder, self._around.launched.rank).become_child()
+        child = ProcessMember(self.recorder, self.folder, self._context.launched.rank).become_child()
         if self._watch is not None and child is not None:
             self._watch.on_new = child.opened_file
 
 
-class _Hooks:
-    """The process-wide hooks, set when the first run opens: at exit, and after a fork."""
+class _ProcessHooks:
+    """The hooks of the process for exit and fork, installed when the first run opens."""
 
     def __init__(self) -> None:
         self.runs: list[OpenRun] = []
         self._opened = self._explicit = 0
-        self._set = self._watches_forks = False
-        self._joined: ProcessMember | None = None  # of a worker that belongs to a run of its parent
-        self._pid = 0  # the process that opened a run; forked ones have these hooks too
-        self._told: str | None = None  # what our parent told us
+        self._is_installed = self._watches_forks = False
+        self._joined: ProcessMember | None = None  # set in a worker that records into the run of its parent
+        self._pid = 0  # the process that opened the runs; forked children inherit this object
+        self._inherited: str | None = None  # PARENT_VARIABLE as our parent process set it
 
     def launch_key(self, key: str | None) -> str | None:
-        """The ranks of a launch share their first run, their second, …, even when one of them is quicker."""
+        """Returns a key per opened run: the ranks of a launch share their first run, their second, and so on."""
         return f"{key}-{self._opened}" if key and self._opened else key
 
     def next_explicit(self) -> int:
-        """The number of the `with relive.run()` that begins now, in this process."""
+        """Counts the `with relive.run()` blocks of this process, and returns the number of the new one."""
         self._explicit += 1
         return self._explicit
 
     def add(self, run: OpenRun) -> None:
         self._opened += 1
-        self._told = self.what_parent_told()
+        self._inherited = self.inherited_variable()
         self.runs.append(run)
-        self._tell_children()
-        if not self._set:
-            self._set = True
+        self._set_variable()
+        if not self._is_installed:
+            self._is_installed = True
             session.at_exit.append(self.close_all)
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            if launch.is_pool_worker():  # those end without asking atexit
+            if is_pool_worker():  # workers skip atexit functions
                 from multiprocessing.util import Finalize
 
                 Finalize(None, self.close_in_worker, exitpriority=0)
 
     def watch_forks(self, joined: ProcessMember | None = None) -> None:
-        """Once the watch over inputs does: in a child it must be renewed first, and then told where to report to."""
+        """Installs the fork hook. Call after the InputWatch has installed its own: a child renews the watch first."""
         self._joined = joined or self._joined
         if not self._watches_forks:
             self._watches_forks = True
@@ -256,96 +260,109 @@ class _Hooks:
 
     def remove(self, run: OpenRun) -> None:
         self.runs.remove(run)
-        self._tell_children()
+        self._set_variable()
 
-    def what_parent_told(self) -> str | None:
-        return self._told if self.runs else os.environ.get(PARENT_VARIABLE)
+    def inherited_variable(self) -> str | None:
+        return self._inherited if self.runs else os.environ.get(PARENT_VARIABLE)
 
-    def _tell_children(self) -> None:
-        told = self.runs[-1].belongs() if self.runs else self._told
-        if told is None:
+    def _set_variable(self) -> None:
+        """Sets PARENT_VARIABLE, which child processes inherit, to the innermost open run."""
+        value = self.runs[-1].parent_variable() if self.runs else self._inherited
+        if value is None:
             os.environ.pop(PARENT_VARIABLE, None)
         else:
-            os.environ[PARENT_VARIABLE] = told
+            os.environ[PARENT_VARIABLE] = value
 
     def close_in_worker(self) -> None:
-        error = sys.exc_info()[1] or exit_of_worker()  # what the worker did not catch is being handled now, or was
+        # An uncaught exception of the worker is still being handled, or its exit code is all that is left.
+        error = sys.exc_info()[1] or find_worker_exit()
         for run in reversed(self.runs.copy()):
             run.close(error)
 
     def close_all(self) -> None:
         if self._pid != os.getpid():
             return
-        with interrupt_kept():
+        with preserve_interrupt():
             for run in reversed(self.runs.copy()):
                 run.close_at_exit()
-        unknown = sorted(set(session.kwargs) - session.asked)
-        if unknown and not launch.is_pool_worker():
-            from relive.record.args import unknown_message
+        unknown = sorted(set(session.kwargs) - session.requested)
+        if unknown and not is_pool_worker():
+            from relive.record.args import unknown_kwargs_message
 
-            say(f"error: {unknown_message(unknown, sorted(session.asked))}")
-        session.end(Ended())
+            print_to_stderr(f"error: {unknown_kwargs_message(unknown, sorted(session.requested))}")
+        session.end(EndedDriver())
 
     def after_fork(self) -> None:
         for run in self.runs:
-            with _training_goes_on("end-incomplete"):
+            with _warn_on_failure("end-incomplete"):
                 run.become_child()
         if self._joined is not None:
             self._joined.become_child()
 
 
-_HOOKS = _Hooks()
+_HOOKS = _ProcessHooks()
 
 
 @contextlib.contextmanager
-def _training_goes_on(slug: str) -> Iterator[None]:
+def _warn_on_failure(slug: str) -> Iterator[None]:
+    """Turns a failure inside into a warning, except exceptions of signal handlers."""
     try:
         yield
     except Exception as error:  # the user's exit code and output must stay what they were
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         warn_once(slug, f"{type(error).__name__}: {error}; this part of the record may be missing")
 
 
-def _header(run: str, around: LaunchContext, told: dict[str, Any]) -> dict[str, Any]:
-    entry, launched = around.entry, around.launched
+def _make_recorder(run: str, folder: Path, context: LaunchContext, *, is_shared: bool) -> Recorder:
+    rank = context.launched.rank
+    recorder = Recorder(run, Journal(folder / JournalName(rank).stem), Chunks(context.home.chunks))
+    recorder.checks_kwargs = True
+    recorder.overhead, recorder.every = context.settings.overhead, context.settings.every or None
+    recorder.rank, recorder.shared_folder = rank, folder if is_shared else None
+    recorder.source = Path(context.entry.script) if context.entry.script else None
+    return recorder
+
+
+def _header(run: str, context: LaunchContext, given: dict[str, Any]) -> dict[str, Any]:
+    entry, launched = context.entry, context.launched
     return {
-        "run": run, **told, "project": around.project,
+        "run": run, **given, "project": context.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
-        "pid": os.getpid(), "start": process_start(os.getpid()), "host": platform.node(),
-        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()),
+        "pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": platform.node(),
+        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": process_age_s(os.getpid()),
         "entry": entry._asdict() | {"instrumented": session.instrumented},
         "parent": _parent_run(), "argv": runtime_environment.redact_argv(sys.argv),
-        "environment": runtime_environment.quick(
-            os.environ, sys.orig_argv or sys.argv, extra=around.settings.variables
+        "environment": runtime_environment.describe_environment(
+            os.environ, sys.orig_argv or sys.argv, extra=context.settings.variables
         ),
     }  # fmt: skip
 
 
 def _sweep_tags(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Which sweep started us, and as which of its trials: RELIVE_SWEEP and RELIVE_TRIAL."""
-    told = {"sweep": environ.get("RELIVE_SWEEP"), "trial": environ.get("RELIVE_TRIAL")}
-    given = {name: text for name, text in told.items() if text}
-    return {name: int(text) if name == "trial" and text.isdecimal() else text for name, text in given.items()}
+    """Returns the sweep and trial that RELIVE_SWEEP and RELIVE_TRIAL name, as tags."""
+    variables = {"sweep": environ.get("RELIVE_SWEEP"), "trial": environ.get("RELIVE_TRIAL")}
+    tags = {name: text for name, text in variables.items() if text}
+    return {name: int(text) if name == "trial" and text.isdecimal() else text for name, text in tags.items()}
 
 
-def _storable(form: Any) -> Any:
-    """The same, with question marks for what is no text: arguments and paths may be any bytes."""
-    if isinstance(form, str):
-        return form.encode("utf-8", "replace").decode()
-    if isinstance(form, list | tuple):
-        return [_storable(item) for item in form]
-    return {key: _storable(item) for key, item in form.items()} if isinstance(form, dict) else form
+def _as_valid_text(value: Any) -> Any:
+    """Replaces lone surrogates in all strings by question marks: arguments and paths may hold any bytes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return [_as_valid_text(item) for item in value]
+    return {key: _as_valid_text(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _parent_run() -> str | None:
-    """The run around the caller, else that of the process, else that of the process which started it."""
-    place = here.get()
+    """Returns the id of the current run, else of the first run of the process, else of the parent process."""
+    place = current_place.get()
     driver = place.driver if place is not None else session.first
     if isinstance(driver, Recorder):
         return driver.run
-    told = read_told(_HOOKS.what_parent_told())
+    parent = parse_parent_variable(_HOOKS.inherited_variable())
     try:
-        return str(told["run"])
+        return str(parent["run"])
     except (KeyError, TypeError):
         return None

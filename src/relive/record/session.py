@@ -1,4 +1,4 @@
-"""The one address of global state: which driver this process has, and where in its loops each context is."""
+"""The one address of global state: the driver of this process, and the current place of each thread and task."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Driver(Protocol):
-    """What a user's call means. Recording, replaying and doing nothing are objects with these calls."""
+    """Implements the user's calls. Recording, replaying and doing nothing are three classes with these methods."""
 
     root: Place
     every: int | None
-    kept: dict[str, dict[str, str]]
+    last_checkpoints: dict[str, dict[str, str]]
 
     @property
     def is_checkpointing(self) -> bool: ...
@@ -39,7 +39,7 @@ class Driver(Protocol):
 
 
 class Place:
-    """An iteration of a loop (or the run itself) in which something is logged. Never changes once made."""
+    """The iteration of a loop (or the run itself) in which values are logged. Immutable by convention."""
 
     __slots__ = ("driver", "iteration", "loop", "parent")
 
@@ -51,18 +51,18 @@ class Place:
 
 
 # A context variable, so that threads and asyncio tasks each have their own place.
-here: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here", default=None)
+current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here", default=None)
 
 
-class Early:
-    """The driver while there is none yet: keeps what is logged, and does nothing else."""
+class OpeningDriver:
+    """The driver while a run is being opened: buffers logged values, and does nothing else."""
 
-    is_checkpointing = True  # there is nothing to begin
+    is_checkpointing = True  # so that no caller tries to start checkpointing
     every: int | None = None
 
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
-        self.kept: dict[str, dict[str, str]] = {}
+        self.last_checkpoints: dict[str, dict[str, str]] = {}
         self.logged: list[tuple[str, Any]] = []
 
     def log(self, name: str, value: Any, place: Place) -> Any:
@@ -73,7 +73,7 @@ class Early:
         return default
 
     def note_arg(self, name: str, value: Any, *, origin: str) -> None:
-        """Nothing is kept of it yet."""
+        """Does nothing."""
 
     def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
         return items
@@ -94,43 +94,46 @@ class Early:
 
 
 class Session:
-    """The driver of this process: that of the innermost `with relive.run()`, else the one the first verb opened."""
+    """The driver of this process: that of the innermost `with relive.run()`, else the one the first call opened."""
 
     def __init__(self) -> None:
         self.driver: Driver | None = None
-        self.kwargs: dict[str, str] = {}  # what stood behind --kwargs
-        self.asked: set[str] = set()  # the names that some `relive.arg` asked for
-        self.instrumented: dict[str, Any] | None = None  # by which rules the script was rewritten, if it was
+        self.kwargs: dict[str, str] = {}  # name → text, from --kwargs on the command line
+        self.requested: set[str] = set()  # the names passed to `relive.arg` so far
+        self.instrumented: dict[str, Any] | None = None  # how the script was rewritten; None if it was not
         self.at_exit: list[Callable[[], None]] = []
-        self.asked_git: GitPrefetch | None = None  # while the first run is opened
-        self.first: Driver | None = None  # what the first verb opened
-        self.waiting: list[Callable[[Driver], None]] = []  # what happened before, and is to be told to that driver
-        self.stand_in: Callable[[], Any] | None = None  # who answers `with relive.run()` in a replay
+        self.git_prefetch: GitPrefetch | None = None  # set while the first run is being opened
+        self.first: Driver | None = None  # the driver that the first call opened
+        self.pending: list[Callable[[Driver], None]] = []  # called with the first driver, once it is open
+        self.open_replayed_run: Callable[[], Any] | None = None  # opens `with relive.run()` in a replay
         self._explicit: list[Driver] = []
         self.renew()
 
     def renew(self) -> None:
-        """Also in a forked child: the thread that held the lock is not there to let it go."""
+        """Creates a new lock; also called in a forked child, where the thread that held the old one does not exist."""
         self._lock = threading.RLock()
-        self._early: Driver | None = None  # what answers a signal handler that logs while a run is being opened
+        self._opening: Driver | None = None  # serves signal handlers that log while a run is being opened
 
     def place(self, open_driver: Callable[[], Driver]) -> Place:
-        """Where the caller is; opens a run if there is none."""
-        place = here.get()
+        """Returns the current place of the caller; opens a run if there is none."""
+        place = current_place.get()
         if place is not None:
             return place
         driver = self.driver
         return (driver if driver is not None else self._open(open_driver)).root
 
     def _open(self, open_driver: Callable[[], Driver]) -> Driver:
-        with self._lock:  # threads that come at once share one run
-            return self.driver or self._early or self.open(open_driver, explicitly=False)
+        with self._lock:  # threads that make their first call at the same time share one run
+            return self.driver or self._opening or self.open(open_driver, explicitly=False)
 
     def open(self, open_driver: Callable[[], Driver], *, explicitly: bool) -> Driver:
-        """One at a time. What signal handlers log meanwhile comes to the run that is being opened."""
+        """Opens a driver and makes it current, one at a time.
+
+        Values that signal handlers log meanwhile are buffered and then logged to the opened run.
+        """
         with self._lock:
-            before, early = self._early, Early()
-            self._early = early
+            before, opening = self._opening, OpeningDriver()
+            self._opening = opening
             try:
                 self.driver = driver = open_driver()
                 if explicitly:
@@ -138,46 +141,46 @@ class Session:
                 else:
                     self.first = driver
             finally:
-                self._early = before
-        for name, value in early.logged:
+                self._opening = before
+        for name, value in opening.logged:
             driver.log(name, value, driver.root)
         if not explicitly:
-            waiting, self.waiting = self.waiting, []
-            for tell in waiting:
-                tell(driver)
+            pending, self.pending = self.pending, []
+            for callback in pending:
+                callback(driver)
         return driver
 
     def leave(self, driver: Driver) -> None:
-        """Runs of several threads end in any order: what is left is the innermost that is still open."""
+        """Makes the innermost run that is still open current. Runs of several threads may end in any order."""
         with self._lock:
             self._explicit.remove(driver)
             self.driver = self._explicit[-1] if self._explicit else self.first
 
     def end(self, driver: Driver) -> None:
-        """From now on nothing opens a run: Python is ending."""
+        """Installs the driver for the time when Python is exiting, so that no further run is opened."""
         self.first = self.driver = driver
 
 
 session = Session()
 
 
-def _end() -> None:
+def _run_at_exit() -> None:
     for finish in session.at_exit:
         finish()
     if session.at_exit and getattr(sys, "last_type", None) is KeyboardInterrupt:
-        _die_of_interrupt()
+        _restore_interrupt()
 
 
-def _die_of_interrupt() -> None:
-    """Let Python end as it does after Ctrl-C: by the signal, which shells and launchers look at.
+def _restore_interrupt() -> None:
+    """Makes Python exit by SIGINT, as it does after Ctrl-C; shells and launchers check for that.
 
-    It forgets that it has to as soon as a text is run as code, which the loading of a module with a dataclass or a
-    named tuple does; and it remembers when such a text raises the same.
+    CPython clears its "unhandled interrupt" flag whenever source text is executed, which importing a module with a
+    dataclass or a named tuple does. Executing text that raises KeyboardInterrupt sets the flag again.
     """
     with suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
 
 
-# At import, so that it runs after what the script registers: values logged there still belong to the run.
-atexit.register(_end)
+# Registered at import, so that it runs after the exit functions of the script: values they log belong to the run.
+atexit.register(_run_at_exit)
 os.register_at_fork(after_in_child=session.renew)

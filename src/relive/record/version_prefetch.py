@@ -1,4 +1,4 @@
-"""Questions to git that are asked before the recorder is loaded, so that both happen at the same time."""
+"""Starts git queries before the recorder module is imported, so that both run in parallel."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.record.process import is_pool_worker, is_users, read_launch_context
+from relive.record.process import is_pool_worker, raised_by_signal_handler, read_launch_context
 from relive.record.session import session
 from relive.store.versions import GitPrefetch, start_git_prefetch
 
 
 @contextlib.contextmanager
-def asking_git() -> Iterator[None]:
-    """Around the opening of a run: what it will want to know of git is being found out meanwhile."""
-    session.asked_git = _ask()
+def prefetch_version() -> Iterator[None]:
+    """Wraps the opening of a run: starts the git queries that recording the code version needs."""
+    session.git_prefetch = _start_prefetch()
     try:
         yield
     finally:
-        asking, session.asked_git = session.asked_git, None
-        if asking is not None:
-            with asking:  # nobody wanted to know
+        unused, session.git_prefetch = session.git_prefetch, None
+        if unused is not None:
+            with unused:  # leaving the context ends its processes
                 pass
 
 
-def _ask() -> GitPrefetch | None:
+def _start_prefetch() -> GitPrefetch | None:
     try:
-        around = read_launch_context()
-        wanted = around.settings.versions and not around.settings.off and around.launched.rank == 0
-        return start_git_prefetch(Path(around.entry.root).resolve()) if wanted and not is_pool_worker() else None
-    except Exception as error:  # the user's training must go on; opening the run meets the same again, and tells
-        if is_users(error):
+        context = read_launch_context()
+        is_needed = context.settings.versions and not context.settings.off and context.launched.rank == 0
+        return start_git_prefetch(Path(context.entry.root).resolve()) if is_needed and not is_pool_worker() else None
+    except Exception as error:  # the user's training must go on; opening the run fails the same way, and warns
+        if raised_by_signal_handler(error):
             raise
         return None

@@ -1,4 +1,4 @@
-"""The same store behind HTTP: ranges of journals come in, records and tables go out."""
+"""The HTTP server: receives ranges of journals into a store, and serves records and tables from it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The application: which address leads to what."""
+"""The Starlette application: which endpoint serves each route."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from relive.server import routes
-from relive.server.authorization import Authorization, failed, not_found, wrong_method
+from relive.server.authorization import Authorization, handle_failure, handle_not_found, handle_wrong_method
 from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
-from relive.server.http import Indexer, Reader, answer
+from relive.server.http import Indexer, Reader, json_response
 from relive.server.metrics import TYPE, Metrics
-from relive.server.openapi import Described, document
+from relive.server.openapi import RouteSpec, openapi_document
 from relive.server.tokens import Tokens
-from relive.server.web_pages import Pages
+from relive.server.web_pages import WebPages
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs
 from relive.store.sync import ChunkUploads, Intake, PackUploads
@@ -29,7 +29,7 @@ Endpoint = Callable[[Request], Any]
 
 
 class Service:
-    """A store, and what answers for it."""
+    """A store with everything that serves it: endpoints, authorization, metrics, and the index thread."""
 
     def __init__(self, home: Home, *, is_open: bool = False) -> None:
         self.intake = Intake(home)  # refuses a second server
@@ -37,21 +37,21 @@ class Service:
         chunks = Chunks(home.chunks)
         self._reader = Reader(home)
         self._indexer = Indexer(home, self.intake)
-        self._guard = Authorization(Tokens(home.path), self.metrics, is_open=is_open)
+        self._authorization = Authorization(Tokens(home.path), self.metrics, is_open=is_open)
         self._ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
-        self._giving = DownloadEndpoints(home, self._reader)
-        self._packing = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
-        self._views, self._tables = RunEndpoints(self._reader, chunks), ComparisonEndpoints(self._reader)
+        self._downloads = DownloadEndpoints(home, self._reader)
+        self._packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        self._runs, self._comparisons = RunEndpoints(self._reader, chunks), ComparisonEndpoints(self._reader)
 
     def app(self) -> Starlette:
-        pages = Pages(self._guard)
-        described = [self._route(described, endpoint) for described, endpoint in self.endpoints().items()]
-        shown = [Route(path, self._guard.around(endpoint, None, path), methods=[method])
+        pages = WebPages(self._authorization)
+        api_routes = [self._route(spec, endpoint) for spec, endpoint in self.endpoints().items()]
+        page_routes = [Route(path, self._authorization.protect(endpoint, None, path), methods=[method])
                  for method, path, endpoint in pages.endpoints()]  # fmt: skip
         return Starlette(
-            routes=[*described, *shown],
+            routes=[*api_routes, *page_routes],
             lifespan=self._lifespan,
-            exception_handlers={404: not_found, 405: wrong_method, 500: failed},
+            exception_handlers={404: handle_not_found, 405: handle_wrong_method, 500: handle_failure},
         )
 
     def close(self) -> None:
@@ -59,39 +59,39 @@ class Service:
         self._reader.close()
         self.intake.close()
 
-    def endpoints(self) -> dict[Described, Endpoint]:
-        """What answers at each address of the API."""
-        ingest, packing, giving = self._ingest, self._packing, self._giving
-        views, tables = self._views, self._tables
-        return {  # an address with a name in it comes after one without
+    def endpoints(self) -> dict[RouteSpec, Endpoint]:
+        """Returns the endpoint of each route of the API."""
+        ingest, packs, downloads = self._ingest, self._packs, self._downloads
+        runs, comparisons = self._runs, self._comparisons
+        return {  # routes match in this order, so fixed paths come before parameters
             routes.HEALTH: self.health, routes.METRICS: self.prometheus, routes.OPENAPI: self.openapi,
-            routes.RUNS: views.runs, routes.ONE_RUN: views.run, routes.SERIES: views.series, routes.SKEW: tables.skew,
-            routes.ALERT: tables.alert,
-            routes.COMPARE: tables.compare, routes.LEADERBOARD: tables.leaderboard, routes.MODELS: tables.models,
-            routes.ONE_MODEL: tables.model, routes.PROMOTE: tables.promote,
-            routes.ONE_VERSION: tables.version, routes.RETIRE: tables.retire, routes.POINT: tables.point,
-            routes.ROLL_BACK: tables.roll_back, routes.POSITION: ingest.position, routes.APPEND: ingest.append,
-            routes.MISSING: ingest.missing, routes.CHUNK_BYTES: views.chunk, routes.UPLOADED: ingest.upload_position,
-            routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packing.missing,
-            routes.FILES: giving.files, routes.FILE: giving.file, routes.CHECKPOINTS: giving.checkpoints,
-            routes.ONE_PACK: giving.pack, routes.PACK_UPLOADED: packing.position, routes.PACK_UPLOAD: packing.upload,
+            routes.RUNS: runs.runs, routes.ONE_RUN: runs.run, routes.SERIES: runs.series, routes.SKEW: comparisons.skew,
+            routes.ALERT: comparisons.alert, routes.COMPARE: comparisons.compare,
+            routes.LEADERBOARD: comparisons.leaderboard, routes.MODELS: comparisons.models,
+            routes.ONE_MODEL: comparisons.model, routes.PROMOTE: comparisons.promote,
+            routes.ONE_VERSION: comparisons.version, routes.RETIRE: comparisons.retire, routes.POINT: comparisons.point,
+            routes.ROLL_BACK: comparisons.roll_back, routes.POSITION: ingest.position, routes.APPEND: ingest.append,
+            routes.MISSING: ingest.missing, routes.CHUNK_BYTES: runs.chunk, routes.UPLOADED: ingest.upload_position,
+            routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
+            routes.FILES: downloads.files, routes.FILE: downloads.file, routes.CHECKPOINTS: downloads.checkpoints,
+            routes.ONE_PACK: downloads.pack, routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,
         }  # fmt: skip
 
-    def _route(self, described: Described, endpoint: Endpoint) -> Route:
-        guarded = self._guard.around(endpoint, described.scope, described.path)
-        return Route(described.path, guarded, methods=[described.method])
+    def _route(self, spec: RouteSpec, endpoint: Endpoint) -> Route:
+        guarded = self._authorization.protect(endpoint, spec.scope, spec.path)
+        return Route(spec.path, guarded, methods=[spec.method])
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         self._indexer.start()
         yield
-        await asyncio.to_thread(self.close)  # here, and not after the server: a signal may leave no time for more
+        await asyncio.to_thread(self.close)  # here, because a signal may end the process right after shutdown
 
     async def health(self, _request: Request) -> Response:
-        return answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def prometheus(self, _request: Request) -> Response:
         return Response(self.metrics.text(self.intake), media_type=TYPE)
 
     async def openapi(self, _request: Request) -> Response:
-        return answer(document(self.endpoints(), version("relive")))
+        return json_response(openapi_document(self.endpoints(), version("relive")))

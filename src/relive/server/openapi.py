@@ -1,4 +1,4 @@
-"""The routes described for programs: the table that the application is built from, as OpenAPI."""
+"""Route specifications, and the OpenAPI document generated from them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ BYTES: Schema = {"type": "string", "format": "binary"}
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
 
-def bounded(most: int) -> Schema:
+def bounded_int(most: int) -> Schema:
     return {"type": "integer", "minimum": 0, "maximum": most}
 
 
-def shaped(**properties: Any) -> Schema:
-    """An object that has at least these."""
+def object_schema(**properties: Any) -> Schema:
+    """Returns the schema of an object with at least these properties."""
     known = {name: {"type": kind} if isinstance(kind, str) else kind for name, kind in properties.items()}
     return {"type": "object", "required": sorted(known), "properties": known}
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
-    """A route as others see it."""
+class RouteSpec:
+    """The specification of a route: method, path, scope, parameters, body and response."""
 
     method: str
     path: str
@@ -47,8 +47,8 @@ class Described:
     media: str = "application/json"
 
 
-def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
-    """The whole document."""
+def openapi_document(routes: Iterable[RouteSpec], version: str) -> dict[str, Any]:
+    """Returns the OpenAPI document."""
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -61,7 +61,7 @@ def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Described) -> dict[str, Any]:
+def _operation(route: RouteSpec) -> dict[str, Any]:
     named = {
         "run": RUN,
         "journal": JOURNAL,
@@ -72,19 +72,19 @@ def _operation(route: Described) -> dict[str, Any]:
         "alias": MODEL,
         "version": MODEL,
     }
-    inside = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-    parameters = [{"name": name, "in": "path", "required": True, "schema": named[name]} for name in inside]
+    path_names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": named[name]} for name in path_names]
     parameters += [
         {"name": name, "in": "query", "required": name in route.required, "schema": schema}
         for name, schema in route.query.items()
     ]
-    fine: dict[str, Any] = {"description": "As asked."}
+    success: dict[str, Any] = {"description": "As asked."}
     if route.answer is not None:
-        fine["content"] = {route.media: {"schema": route.answer}}
-    refused = {"description": "Not as asked; says why.", "content": {"application/json": {"schema": ERROR}}}
+        success["content"] = {route.media: {"schema": route.answer}}
+    failure = {"description": "Not as asked; says why.", "content": {"application/json": {"schema": ERROR}}}
     operation: dict[str, Any] = {
-        "summary": route.summary, "parameters": parameters, "responses": {str(route.status): fine, "4XX": refused,
-        "503": refused},
+        "summary": route.summary, "parameters": parameters, "responses": {str(route.status): success, "4XX": failure,
+        "503": failure},
     }  # fmt: skip
     if route.body is not None:
         media = "application/octet-stream" if route.body is BYTES else "application/json"

@@ -1,11 +1,11 @@
-"""Every address of the server's API: its scope, what it takes, and what it gives."""
+"""The specification of every route of the server's API."""
 
 from __future__ import annotations
 
-from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, PACK, TEXT, Described, bounded, shaped
+from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, PACK, TEXT, RouteSpec, bounded_int, object_schema
 
-_HELD = shaped(slots="integer", lines="integer")
-_UPLOAD = shaped(complete="boolean", at="integer")
+_HELD = object_schema(slots="integer", lines="integer")
+_UPLOAD = object_schema(complete="boolean", at="integer")
 _RUN = "/api/runs/{run}"
 _JOURNAL = "/api/runs/{run}/journals/{journal}"
 _MODEL = "/api/registry/{model}"
@@ -16,108 +16,112 @@ _BOARD = {
     "metric": TEXT, "by": {"enum": ["last", "best", "min", "max", "mean"]}, "order": {"enum": ["min", "max"]},
     "k": {"type": "integer", "minimum": 1, "maximum": 10_000}, "where": TEXT, "group": TEXT, "columns": TEXT,
     "guard": TEXT, "across_data": FLAG, "ranks": {"enum": ["canonical", "mean", "min", "max"]},
-    "limit": bounded(10_000),
+    "limit": bounded_int(10_000),
 }  # fmt: skip
 
-HEALTH = Described("GET", "/health", None, "Is the server there?", answer=shaped(status="string"))
-METRICS = Described(
+HEALTH = RouteSpec("GET", "/health", None, "Is the server there?", answer=object_schema(status="string"))
+METRICS = RouteSpec(
     "GET", "/metrics", "read", "Counters for Prometheus.", answer={"type": "string"}, media="text/plain"
 )
-OPENAPI = Described("GET", "/api/openapi.json", "read", "This document.", answer={"type": "object"})
-RUNS = Described(
+OPENAPI = RouteSpec("GET", "/api/openapi.json", "read", "This document.", answer={"type": "object"})
+RUNS = RouteSpec(
     "GET", "/api/runs", "read", "Runs, newest first.",
-    query={"search": TEXT, "outcome": TEXT, "run": TEXT, "limit": bounded(1_000), "offset": bounded(1_000_000_000)},
-    answer=shaped(total="integer", runs="array"),
+    query={"search": TEXT, "outcome": TEXT, "run": TEXT, "limit": bounded_int(1_000),
+           "offset": bounded_int(1_000_000_000)},
+    answer=object_schema(total="integer", runs="array"),
 )  # fmt: skip
-ONE_RUN = Described("GET", _RUN, "read", "The record of a run.", answer=shaped(record="object", metrics="array"))
-SERIES = Described(
+ONE_RUN = RouteSpec("GET", _RUN, "read", "The record of a run.", answer=object_schema(record="object", metrics="array"))
+SERIES = RouteSpec(
     "GET", f"{_RUN}/series", "read", "The values of a name as a line.", required=("name",),
     query={"name": {**TEXT, "minLength": 1}, "points": {"type": "integer", "minimum": 1, "maximum": 5_000},
-           "rank": bounded(1_000_000)},
-    answer=shaped(count="integer", at="array", last="array", lowest="array", highest="array", time_us="array"),
+           "rank": bounded_int(1_000_000)},
+    answer=object_schema(count="integer", at="array", last="array", lowest="array", highest="array", time_us="array"),
 )  # fmt: skip
-SKEW = Described(
+SKEW = RouteSpec(
     "GET", f"{_RUN}/skew", "read", "Rank 0 beside the mean over ranks.", required=("name",),
-    query={"name": {**TEXT, "minLength": 1}}, answer=shaped(ranks="array", steps="array"),
+    query={"name": {**TEXT, "minLength": 1}}, answer=object_schema(ranks="array", steps="array"),
 )  # fmt: skip
-ALERT = Described(
+ALERT = RouteSpec(
     "GET", f"{_RUN}/alert", "read", "Are the ranks too far apart?", required=("name", "above"),
     query={"name": {**TEXT, "minLength": 1}, "above": {"type": "number", "minimum": 0, "maximum": 1e300},
            "steps": {"type": "integer", "minimum": 1, "maximum": 1_000_000}},
-    answer=shaped(live="boolean", logged="boolean", alert={"type": ["object", "null"]}),
+    answer=object_schema(live="boolean", logged="boolean", alert={"type": ["object", "null"]}),
 )  # fmt: skip
-COMPARE = Described(
+COMPARE = RouteSpec(
     "GET", "/api/compare", "read", "Runs side by side.", query={"runs": TEXT}, required=("runs",),
     answer={"type": "object"},
 )  # fmt: skip
-LEADERBOARD = Described(
+LEADERBOARD = RouteSpec(
     "GET", "/api/leaderboard", "read", "Runs ranked by a metric.", query=_BOARD, required=("metric",),
-    answer=shaped(metric="string", groups="array"),
+    answer=object_schema(metric="string", groups="array"),
 )  # fmt: skip
-MODELS = Described("GET", "/api/registry", "read", "All models.", answer=shaped(models="array"))
-ONE_MODEL = Described("GET", _MODEL, "read", "One model.", answer=shaped(name="string", versions="array"))
-PROMOTE = Described(
+MODELS = RouteSpec("GET", "/api/registry", "read", "All models.", answer=object_schema(models="array"))
+ONE_MODEL = RouteSpec("GET", _MODEL, "read", "One model.", answer=object_schema(name="string", versions="array"))
+PROMOTE = RouteSpec(
     "POST", _MODEL, "promote", "Make a run the next version of a model.", status=201,
-    body={**shaped(run="string"), "additionalProperties": False, "properties": {
+    body={**object_schema(run="string"), "additionalProperties": False, "properties": {
         "run": {"type": "string"}, "artifact": {"type": ["string", "null"]}, "note": {"type": "string"},
         "aliases": {"type": "array", "items": {"type": "string"}}, "force": {"type": "boolean"}}},
-    answer=shaped(version="integer", run="string"),
+    answer=object_schema(version="integer", run="string"),
 )  # fmt: skip
-ONE_VERSION = Described(
+ONE_VERSION = RouteSpec(
     "GET", _VERSION, "read", "One version of a model, with the pieces of its artifact.",
-    answer=shaped(version="integer", run="string"),
+    answer=object_schema(version="integer", run="string"),
 )  # fmt: skip
-RETIRE = Described("POST", f"{_VERSION}/retire", "promote", "Give a version up.", answer=shaped(version="integer"))
-POINT = Described(
-    "PUT", _ALIAS, "promote", "Let an alias point to a version.", body={**shaped(version="integer")},
-    answer=shaped(version="integer"),
+RETIRE = RouteSpec(
+    "POST", f"{_VERSION}/retire", "promote", "Give a version up.", answer=object_schema(version="integer")
+)
+POINT = RouteSpec(
+    "PUT", _ALIAS, "promote", "Let an alias point to a version.", body={**object_schema(version="integer")},
+    answer=object_schema(version="integer"),
 )  # fmt: skip
-ROLL_BACK = Described(
+ROLL_BACK = RouteSpec(
     "POST", f"{_ALIAS}/rollback", "promote", "Let an alias point to where it pointed before.",
-    answer=shaped(version="integer"),
+    answer=object_schema(version="integer"),
 )  # fmt: skip
-CHUNK_BYTES = Described(
+CHUNK_BYTES = RouteSpec(
     "GET", "/api/chunks/{chunk}", "read", "The bytes of a chunk.", answer=BYTES, media="application/octet-stream"
 )
-POSITION = Described("GET", _JOURNAL, "write", "How much of a journal is here.", answer=_HELD)
-APPEND = Described(
+POSITION = RouteSpec("GET", _JOURNAL, "write", "How much of a journal is here.", answer=_HELD)
+APPEND = RouteSpec(
     "POST", _JOURNAL, "write", "Append a range to a journal.", body=BYTES, answer=_HELD,
     query={"slots": COUNT, "slots_bytes": COUNT, "lines": COUNT, "lines_bytes": COUNT, "final": FLAG,
            "digest": {"type": "string", "pattern": "^[0-9a-f]{32}$"}},
     required=("slots", "slots_bytes", "lines", "lines_bytes", "digest"),
 )  # fmt: skip
-MISSING = Described(
-    "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=shaped(missing="array"),
-    body=shaped(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
+MISSING = RouteSpec(
+    "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=object_schema(missing="array"),
+    body=object_schema(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
 )  # fmt: skip
-FILES = Described("GET", f"{_RUN}/files", "read", "The files of a run's journals.", answer=shaped(files="array"))
-FILE = Described(
+FILES = RouteSpec("GET", f"{_RUN}/files", "read", "The files of a run's journals.", answer=object_schema(files="array"))
+FILE = RouteSpec(
     "GET", f"{_RUN}/files/{{file}}", "read", "Some bytes of one of them.", answer=BYTES, query={"at": COUNT},
     required=("at",), media="application/octet-stream",
 )  # fmt: skip
-CHECKPOINTS = Described(
+CHECKPOINTS = RouteSpec(
     "GET", f"{_RUN}/checkpoints", "read", "What the checkpoints of a run consist of.",
-    answer=shaped(count="integer", manifests="array", packs="object"),
+    answer=object_schema(count="integer", manifests="array", packs="object"),
 )  # fmt: skip
-ONE_PACK = Described(
+ONE_PACK = RouteSpec(
     "GET", "/api/packs/{pack}", "read", "Some bytes of a pack.", answer=BYTES, query={"at": COUNT}, required=("at",),
     media="application/octet-stream",
 )  # fmt: skip
-MISSING_PACKS = Described(
-    "POST", "/api/packs/missing", "write", "Which packs of checkpoints are not here.", answer=shaped(missing="array"),
-    body=shaped(packs={"type": "object", "maxProperties": 10_000, "additionalProperties": COUNT,
-                       "propertyNames": PACK}),
+MISSING_PACKS = RouteSpec(
+    "POST", "/api/packs/missing", "write", "Which packs of checkpoints are not here.",
+    answer=object_schema(missing="array"),
+    body=object_schema(packs={"type": "object", "maxProperties": 10_000, "additionalProperties": COUNT,
+                              "propertyNames": PACK}),
 )  # fmt: skip
-PACK_UPLOADED = Described(
+PACK_UPLOADED = RouteSpec(
     "GET", _PACK, "write", "How much of a pack is here.", answer=_UPLOAD,
     query={"digest": CHUNK, "size": COUNT}, required=("digest", "size"),
 )  # fmt: skip
-PACK_UPLOAD = Described(
+PACK_UPLOAD = RouteSpec(
     "PUT", _PACK, "write", "Take a part of a pack.", body=BYTES, answer=_UPLOAD,
     query={"digest": CHUNK, "at": COUNT, "size": COUNT}, required=("digest", "at", "size"),
 )  # fmt: skip
-UPLOADED = Described("GET", "/api/chunks/{chunk}/upload", "write", "How much of a chunk is here.", answer=_UPLOAD)
-UPLOAD = Described(
+UPLOADED = RouteSpec("GET", "/api/chunks/{chunk}/upload", "write", "How much of a chunk is here.", answer=_UPLOAD)
+UPLOAD = RouteSpec(
     "PUT", "/api/chunks/{chunk}/upload", "write", "Take a part of a chunk.", body=BYTES, answer=_UPLOAD,
     query={"at": COUNT, "size": COUNT}, required=("at", "size"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The process that `relive serve` is: one event loop on one address, until it is asked to stop."""
+"""The process of `relive serve`: one uvicorn server on one socket, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _M_MMAP_THRESHOLD, _LARGE_BYTES = -3, 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How to serve. `is_open` lets everybody on this machine in, without a token."""
+    """The options of `relive serve`. `is_open` gives everyone on this machine access without a token."""
 
     store: Home
     host: str = "127.0.0.1"
@@ -31,19 +31,21 @@ class ServerOptions:
 
 
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
-    """Serve a store until SIGTERM or SIGINT; `announce` is told the address when it can be used."""
+    """Serves a store until SIGTERM or SIGINT; calls `announce` with the URL once the socket listens."""
     if options.is_open and options.host not in LOOPBACK:
-        raise ReliveError(f"--open is for this machine only, not for {options.host}; make tokens with `relive token`")
+        raise ReliveError(
+            f"--open is for this machine only, not for {options.host}; create tokens with `relive token create`"
+        )
     try:
         import uvicorn
 
         from relive.server.app import Service
     except ImportError as error:
         raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
-    if options.store.settings.catalog:  # a database that can't be used is told now, not when somebody asks
+    if options.store.settings.catalog:  # an unusable database fails now, not on the first request
         Index(options.store).close()
-    _allow_many_files()
-    _give_memory_back()
+    _raise_open_file_limit()
+    _return_freed_memory()
     sock = _listen(options)
     try:
         service = Service(options.store, is_open=options.is_open)
@@ -53,7 +55,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         )  # fmt: skip
         host, port = sock.getsockname()[:2]
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # the server raises it once more when it has stopped in good order
+            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after a clean shutdown
         announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         uvicorn.Server(config).run(sockets=[sock])
     finally:
@@ -65,7 +67,7 @@ def _listen(options: ServerOptions) -> socket.socket:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Head and body of an answer are two writes: else the second waits 40 ms until the first is acknowledged.
+        # Without this, the second write of a response (the body) waits up to 40 ms for the ACK of the first.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind((options.host, options.port))
         sock.listen(BACKLOG)
@@ -74,15 +76,15 @@ def _listen(options: ServerOptions) -> socket.socket:
     return sock
 
 
-def _give_memory_back() -> None:
-    """Ranges and tables of megabytes come and go: their memory is the system's again when they are freed."""
+def _return_freed_memory() -> None:
+    """Makes malloc use mmap for large blocks, so that freed ranges and tables return to the system at once."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # glibc's; others do so anyway
+    if mallopt is not None:  # glibc; other allocators return memory anyway
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
-def _allow_many_files() -> None:
-    """A connection is a file, and 400 runs of 8 ranks are 3,200 of them."""
+def _raise_open_file_limit() -> None:
+    """Raises the limit on open files: each connection is one, and 400 runs of 8 ranks need 3,200."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if soft < wanted:

@@ -1,4 +1,4 @@
-"""The pages for a browser: files of our own and nothing from elsewhere; they show what the API says."""
+"""The web page: static files, login and logout; the page itself reads the API."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from relive.server.authorization import COOKIE, Authorization
-from relive.server.http import Problem, read_body
+from relive.server.http import HttpError, read_body
 
 STATIC = Path(__file__).parent / "static"
-_TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_FILES = {"style.css", "pages.js", "chart.js", "icon.svg"}
-# Nothing is loaded from elsewhere, and no page of another site may show ours in a frame.
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+_STATIC_FILES = {"style.css", "pages.js", "chart.js", "icon.svg"}
+# Nothing is loaded from other sites, and no other site may show our pages in a frame.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -26,53 +31,53 @@ _HEADERS = {
 _MONTH_S = 30 * 24 * 3600
 
 
-class Pages:
-    """One page that shows whatever its address says, the files that it needs, and the door."""
+class WebPages:
+    """Endpoints of the single-page app, its static files, and login."""
 
-    def __init__(self, guard: Authorization) -> None:
-        self._guard = guard
+    def __init__(self, authorization: Authorization) -> None:
+        self._authorization = authorization
 
     def endpoints(self) -> Iterator[tuple[str, str, Callable[..., Any]]]:
         for path in ("/", "/runs/{run}", "/leaderboard", "/registry", "/registry/{model}"):
             yield "GET", path, self.page
         yield "GET", "/static/{file}", self.file
-        yield "GET", "/login", self.login
-        yield "POST", "/login", self.enter
-        yield "POST", "/logout", self.leave
+        yield "GET", "/login", self.login_page
+        yield "POST", "/login", self.log_in
+        yield "POST", "/logout", self.log_out
 
     async def page(self, request: Request) -> Response:
-        token = self._guard.who(request)
+        token = self._authorization.identify(request)
         if token is None or not token.allows("read"):
             return RedirectResponse("/login", 303, headers={"Cache-Control": "no-store"})
-        return _file("page.html")
+        return _static_response("page.html")
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["file"]
-        if name not in _FILES:
-            raise Problem(404, "there is no such file")
-        return _file(name)
+        if name not in _STATIC_FILES:
+            raise HttpError(404, "no such file; reload the page")
+        return _static_response(name)
 
-    async def login(self, _request: Request) -> Response:
-        return _file("login.html")
+    async def login_page(self, _request: Request) -> Response:
+        return _static_response("login.html")
 
-    async def enter(self, request: Request) -> Response:
-        """A token that may read becomes a cookie that scripts can't see."""
+    async def log_in(self, request: Request) -> Response:
+        """Exchanges a token with the scope `read` for a cookie that scripts can't read."""
         form = parse_qs((await read_body(request, 10_000)).decode("utf-8", "replace"))
-        word = form.get("token", [""])[0].strip()
-        token = self._guard.find(word)
+        text = form.get("token", [""])[0].strip()
+        token = self._authorization.find_token(text)
         if token is None or not token.allows("read"):
-            return _file("login.html", 401)
+            return _static_response("login.html", 401)
         response = RedirectResponse("/", 303)
         secure = request.headers.get("x-forwarded-proto") == "https"
-        response.set_cookie(COOKIE, word, max_age=_MONTH_S, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(COOKIE, text, max_age=_MONTH_S, httponly=True, samesite="strict", secure=secure)
         return response
 
-    async def leave(self, _request: Request) -> Response:
+    async def log_out(self, _request: Request) -> Response:
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE)
         return response
 
 
-def _file(name: str, status: int = 200) -> Response:
+def _static_response(name: str, status: int = 200) -> Response:
     path = STATIC / name
-    return Response(path.read_bytes(), status, _HEADERS, _TYPES[path.suffix])
+    return Response(path.read_bytes(), status, _HEADERS, _MEDIA_TYPES[path.suffix])

@@ -1,12 +1,12 @@
-"""Carries log statements from one version of code into another: text in, text out."""
+"""Carries log statements from one version of a project into another: texts in, texts out."""
 
 from typing import TYPE_CHECKING
 
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.transplant.log_statements import added_statements
+    from relive.transplant.log_statements import find_log_statements
     from relive.transplant.pipeline import transplant
-    from relive.transplant.results import Landing, Statement
+    from relive.transplant.results import Landing, LogStatement
 
 __getattr__ = lazy_names(__name__)

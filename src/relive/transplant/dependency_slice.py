@@ -1,4 +1,4 @@
-"""What a statement needs to run: where its names come from in the new version, and which of that is new."""
+"""What a statement depends on: where its names are defined in the new version, and the units to carry along."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from relive.transplant.syntax import (
     DefiniteAssignment,
     Node,
     Tree,
+    dedented_head,
     effects,
     free_names,
-    head_at_margin,
-    own,
-    parameters,
+    parameter_names,
 )
 
 _METHOD = re.compile(r"\.(\w+)\(")
-_FILLS = frozenset("append appendleft add extend insert update setdefault put push accumulate collect reset".split())
+_FILLING_METHODS = frozenset(
+    "append appendleft add extend insert update setdefault put push accumulate collect reset".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceUnit:
-    """A statement to be carried; of what is inside it only `kept` comes along, or all if that is None."""
+    """A statement to carry; of the nodes inside it, only those in `kept` are carried, or all if that is None."""
 
     path: str
     node: Node
     kept: frozenset[Node] | None = None
-    source: str | None = None  # what is written instead of its own text: one name of a long import
+    source: str | None = None  # the text to write instead of its own: one name of a longer import
 
     def nodes(self) -> Iterator[Node]:
         yield self.node
-        for inner in self.node.inside():
+        for inner in self.node.descendants():
             if self.kept is None or inner in self.kept:
                 yield inner
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a name comes from: the scope it belongs to and the statements that give it its value there."""
+    """Where a name is defined: the scope that owns it and the statements that assign or fill it there."""
 
     scope: Node
     is_parameter: bool
@@ -51,99 +52,100 @@ class Origin:
 
 
 def origin(names: DefiniteAssignment, node: Node, name: str) -> Origin | None:
-    """Where a name that a statement uses comes from; None if that can't be seen."""
+    """Returns where a name that a statement uses is defined; None if no scope owns it."""
     scope = names.owner(node.scope, name)
     if scope is None:
         return None
     tree = names.tree
-    if scope.kind == "def" and name in parameters(head_at_margin(tree, scope)):
+    if scope.kind == "def" and name in parameter_names(dedented_head(tree, scope)):
         return Origin(scope, True, [])
-    touching = [other for other in names.touching(scope, name) if not node.order <= other.order < node.after]
-    giving = [other for other in touching if name in effects(tree, other).binds or _only_changes(tree, other, name)]
+    mentions = [other for other in names.mentioning(scope, name) if not node.order <= other.order < node.after]
+    defining = [other for other in mentions if name in effects(tree, other).binds or _only_fills(tree, other, name)]
     if scope is node.scope:
-        loops = [outer for outer in node.around() if outer.kind in ("for", "while")]
-        giving = [
+        loops = [outer for outer in node.ancestors() if outer.kind in ("for", "while")]
+        defining = [
             other
-            for other in giving
+            for other in defining
             if other.order < node.order or any(loop.order < other.order < loop.after for loop in loops)
         ]
-    return Origin(scope, False, giving)
+    return Origin(scope, False, defining)
 
 
-def _only_changes(tree: Tree, node: Node, name: str) -> bool:
-    """`scores.append(x)`, `table[key] = x`: statements that are there to fill what the name stands for."""
-    told = effects(tree, node)
-    if node.kind or name not in told.changes or told.binds - {name} or not node.key.startswith(name):
+def _only_fills(tree: Tree, node: Node, name: str) -> bool:
+    """Whether a statement only fills the object of a name: `scores.append(x)`, `table[key] = x`."""
+    found = effects(tree, node)
+    if node.kind or name not in found.changes or found.binds - {name} or not node.key.startswith(name):
         return False
     method = _METHOD.match(node.key, len(name))
-    return method is None or method.group(1) in _FILLS
+    return method is None or method.group(1) in _FILLING_METHODS
 
 
-def with_new_wrappers(alignment: Alignment, path: str, node: Node, left_out: Collection[Node]) -> SliceUnit:
-    """A statement with the blocks around it that the old version has nothing of, and nothing else of theirs."""
+def with_new_wrappers(alignment: Alignment, path: str, node: Node, carried_nodes: Collection[Node]) -> SliceUnit:
+    """Returns a statement with the enclosing blocks that are entirely new, and only what it needs of these."""
     top = node
-    while (outer := _owner(top)) is not None and _is_new(alignment, outer, left_out):
+    while (outer := _owner(top)) is not None and _is_new(alignment, outer, carried_nodes):
         top = outer
     if top is node:
         return SliceUnit(path, node)
-    kept = {node, *node.inside(), *_between(node, top)}
-    while more := _givers_inside(alignment.new_tree, SliceUnit(path, top, frozenset(kept))):
+    kept = {node, *node.descendants(), *_between(node, top)}
+    while more := _definitions_inside(alignment.new_tree, SliceUnit(path, top, frozenset(kept))):
         kept |= more
     return SliceUnit(path, top, frozenset(kept))
 
 
 def _between(node: Node, top: Node) -> set[Node]:
-    """The blocks around a node that are inside another."""
-    return set(itertools.takewhile(lambda outer: outer is not top, node.around()))
+    """Returns the ancestors of a node up to another, which is excluded."""
+    return set(itertools.takewhile(lambda outer: outer is not top, node.ancestors()))
 
 
-def _givers_inside(tree: Tree, unit: SliceUnit) -> set[Node]:
-    """Statements of the block that a unit is made of that give names their values which it needs, and it lacks."""
-    there = set(unit.nodes())
+def _definitions_inside(tree: Tree, unit: SliceUnit) -> set[Node]:
+    """Returns the statements of a unit's block that define names the unit needs but doesn't contain yet."""
+    included = set(unit.nodes())
     needed = free_names(tree, unit.nodes())
     found: set[Node] = set()
-    for node in own(unit.node):
-        names = [name for name in needed if name in node.words and node not in there]
-        if any(name in effects(tree, node).binds or _only_changes(tree, node, name) for name in names):
-            found |= {node, *node.inside(), *_between(node, unit.node)}
+    for node in unit.node.scope_nodes():
+        names = [name for name in needed if name in node.words and node not in included]
+        if any(name in effects(tree, node).binds or _only_fills(tree, node, name) for name in names):
+            found |= {node, *node.descendants(), *_between(node, unit.node)}
     return found
 
 
 def _owner(node: Node) -> Node | None:
-    """The compound statement around a node, if that is no function, class or root."""
+    """Returns the compound statement around a node, unless that is a function, a class or the root."""
     outer = node.parent
     while outer is not None and outer.is_clause:
         outer = outer.parent
     return outer if outer is not None and outer.parent is not None and outer.kind not in SCOPES else None
 
 
-def _is_new(alignment: Alignment, block: Node, left_out: Collection[Node]) -> bool:
-    carried = {order for node in left_out for order in range(node.order, node.after)}
+def _is_new(alignment: Alignment, block: Node, carried_nodes: Collection[Node]) -> bool:
+    """Whether no statement of a block has a partner, apart from those that are carried."""
+    carried = {order for node in carried_nodes for order in range(node.order, node.after)}
     orders = range(block.order, block.after)
     return all(order in carried or alignment.old[order] is None for order in orders)
 
 
-def join(units: list[SliceUnit]) -> list[SliceUnit]:
-    """Units of one statement become one, and what is inside another unit goes with it."""
+def merge_units(units: list[SliceUnit]) -> list[SliceUnit]:
+    """Merges units of the same statement, and drops units that another one contains."""
     by_node: dict[tuple[str, Node, str | None], frozenset[Node] | None] = {}
     for unit in units:
         key = (unit.path, unit.node, unit.source)
         kept = by_node.get(key, frozenset())
         by_node[key] = None if kept is None or unit.kept is None else kept | unit.kept
     found = [SliceUnit(path, node, kept, source) for (path, node, source), kept in by_node.items()]
-    return [unit for unit in found if not any(_holds(other, unit) for other in found)]
+    return [unit for unit in found if not any(_contains(other, unit) for other in found)]
 
 
-def _holds(outer: SliceUnit, inner: SliceUnit) -> bool:
+def _contains(outer: SliceUnit, inner: SliceUnit) -> bool:
     if outer.path != inner.path or outer.node is inner.node:
         return False
     inside = outer.node.order < inner.node.order < outer.node.after
     return inside and (outer.kept is None or inner.node in outer.kept)
 
 
-def import_of(tree: Tree, node: Node, name: str) -> str | None:
-    """The import statement that binds one name only, out of one that binds several; None if it is no import."""
-    found = parsed_import(tree, node)
+def single_import(tree: Tree, node: Node, name: str) -> str | None:
+    """Returns an import statement for this name only, out of one that may import several; None if it imports none."""
+    found = parse_import(tree, node)
     if found is None:
         return None
     for alias in found.names:
@@ -153,7 +155,8 @@ def import_of(tree: Tree, node: Node, name: str) -> str | None:
     return None
 
 
-def parsed_import(tree: Tree, node: Node) -> ast.Import | ast.ImportFrom | None:
+def parse_import(tree: Tree, node: Node) -> ast.Import | ast.ImportFrom | None:
+    """Parses a node if it is an import statement."""
     if "import" not in node.words:
         return None
     try:
@@ -163,35 +166,35 @@ def parsed_import(tree: Tree, node: Node) -> ast.Import | ast.ImportFrom | None:
     return found if isinstance(found, ast.Import | ast.ImportFrom) else None
 
 
-def render(tree: Tree, unit: SliceUnit, dedent: str) -> str:
-    """The text of a unit at the margin, given the text of its whole statement there."""
+def render(tree: Tree, unit: SliceUnit, statement: str) -> str:
+    """Returns the text of a unit without indentation, given such a text of its whole statement."""
     if unit.source is not None:
         return unit.source
     if unit.kept is None:
-        return dedent
-    lines = dedent.split("\n")
+        return statement
+    lines = statement.split("\n")
     keep = [False] * len(lines)
     empty: list[Node] = []
-    _mark(unit.node, unit.kept, keep, unit.node.line, empty)
+    _mark_lines(unit.node, unit.kept, keep, unit.node.line, empty)
     for block in empty:
         assert block.body is not None
         indent = block.body[0].indent.removeprefix(unit.node.indent)
         lines[block.head_line - unit.node.line] += f"\n{indent}pass"
-    return "\n".join(line for line, wanted in zip(lines, keep, strict=True) if wanted)
+    return "\n".join(line for line, is_kept in zip(lines, keep, strict=True) if is_kept)
 
 
 def lines_before(unit: SliceUnit, node: Node) -> int:
-    """How many lines of a unit's text come before one of its nodes."""
+    """Returns how many lines of a unit's text precede one of its nodes."""
     if unit.kept is None or node is unit.node:
         return node.line - unit.node.line if unit.source is None else 0
     keep = [False] * (unit.node.last_line - unit.node.line + 1)
     empty: list[Node] = []
-    _mark(unit.node, unit.kept, keep, unit.node.line, empty)
+    _mark_lines(unit.node, unit.kept, keep, unit.node.line, empty)
     return sum(keep[: node.line - unit.node.line]) + sum(block.line < node.line for block in empty)
 
 
-def _mark(node: Node, kept: frozenset[Node], keep: list[bool], first: int, empty: list[Node]) -> None:
-    """Mark the lines of a header and of what is kept below it."""
+def _mark_lines(node: Node, kept: frozenset[Node], keep: list[bool], first: int, empty: list[Node]) -> None:
+    """Marks the lines of a header and of the kept nodes below it; collects blocks that are left empty."""
     keep[node.line - first : node.head_line - first + 1] = [True] * (node.head_line - node.line + 1)
     for block in (node, *node.clauses):
         inside = [child for child in block.body or () if child in kept]
@@ -203,6 +206,6 @@ def _mark(node: Node, kept: frozenset[Node], keep: list[bool], first: int, empty
             if child.body is None:
                 keep[child.line - first : child.last_line - first + 1] = [True] * (child.last_line - child.line + 1)
             else:
-                _mark(child, kept, keep, first, empty)
+                _mark_lines(child, kept, keep, first, empty)
         if not inside and block.body and not block.inline:
             empty.append(block)

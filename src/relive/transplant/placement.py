@@ -1,43 +1,38 @@
-"""Where in the old version a statement of the new one belongs, and how sure that is."""
+"""Ranks the slots of the old version in which a statement of the new one may belong."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from relive.transplant.slot_scores import WEIGHTS, Weigher
-from relive.transplant.syntax import Alignment, Node, Slot, SlotNeighbours, candidates, fits
+from relive.transplant.slot_scores import WEIGHTS, SlotScorer
+from relive.transplant.syntax import Alignment, Slot, SlotNeighbours, can_insert, candidate_slots
 
 _WEIGHTS = tuple(WEIGHTS.values())
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredPlace:
-    """A slot of the old version, and the share of the evidence that speaks for it."""
+class RankedSlot:
+    """A slot of the old version, and the probability that it is the right one."""
 
     slot: Slot
     probability: float
 
 
-def places(alignment: Alignment, around: SlotNeighbours) -> list[ScoredPlace]:
-    """The slots that may suit a statement, the best first."""
-    compound = around.node.body is not None
-    slots = [slot for slot in candidates(alignment, around) if fits(slot, compound=compound)]
+def rank_slots(alignment: Alignment, neighbours: SlotNeighbours) -> list[RankedSlot]:
+    """Returns the candidate slots for a statement, the most probable first."""
+    compound = neighbours.node.body is not None
+    slots = [slot for slot in candidate_slots(alignment, neighbours) if can_insert(slot, compound=compound)]
     if not slots:
         return []
-    weigher = Weigher(alignment, around)
-    scores = [_score(weigher.features(slot)) for slot in slots]
+    scorer = SlotScorer(alignment, neighbours)
+    scores = [_score(scorer.features(slot)) for slot in slots]
     top = max(scores)
-    shares = [math.exp(score - top) for score in scores]
+    shares = [math.exp(score - top) for score in scores]  # a softmax
     total = sum(shares)
-    ranked = [ScoredPlace(slot, share / total) for slot, share in zip(slots, shares, strict=True)]
+    ranked = [RankedSlot(slot, share / total) for slot, share in zip(slots, shares, strict=True)]
     return sorted(ranked, key=lambda place: -place.probability)
 
 
 def _score(features: list[float]) -> float:
     return sum([weight * feature for weight, feature in zip(_WEIGHTS, features, strict=True)])
-
-
-def is_around(node: Node, other: Node) -> bool:
-    """Whether a node is inside another, or is that one."""
-    return other.order <= node.order < other.after

@@ -1,16 +1,16 @@
-"""What a transplant gives back."""
+"""The results of a transplant."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-HIGH, MEDIUM = 0.95, 0.7  # below the second a place is a guess
+HIGH, MEDIUM = 0.95, 0.7  # below MEDIUM, a place is a guess
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """A log statement of the new version: where it is, what it logs, and whether the old version has it too."""
+class LogStatement:
+    """A log statement of the new version: where it is, the name it logs, and whether the old version has it too."""
 
     path: str
     line: int
@@ -20,15 +20,15 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """Where a statement of the new version, at `path:line`, went in the old one."""
+    """The place in the old version of a statement of the new one, which is at `path:line` there."""
 
     path: str
     line: int
     old_path: str
     old_line: int  # its line in the patched text
-    before: int  # the line of the old text before which it was put
-    probability: float  # that this is the place, or one that makes no difference
-    equivalent: bool  # whether the next best place would make no difference
+    before: int  # the line of the old text before which it was inserted
+    probability: float  # that this is the right place, or equivalent to it
+    equivalent: bool  # whether the next best place is equivalent
     notes: tuple[str, ...] = ()
 
     @property
@@ -38,7 +38,7 @@ class Landing:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A statement that can't be carried over, and why; with the place where it would have gone, if there is one."""
+    """A statement that can't be carried over, with the reason, and its place in the old version, if there is one."""
 
     path: str
     line: int
@@ -50,10 +50,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transplant:
-    """The old version with statements of the new one."""
+    """The old version with the carried statements of the new one."""
 
-    files: Mapping[str, str] = field(default_factory=dict)  # only those that changed, whole
+    files: Mapping[str, str] = field(default_factory=dict)  # the complete texts of changed and new files
     landings: tuple[Landing, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)  # what the old version calls names of the new one
     refusals: tuple[Refusal, ...] = ()
-    added: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # the lines of the patched texts that are new
+    added: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # the numbers of the new lines in the patched texts

@@ -1,15 +1,16 @@
-"""How well a gap of the old version suits a statement: what is counted, and how much each counts."""
+"""The features that score a slot of the old version for a statement, and their fitted weights."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from relive.transplant.syntax import LOOPS, SIBLINGS, Alignment, Node, Slot, SlotNeighbours, gap
+from relive.transplant.syntax import LOOPS, SIBLINGS, Alignment, Node, Slot, SlotNeighbours, dice_similarity, gap_text
 
 _COMMENT = re.compile(r"#[^\r\n]*")
 _BLANK = re.compile(r"(?:\r\n|\n|\r)[ \t\f]*(?:\r\n|\n|\r)")
 
+# Fitted with bench/alignment.py. "It" is the statement, "the gap" is the slot.
 WEIGHTS = {
     "previous": 1.71,  # the sibling before it is the one before the gap
     "previous_blank": -1.73,  # … with a blank line between them
@@ -17,7 +18,7 @@ WEIGHTS = {
     "next_blank": -2.08,  # … with a blank line between them
     "at_start": 0.30,  # both are the first of a block
     "at_end": 0.45,  # both are the last of a block
-    "parent": 0.93,  # the block is the one it stands in
+    "parent": 0.93,  # the block of the gap is the partner of its block
     "other_parent": -0.92,  # its block has another partner
     "before_in_order": 0.50,  # siblings before it that are before the gap
     "after_in_order": 0.70,  # siblings after it that are after the gap
@@ -27,8 +28,8 @@ WEIGHTS = {
     "text_next": 0.95,  # the statement after it in the text, of any block
     "loop": 0.27,  # the innermost loop is the same
     "scope": 0.58,  # the function is the same
-    "comment": 1.36,  # the comment above it stands in the gap
-    "comment_below": 1.76,  # the comment below it stands in the gap
+    "comment": 1.36,  # the comment above it is in the gap
+    "comment_below": 1.76,  # the comment below it is in the gap
     "blank_before": 0.81,  # both have a blank line
     "blank_after": 1.23,  # both have a blank line
     "uses_crossed": -0.83,  # words that it has in common with earlier statements, which are after the gap
@@ -37,43 +38,43 @@ WEIGHTS = {
     "far_after": -0.15,  # the same, after it
     "akin_before": 1.47,  # words shared with the statement before the gap
     "akin_after": 0.35,  # words shared with the statement after the gap
-    "previous_akin": 0.91,  # the sibling before it is there, and speaks of the same
-    "next_akin": 1.11,  # the sibling after it is there, and speaks of the same
+    "previous_akin": 0.91,  # the sibling before it is before the gap, times the words it shares with it
+    "next_akin": 1.11,  # the sibling after it is after the gap, times the words it shares with it
 }
 
 
-class Weigher:
-    """Says how well each slot suits a statement."""
+class SlotScorer:
+    """Computes the features of slots for one statement."""
 
-    def __init__(self, alignment: Alignment, around: SlotNeighbours) -> None:
-        self.alignment, self.around = alignment, around
+    def __init__(self, alignment: Alignment, neighbours: SlotNeighbours) -> None:
+        self.alignment, self.neighbours = alignment, neighbours
         self.old_nodes = alignment.old_tree.nodes
-        partner, likeness = alignment.old, alignment.likeness
-        self.before = [(partner[node.order], likeness[node.order]) for node in around.before[:SIBLINGS]]
-        self.after = [(partner[node.order], likeness[node.order]) for node in around.after[:SIBLINGS]]
-        node = around.node
+        partner, similarity = alignment.old, alignment.similarity
+        self.before = [(partner[node.order], similarity[node.order]) for node in neighbours.before[:SIBLINGS]]
+        self.after = [(partner[node.order], similarity[node.order]) for node in neighbours.after[:SIBLINGS]]
+        node = neighbours.node
         self.parent = self._partner_of(node.parent)
         self.scope = self._partner_of(node.scope)
-        self.loops = [outer for outer in node.around() if outer.kind in LOOPS]
+        self.loops = [outer for outer in node.ancestors() if outer.kind in LOOPS]
         self.text_previous = partner[node.order - 1] if node.order else None
         self.text_next = partner[node.after] if node.after < len(partner) else None
-        self.blank_before = bool(_BLANK.search(around.gap_before))
-        self.blank_after = bool(_BLANK.search(around.gap_after))
-        self.comment = _comment_words(around.gap_before)
-        self.comment_below = _comment_words(around.gap_after)
-        self.words = _all_words(node)
-        self.uses = list(self._flow(range(node.order - 1, -1, -1)))
-        self.used = list(self._flow(range(node.after, len(partner))))
-        self.akin_previous = _akin(self.words, around.before[0]) if around.before else 0.0
-        self.akin_next = _akin(self.words, around.after[0]) if around.after else 0.0
+        self.blank_before = bool(_BLANK.search(neighbours.gap_before))
+        self.blank_after = bool(_BLANK.search(neighbours.gap_after))
+        self.comment = _comment_words(neighbours.gap_before)
+        self.comment_below = _comment_words(neighbours.gap_after)
+        self.words = _words_with_body(node)
+        self.uses = list(self._word_partners(range(node.order - 1, -1, -1)))
+        self.used = list(self._word_partners(range(node.after, len(partner))))
+        self.words_shared_before = dice_similarity(self.words, neighbours.before[0].words) if neighbours.before else 0.0
+        self.words_shared_after = dice_similarity(self.words, neighbours.after[0].words) if neighbours.after else 0.0
 
     def _partner_of(self, node: Node | None) -> Node | None:
         if node is None or node.parent is None:
             return self.alignment.old_tree.root
         return self.alignment.old[node.order]
 
-    def _flow(self, orders: range) -> Iterator[Node]:
-        """For each word of the statement, the partner of the nearest statement, on one side, that has it too."""
+    def _word_partners(self, orders: range) -> Iterator[Node]:
+        """Yields for each word of the statement the partner of the nearest statement, on one side, that has it too."""
         missing = set(self.words)
         new_nodes, partner = self.alignment.new_tree.nodes, self.alignment.old
         for order in orders[:150]:
@@ -87,41 +88,43 @@ class Weigher:
                 return
 
     def features(self, slot: Slot) -> list[float]:
-        around, before, after, order = self.around, slot.before, slot.after, slot.order
+        """Returns the features of a slot, in the order of WEIGHTS."""
+        neighbours, before, after, order = self.neighbours, slot.before, slot.after, slot.order
         body = slot.block.body or []
-        old_gap = gap(self.alignment.old_tree, slot)
+        old_gap = gap_text(self.alignment.old_tree, slot)
         previous = self.before[0][1] if self.before and before is not None and self.before[0][0] is before else 0.0
         following = self.after[0][1] if self.after and after is not None and self.after[0][0] is after else 0.0
-        loops = [outer for outer in (slot.block, *slot.block.around()) if outer.kind in LOOPS]
+        loops = [outer for outer in (slot.block, *slot.block.ancestors()) if outer.kind in LOOPS]
         own_loop = self._partner_of(self.loops[0]) if self.loops else None
         blank = bool(_BLANK.search(old_gap))
         comments = _comment_words(old_gap)
         text_before = self.old_nodes[order - 1] if order else None
         text_after = self.old_nodes[order] if order < len(self.old_nodes) else None
-        before_in, before_crossed, far_before = _ordered(self.before, slot, order, ahead=True)
-        after_in, after_crossed, far_after = _ordered(self.after, slot, order, ahead=False)
+        before_in, before_crossed, far_before = _order_features(self.before, slot, order, ahead=True)
+        after_in, after_crossed, far_after = _order_features(self.after, slot, order, ahead=False)
         scope = slot.block if slot.block.kind in ("def", "class", "module") else slot.block.scope
         return [
             previous, previous * self.blank_before, following, following * self.blank_after,
-            float(not around.before and slot.index == 0), float(not around.after and slot.index == len(body)),
+            float(not neighbours.before and slot.index == 0), float(not neighbours.after and slot.index == len(body)),
             float(self.parent is slot.block), float(self.parent is not None and self.parent is not slot.block),
             before_in, after_in, before_crossed, after_crossed,
             float(text_before is not None and text_before is self.text_previous),
             float(text_after is not None and text_after is self.text_next),
             float(bool(loops) and own_loop is loops[0]), float(scope is self.scope),
-            _overlap(self.comment, comments), _overlap(self.comment_below, comments),
+            dice_similarity(self.comment, comments), dice_similarity(self.comment_below, comments),
             float(self.blank_before and blank), float(self.blank_after and blank),
             sum(1.0 for old in self.uses if old.order >= order), sum(1.0 for old in self.used if old.order < order),
             far_before, far_after,
-            _akin(self.words, before) if before else 0.0, _akin(self.words, after) if after else 0.0,
-            previous * self.akin_previous, following * self.akin_next,
+            dice_similarity(self.words, before.words) if before else 0.0,
+            dice_similarity(self.words, after.words) if after else 0.0,
+            previous * self.words_shared_before, following * self.words_shared_after,
         ]  # fmt: skip
 
 
-def _ordered(
+def _order_features(
     partners: list[tuple[Node | None, float]], slot: Slot, order: int, *, ahead: bool
 ) -> tuple[float, float, float]:
-    """How many siblings stand on their side of a slot in its block, how many on the other, how far the nearest is."""
+    """Returns the weighted number of siblings on the expected side of a slot, on the wrong side, and the distance."""
     inside = crossed = 0.0
     far = -1.0
     weight = 1.0
@@ -145,13 +148,5 @@ def _comment_words(text: str) -> frozenset[str]:
     )
 
 
-def _overlap(mine: frozenset[str], theirs: frozenset[str]) -> float:
-    return 2 * len(mine & theirs) / (len(mine) + len(theirs)) if mine and theirs else 0.0
-
-
-def _all_words(node: Node) -> frozenset[str]:
-    return node.words.union(*(inner.words for inner in node.inside()))
-
-
-def _akin(words: frozenset[str], node: Node) -> float:
-    return 2 * len(words & node.words) / (len(words) + len(node.words) or 1)
+def _words_with_body(node: Node) -> frozenset[str]:
+    return node.words.union(*(inner.words for inner in node.descendants()))

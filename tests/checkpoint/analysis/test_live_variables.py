@@ -1,4 +1,4 @@
-"""Laws of live-outs: what later code or the next iteration reads is found, what only the body uses is not."""
+"""Laws of live-outs: variables that later code or the next iteration reads, not those that only the body uses."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import textwrap
 
 import pytest
 
-from relive.checkpoint.analysis.live_variables import of_loop
+from relive.checkpoint.analysis.live_variables import live_outs_of_loop
 
 
-def found(source: str) -> set[str]:
+def live_outs_at(source: str) -> set[str]:
     text = textwrap.dedent(source).lstrip("\n")
     line = next(n for n, row in enumerate(text.splitlines(), 1) if "LOOP" in row)
-    return set(of_loop(ast.parse(text), line))
+    return set(live_outs_of_loop(ast.parse(text), line))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def found(source: str) -> set[str]:
         ("def f():\n    n = 0\n    for x in data:  # LOOP\n        n += 1\n    return n", {"n"}),
         ("for x in data:  # LOOP\n    if (n := len(x)) > 3:\n        pass\nprint(n)", {"n"}),
         ("for x in data:  # LOOP\n    y = 1\nelse:\n    print(y)", {"y"}),
-        # What an iteration makes before it uses it is no state, however deep in the iteration that is.
+        # A variable that an iteration assigns before it reads it is no state, however deeply nested that is.
         ("for x in data:  # LOOP\n    while go:\n        m = make(x)\n        m.sample()", set()),
         ("for x in data:  # LOOP\n    total = 0\n    for y in x:\n        total += y\n    print(total)", set()),
         ("for x in data:  # LOOP\n    if x:\n        m = 1\n    else:\n        m = 2\n    print(m)", set()),
@@ -50,8 +50,8 @@ def found(source: str) -> set[str]:
     ],
 )
 def test_live_outs(source: str, expected: set[str]) -> None:
-    assert found(source) == expected
+    assert live_outs_at(source) == expected
 
 
-def test_a_loop_that_is_not_there_has_none() -> None:
-    assert of_loop(ast.parse("x = 1"), 1) == ()
+def test_a_line_without_a_loop_has_no_live_outs() -> None:
+    assert live_outs_of_loop(ast.parse("x = 1"), 1) == ()

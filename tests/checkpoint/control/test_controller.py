@@ -1,4 +1,4 @@
-"""Laws of the controller: ε is kept over the whole run, and checkpoints are had as often as that allows."""
+"""Laws of the controller: the overhead stays within ε, and checkpoints are taken as often as that allows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from relive.checkpoint.control.controller import Ledger, SlowDown
 
 
 def simulate(costs: list[float], times: list[float], overhead: float = 1 / 15) -> tuple[list[int], float]:
-    """Run blocks one after the other; gives the blocks that were kept, and the share of time that they cost."""
+    """Runs blocks one after the other; returns the blocks with a checkpoint, and the share of time that those cost."""
     ledger, elapsed, kept = Ledger(overhead=overhead), 0.0, []
     for number, (cost, took) in enumerate(zip(costs, times, strict=True)):
         elapsed += took
-        block = ledger.executed("epoch", took)
+        block = ledger.record_execution("epoch", took)
         if ledger.is_worth_it(block, size_bytes=int(cost * 5e8), elapsed_s=elapsed):
             block.checkpoints += 1
             ledger.charge(cost)
@@ -57,7 +57,7 @@ def test_the_promise_holds_whatever_time_and_disk_do(blocks: list[tuple[float, f
     costs, times = [cost for cost, _ in blocks], [took for _, took in blocks]
     _, share = simulate(costs, times, overhead)
 
-    # A cost is known only when it is paid: one checkpoint that turned out dearer than any before may overdraw.
+    # A cost is known only afterwards: one checkpoint that is more expensive than all before may exceed the budget.
     assert share * sum(times) <= overhead * sum(times) + max(costs)
 
 
@@ -68,17 +68,17 @@ def test_a_change_of_disk_speed_midway_is_followed(jump: float) -> None:
     assert share <= 1 / 15 * 1.05
 
 
-def test_what_iterations_take_longer_while_a_checkpoint_is_written_is_charged() -> None:
+def test_the_slow_down_of_iterations_while_a_checkpoint_is_written_is_charged() -> None:
     slow = SlowDown()
     for took in (1.0, 1.01, 0.99, 1.0):
         slow.observe(took, is_writing=False)
     slow.observe(1.5, is_writing=True)
     slow.observe(1.2, is_writing=True)
 
-    assert slow.settle(charged_s=0.1, wrote_s=5.0) == pytest.approx(0.6, abs=0.1), (
+    assert slow.take_extra_cost(charged_s=0.1, wrote_s=5.0) == pytest.approx(0.6, abs=0.1), (
         "beyond what the writer's CPU was charged"
     )
-    assert slow.settle(charged_s=0.0, wrote_s=5.0) == 0.0, "once"
+    assert slow.take_extra_cost(charged_s=0.0, wrote_s=5.0) == 0.0, "once"
 
 
 def test_the_ordinary_scatter_of_iterations_is_no_slow_down() -> None:
@@ -87,34 +87,36 @@ def test_the_ordinary_scatter_of_iterations_is_no_slow_down() -> None:
         slow.observe(took, is_writing=False)
     slow.observe(1.5, is_writing=True)
 
-    assert slow.settle(charged_s=0.0, wrote_s=5.0) == 0.0
+    assert slow.take_extra_cost(charged_s=0.0, wrote_s=5.0) == 0.0
 
 
-def test_nothing_is_known_of_a_slow_down_before_some_iterations_without_one() -> None:
+def test_a_slow_down_is_unknown_before_some_iterations_without_a_checkpoint() -> None:
     slow = SlowDown()
     slow.observe(1.0, is_writing=False)
     slow.observe(9.0, is_writing=True)
 
-    assert slow.settle(charged_s=0.0, wrote_s=5.0) == 0.0
+    assert slow.take_extra_cost(charged_s=0.0, wrote_s=5.0) == 0.0
 
 
 def test_a_hidden_slow_down_is_kept_within_the_promise() -> None:
     """Iterations take 0.3 s longer while a checkpoint is written, of which the writer's CPU shows a tenth."""
-    ledger, slow, elapsed, lost, pending, behind = Ledger(), SlowDown(), 0.0, 0.0, False, 0.0
+    ledger, slow, elapsed, lost, is_writing, background_s = Ledger(), SlowDown(), 0.0, 0.0, False, 0.0
     for number in range(2000):
-        usual = 1.0 if number < 1000 else 0.5  # half of the way it gets quicker
-        took = usual + 0.3 if pending else usual
+        usual = 1.0 if number < 1000 else 0.5  # iterations get faster midway
+        took = usual + 0.3 if is_writing else usual
         lost += took - usual
         elapsed += took
-        block = ledger.executed("epoch", took)
-        slow.observe(took, is_writing=pending)
-        if pending:
-            ledger.charge_more(slow.settle(behind, 0.5))
-        pending = ledger.is_worth_it(block, size_bytes=10_000_000, elapsed_s=elapsed)
-        if pending:
+        block = ledger.record_execution("epoch", took)
+        slow.observe(took, is_writing=is_writing)
+        if is_writing:
+            ledger.charge_extra(slow.take_extra_cost(background_s, 0.5))
+        is_writing = ledger.is_worth_it(block, size_bytes=10_000_000, elapsed_s=elapsed)
+        if is_writing:
             block.checkpoints += 1
-            behind = 0.03 if slow.is_known else 0.3  # it is the time that the writer takes while nothing is known
-            ledger.charge(behind)
+            background_s = (
+                0.03 if slow.is_known else 0.3
+            )  # while the slow-down is unknown, the writer's time is charged
+            ledger.charge(background_s)
 
     assert block.checkpoints > 250
     assert lost / (elapsed - lost) <= 1 / 15 * 1.05
@@ -127,7 +129,7 @@ def test_slow_restores_are_weighed_against_checkpoints() -> None:
     assert ledger.restore_ratio(10**8) == 1.0
     ledger.restore_bytes_per_s = 10**8
     assert ledger.restore_ratio(10**8) == pytest.approx(10.0)
-    block = ledger.executed("epoch", 1.0)
+    block = ledger.record_execution("epoch", 1.0)
     assert not ledger.is_worth_it(block, size_bytes=10**8, elapsed_s=10.0), "0.1 is more than 1/11"
     ledger.restore_bytes_per_s = 10**9
     assert ledger.is_worth_it(block, size_bytes=10**8, elapsed_s=10.0)

@@ -1,4 +1,4 @@
-"""Laws of copying: whichever way is taken, all bytes arrive; and what moved meanwhile is noticed."""
+"""Laws of copying: every method plan all bytes, and tensors that have moved are detected."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from relive.checkpoint.io.capture import Capture
 from relive.checkpoint.io.checkpoint_reader import Checkpoint
-from relive.checkpoint.io.checkpoint_writer import Writer, Written
+from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
 from relive.checkpoint.memory import parallel_copy
-from relive.checkpoint.memory.parallel_copy import RETRY_EVERY, Copier, Copies, parts_of
+from relive.checkpoint.memory.parallel_copy import RETRY_EVERY, Copier, CopyPlan, split_copy
 from relive.checkpoint.state.state_handlers import handler_for
 from relive.store.chunks import Chunks, Packs
 
@@ -24,13 +24,13 @@ def _noise(size_bytes: int, seed: int) -> Any:
     return np.random.default_rng(seed).integers(0, 255, size_bytes, dtype=np.uint8)
 
 
-def test_every_way_of_copying_gives_the_same_bytes() -> None:
+def test_every_copy_method_gives_the_same_bytes() -> None:
     source, target = _noise(5_000_001, 0), np.zeros(5_000_001, np.uint8)
-    copies, copier = Copies(parts_of(target, source)), Copier()
-    for iteration in range(2 * RETRY_EVERY + 2):  # each way has had its iteration by then
+    plan, copier = CopyPlan(split_copy(target, source)), Copier()
+    for iteration in range(2 * RETRY_EVERY + 2):  # every method has been used by then
         source[:] = _noise(len(source), iteration)
         target[:] = 0
-        copier.copy(copies)
+        copier.copy(plan)
 
         assert np.array_equal(target, source)
 
@@ -39,26 +39,26 @@ def test_large_copies_are_shared_and_complete(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(parallel_copy, "WORTH_SHARING_BYTES", 1 << 20)
     monkeypatch.setattr(parallel_copy, "PART_BYTES", 100_000)
     source, target = _noise(5_000_001, 0), np.zeros(5_000_001, np.uint8)
-    copies, copier = Copies(parts_of(target, source)), Copier()
+    plan, copier = CopyPlan(split_copy(target, source)), Copier()
     for iteration in range(5):
         source[:] = _noise(len(source), iteration)
-        copier.copy(copies)
+        copier.copy(plan)
 
         assert np.array_equal(target, source)
 
 
-def test_arrays_that_may_not_be_written_are_copied_too() -> None:
+def test_read_only_arrays_are_copied_too() -> None:
     source, target = _noise(100_000, 0), np.zeros(100_000, np.uint8)
     source.flags.writeable = False
-    Copier().copy(Copies(parts_of(target, source)))
+    Copier().copy(CopyPlan(split_copy(target, source)))
 
     assert np.array_equal(target, source)
 
 
-def _taken(folder: Path, capture: Capture, *, is_certain: bool) -> Checkpoint | None:
+def _take_checkpoint(folder: Path, capture: Capture, *, is_certain: bool) -> Checkpoint | None:
     chunks, packs = Chunks(folder / "chunks"), Packs(folder / "packs")
-    done: list[Written] = []
-    Writer(packs, chunks).write(capture.take({}, is_certain=is_certain), done.append)
+    done: list[WrittenCheckpoint] = []
+    CheckpointWriter(packs, chunks).write(capture.take({}, is_certain=is_certain), done.append)
     return Checkpoint(done[0].manifest, chunks, packs) if done else None
 
 
@@ -76,21 +76,21 @@ CHANGES = {
 
 @pytest.mark.parametrize("is_certain", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_since_the_last_checkpoint_is_seen(tmp_path: Path, change: str, is_certain: bool) -> None:
+def test_changes_since_the_last_checkpoint_are_captured(tmp_path: Path, change: str, is_certain: bool) -> None:
     net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     capture = Capture({"model": handler_for("model", net)})
     capture.take({})
     CHANGES[change](net)
 
-    checkpoint = _taken(tmp_path, capture, is_certain=is_certain)
-    is_left_out = checkpoint is None
-    if is_left_out:  # a change of shape in place is seen too late for this one, so it does not count
-        checkpoint = _taken(tmp_path, capture, is_certain=False)
+    checkpoint = _take_checkpoint(tmp_path, capture, is_certain=is_certain)
+    is_skipped = checkpoint is None
+    if is_skipped:  # a change of shape in place is detected after the capture, which is then invalid
+        checkpoint = _take_checkpoint(tmp_path, capture, is_certain=False)
 
-    assert is_left_out == ("of the same memory" in change and not is_certain)
+    assert is_skipped == ("of the same memory" in change and not is_certain)
     assert checkpoint is not None
-    kept = checkpoint.state("model")
-    assert list(kept) == list(net.state_dict())
+    state = checkpoint.state("model")
+    assert list(state) == list(net.state_dict())
     for name, tensor in net.state_dict().items():
-        assert kept[name].dtype == tensor.dtype
-        assert torch.equal(kept[name], tensor), name
+        assert state[name].dtype == tensor.dtype
+        assert torch.equal(state[name], tensor), name

@@ -1,4 +1,4 @@
-"""Gradients are state where they outlive the iteration in which they were made, and only there."""
+"""Laws of gradients: they are part of the state if they are loop-carried, and only then."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import ast
 import pytest
 
 import relive
-from relive.checkpoint.state.gradients import _GradientUse, _outlive_in, _said
-from relive.hindsight import Question, plan_replay
+from relive.checkpoint.state.gradients import _are_loop_carried, _gradient_uses, _GradientPosition
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks
@@ -58,13 +58,14 @@ PROBE = "print('probe:', sum(float(p.double().sum()) for g in optimizer.param_gr
 @pytest.mark.parametrize(
     ("source", "where"), [(ACCUMULATED, "epoch = 4"), (ACROSS_ITERATIONS, "step = 5")], ids=["inner loop", "iterations"]
 )
-def test_a_step_that_is_replayed_has_the_gradients_it_had(source: str, where: str, script: Script):
+def test_a_replayed_step_has_the_same_gradients(source: str, where: str, script: Script):
     script.write(source)
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(source.replace("# probe", PROBE))
     reference = script.project.parent / "reference"
     script.relive("run", "train.py", env={"RELIVE_HOME": str(reference)})
-    with plan_replay(Home(script.home), Question(("probe",), where, workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), where, workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", where=where, workers=1, home=script.home).runs
     name, number = where.split(" = ")
@@ -77,7 +78,7 @@ def test_a_step_that_is_replayed_has_the_gradients_it_had(source: str, where: st
 
 
 @pytest.mark.long
-def test_gradients_that_are_asked_for_later_are_made_again(script: Script):
+def test_gradients_that_a_later_probe_reads_are_computed_again(script: Script):
     source = ACCUMULATED.replace("            loss.backward()\n", STEPPED)
     script.write(source)
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
@@ -90,7 +91,7 @@ def test_gradients_that_are_asked_for_later_are_made_again(script: Script):
 
 
 @pytest.mark.long
-def test_gradients_that_are_made_anew_in_each_turn_are_not_kept(script: Script):
+def test_gradients_that_each_iteration_computes_are_not_captured(script: Script):
     script.write(ACCUMULATED.replace("        for batch in range(3):\n", "        if True:\n"))
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     home = Home(script.home)
@@ -99,17 +100,17 @@ def test_gradients_that_are_made_anew_in_each_turn_are_not_kept(script: Script):
     index.close()
     kept = {row.place: b'"gradients"' in Chunks(home.chunks).get(row.manifest) for row in rows}
 
-    assert kept == {"iteration": False, "end": True}  # what comes after the loop may be asked for them
+    assert kept == {"iteration": False, "end": True}  # code after the loop may read them
 
 
 PLAIN = "for b in loader:\n    opt.zero_grad()\n    loss(b).backward()\n    opt.step()\n"
-OUTLIVING = {
+LOOP_CARRIED = {
     "for e in r:\n    opt.zero_grad()\n    for b in loader:\n        loss(b).backward()\n    opt.step()\n",
     "for b in loader:\n    loss(b).backward()\n    if n % 4 == 0:\n        opt.step()\n        opt.zero_grad()\n",
     PLAIN + "def norm(m):\n    return sum(p.grad.norm() for p in m.parameters())\n",
     "def one(b):\n    loss(b).backward()\ndef all():\n    for b in loader:\n        opt.zero_grad()\n        one(b)\n",
 }
-KEPT_APART = {
+WITHIN_ITERATION = {
     PLAIN,
     PLAIN.replace("    opt.step()\n", "    clip_grad_norm_(m.parameters(), 1.0)\n    opt.step()\n"),
     "for b in loader:\n    for o in opts:\n        o.zero_grad()\n    loss(b).backward()\n",
@@ -120,11 +121,11 @@ KEPT_APART = {
 }
 
 
-@pytest.mark.parametrize("source", sorted(OUTLIVING))
-def test_the_source_tells_that_gradients_outlive_an_iteration(source: str):
-    assert _outlive_in(list(_said(ast.parse(source), _GradientUse())))
+@pytest.mark.parametrize("source", sorted(LOOP_CARRIED))
+def test_loop_carried_gradients_are_recognized_in_the_source(source: str):
+    assert _are_loop_carried(list(_gradient_uses(ast.parse(source), _GradientPosition())))
 
 
-@pytest.mark.parametrize("source", sorted(KEPT_APART))
-def test_the_source_tells_that_they_do_not(source: str):
-    assert not _outlive_in(list(_said(ast.parse(source), _GradientUse())))
+@pytest.mark.parametrize("source", sorted(WITHIN_ITERATION))
+def test_gradients_of_one_iteration_are_recognized_in_the_source(source: str):
+    assert not _are_loop_carried(list(_gradient_uses(ast.parse(source), _GradientPosition())))

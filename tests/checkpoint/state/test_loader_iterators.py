@@ -1,11 +1,11 @@
-"""Iterators over data loaders are entered where they were, if nothing but the sampler says what comes next."""
+"""Laws of loader iterators: their position is restored, if only the sampler determines the next batch."""
 
 from __future__ import annotations
 
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 from tests.handsfree.styles import values
@@ -67,13 +67,14 @@ OTHER_LOADER = REBOUND.replace("iter(loader)", "iter(DataLoader(data, batch_size
 
 @pytest.mark.parametrize("step", [3, 12])
 @pytest.mark.parametrize("source", [HEAD + REBOUND, HEAD + HELD, OWN_GENERATOR], ids=["rebound", "held", "generator"])
-def test_a_step_that_is_replayed_gets_the_batch_it_got(source: str, step: int, script: Script):
+def test_a_replayed_step_gets_the_same_batch(source: str, step: int, script: Script):
     script.write(source)
     done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(source.replace("# probe", "print('probe:', float(x.double().sum() + loss.double()))"))
     reference = script.project.parent / "reference"
     script.relive("run", "train.py", env={"RELIVE_HOME": str(reference)})
-    with plan_replay(Home(script.home), Question(("probe",), f"step = {step}", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), f"step = {step}", workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", where=f"step = {step}", workers=1, home=script.home).runs
 
@@ -83,7 +84,7 @@ def test_a_step_that_is_replayed_gets_the_batch_it_got(source: str, step: int, s
     assert values(script.home, "probe") == [one for one in values(reference, "probe") if one[1] == (step,)]
 
 
-def test_an_iterator_over_another_loader_is_not_taken_for_the_one_that_was_there(script: Script):
+def test_an_iterator_over_another_loader_is_not_confused_with_the_captured_one(script: Script):
     script.write(HEAD + OTHER_LOADER)
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(HEAD + OTHER_LOADER.replace("# probe", "print('probe:', float(x.double().sum()))"))
@@ -93,10 +94,10 @@ def test_an_iterator_over_another_loader_is_not_taken_for_the_one_that_was_there
     assert "loader" in str([answer.unrestored, answer.missing])
 
 
-def test_an_iterator_whose_sampler_is_not_known_is_named(script: Script):
+def test_an_iterator_whose_sampler_is_not_repeatable_is_named(script: Script):
     script.write(
         HEAD.replace("shuffle=True)", "sampler=type('Own', (torch.utils.data.RandomSampler,), {})(data))") + HELD
     )
     done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
 
-    assert "endless.batches is an iterator, whose place can't be kept" in done.stderr
+    assert "endless.batches is an iterator, whose position can't be kept" in done.stderr

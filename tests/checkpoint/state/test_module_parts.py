@@ -1,4 +1,4 @@
-"""A layer that is held in two ways is one layer after a restore, too."""
+"""Laws of module parts: a layer with two references is one layer after a restore, too."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LISTED = """
 PROBE = "print('probe:', sum(float(p.double().sum()) for net in nets for p in net.parameters()))"
 
 
-def test_layers_in_a_list_are_those_of_the_module(script: Script):
+def test_layers_in_a_list_stay_the_layers_of_the_module(script: Script):
     script.write(LISTED)
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(LISTED.replace("# probe inside", "print('inside:', loss.item())").replace("# probe", PROBE))

@@ -1,11 +1,11 @@
-"""Environments of gymnasium are part of the state of a training."""
+"""Laws of environments: those of gymnasium are part of the state of a training."""
 
 from __future__ import annotations
 
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 
@@ -79,7 +79,8 @@ def test_a_vector_of_environments_goes_on_where_it_was(script: Script):
     done = script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(VECTOR.replace("# probe", "print('probe:', float(states.sum() + rewards.sum()))"))
     script.relive("run", "train.py", env={"RELIVE_HOME": str(script.project.parent / "reference")})
-    with plan_replay(Home(script.home), Question(("probe",), "step = 25", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), "step = 25", workers=1))
         (case,) = plan.cases
     relive.replay("probe", where="step = 25", workers=1, home=script.home)
     expected = relive.dataframe("probe", home=script.project.parent / "reference")
@@ -94,7 +95,8 @@ def test_an_episode_is_replayed_in_the_environment_as_it_was(script: Script):
     script.relive("run", "train.py", env={"RELIVE_EVERY": "1"})
     script.write(ASKED)
     script.relive("run", "train.py", env={"RELIVE_HOME": str(script.project.parent / "reference")})
-    with plan_replay(Home(script.home), Question(("probe", "probe_inside"), "episode = 4", workers=1)) as plan:
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe", "probe_inside"), "episode = 4", workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", "probe_inside", where="episode = 4", workers=1, home=script.home).runs
     expected = relive.dataframe("probe", home=script.project.parent / "reference")

@@ -1,4 +1,4 @@
-"""Laws of captured state: whatever a training holds comes back bit for bit, into the very same objects."""
+"""Laws of captured state: every kind of object is restored bit for bit, in place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from relive.checkpoint.io.capture import Capture
 from relive.checkpoint.io.checkpoint_reader import Checkpoint
-from relive.checkpoint.io.checkpoint_writer import Writer, Written
+from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
 from relive.checkpoint.memory.pytree import Unpicklable
 from relive.checkpoint.state.state_handlers import handler_for
 from relive.errors import Damaged, NotFound, ReliveError
@@ -25,28 +25,28 @@ nn = torch.nn
 
 
 class Keeper:
-    """Takes checkpoints of some objects into a folder, and gives them back."""
+    """Takes checkpoints of objects into a folder, and restores them."""
 
     def __init__(self, folder: Path, **objects: Any) -> None:
         self.chunks, self.packs = Chunks(folder / "chunks"), Packs(folder / "chunks/packs")
         self.capture = Capture({name: handler_for(name, thing) for name, thing in objects.items()})
-        self.writer = Writer(self.packs, self.chunks)
+        self.writer = CheckpointWriter(self.packs, self.chunks)
 
-    def take(self, **extra: Any) -> Written:
-        done: list[Written] = []
+    def take(self, **extra: Any) -> WrittenCheckpoint:
+        done: list[WrittenCheckpoint] = []
         self.writer.write(self.capture.take(extra), done.append)
         return done[0]
 
-    def open(self, written: Written) -> Checkpoint:
+    def open(self, written: WrittenCheckpoint) -> Checkpoint:
         return Checkpoint(written.manifest, self.chunks, self.packs)
 
-    def restore(self, written: Written, **objects: Any) -> None:
+    def restore(self, written: WrittenCheckpoint, **objects: Any) -> None:
         self.open(written).restore(objects, random=False)
 
 
 def _quantised() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch is going to drop them; people still have them
+        warnings.simplefilter("ignore", UserWarning)  # torch deprecates them; old code has them
         return torch.quantize_per_tensor(torch.randn(6), 0.1, 10, torch.quint8)
 
 
@@ -78,7 +78,7 @@ def bits(tensor: Any) -> bytes:
 
 
 @pytest.mark.parametrize("kind", TENSORS)
-def test_a_tensor_comes_back_bit_for_bit_in_place(tmp_path: Path, kind: str) -> None:
+def test_a_tensor_is_restored_bit_for_bit_in_place(tmp_path: Path, kind: str) -> None:
     tensor = TENSORS[kind]()
     before = bits(tensor)
     keeper = Keeper(tmp_path, tensor=tensor)
@@ -102,7 +102,7 @@ def test_a_tensor_comes_back_bit_for_bit_in_place(tmp_path: Path, kind: str) -> 
         np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
     ],
 )
-def test_an_array_comes_back_in_place(tmp_path: Path, array: np.ndarray) -> None:
+def test_an_array_is_restored_in_place(tmp_path: Path, array: np.ndarray) -> None:
     before = array.copy()
     keeper = Keeper(tmp_path, array=array)
     written = keeper.take()
@@ -142,7 +142,7 @@ OPTIMIZERS = {
 @pytest.mark.long
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("steps_before", [0, 2])
-def test_model_and_optimizer_come_back_also_into_fresh_ones(tmp_path: Path, kind: str, steps_before: int) -> None:
+def test_model_and_optimizer_are_restored_also_into_fresh_ones(tmp_path: Path, kind: str, steps_before: int) -> None:
     net = _net()
     optimizer = OPTIMIZERS[kind](net.parameters())
     _train(net, optimizer, steps_before)
@@ -159,7 +159,7 @@ def test_model_and_optimizer_come_back_also_into_fresh_ones(tmp_path: Path, kind
     assert _state(fresh, fresh_optimizer) == then
 
 
-def test_modes_frozen_parameters_and_plain_attributes_come_back(tmp_path: Path) -> None:
+def test_modes_frozen_parameters_and_plain_attributes_are_restored(tmp_path: Path) -> None:
     net = _net()
     net[1].eval()
     net[0].weight.requires_grad_(False)
@@ -192,7 +192,7 @@ def test_tied_weights_stay_tied_and_are_stored_once(tmp_path: Path) -> None:
     assert written.new_bytes < 1.1 * 300 * 300 * 4
 
 
-def test_what_did_not_change_is_not_written_again_by_any_run(tmp_path: Path) -> None:
+def test_unchanged_tensors_are_not_written_again_by_any_run(tmp_path: Path) -> None:
     net = nn.Sequential(*[nn.Linear(200, 200) for _ in range(20)])
     keeper = Keeper(tmp_path, model=net)
     first = keeper.take()
@@ -206,7 +206,7 @@ def test_what_did_not_change_is_not_written_again_by_any_run(tmp_path: Path) -> 
     assert first.new_bytes > 15 * second.new_bytes
 
 
-def test_a_change_that_moves_no_version_counter_is_seen(tmp_path: Path) -> None:
+def test_a_change_without_a_version_counter_is_captured(tmp_path: Path) -> None:
     net = _net()
     keeper = Keeper(tmp_path, model=net)
     keeper.take()
@@ -219,7 +219,7 @@ def test_a_change_that_moves_no_version_counter_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["dtype", "added", "replaced", "lazy"])
-def test_a_state_that_changes_its_shape_midway_is_followed(tmp_path: Path, change: str) -> None:
+def test_a_state_that_changes_its_shape_midway_is_captured(tmp_path: Path, change: str) -> None:
     net = nn.Sequential(nn.LazyLinear(3)) if change == "lazy" else _net()
     if change == "lazy":
         net(torch.randn(2, 4))
@@ -258,7 +258,7 @@ def test_ten_thousand_small_tensors_are_one_file(tmp_path: Path) -> None:
     assert len(keeper.packs.names()) == 1
 
 
-def test_schedulers_scalers_generators_and_containers_come_back(tmp_path: Path) -> None:
+def test_schedulers_scalers_generators_and_containers_are_restored(tmp_path: Path) -> None:
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     generator, numbers = torch.Generator().manual_seed(1), np.random.default_rng(1)
@@ -282,17 +282,17 @@ def test_schedulers_scalers_generators_and_containers_come_back(tmp_path: Path) 
     assert counts == {"a": 1}
 
 
-def test_an_object_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_captured_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unpicklable, match="handle can't be kept"):
         Keeper(tmp_path, handle=(i for i in range(3))).take()
 
 
-def test_an_extra_value_that_cannot_be_kept_is_left_out_and_named(tmp_path: Path) -> None:
+def test_an_extra_value_that_cannot_be_captured_is_omitted_and_named(tmp_path: Path) -> None:
     keeper = Keeper(tmp_path, tensor=torch.ones(1))
-    moment = keeper.capture.take({"variables:bad": (i for i in range(3)), "variables:good": 5})
+    captured = keeper.capture.take({"variables:bad": (i for i in range(3)), "variables:good": 5})
 
-    assert len(moment.left_out) == 1
-    assert "variables:bad" in moment.left_out[0]
+    assert len(captured.uncaptured) == 1
+    assert "variables:bad" in captured.uncaptured[0]
 
 
 def test_one_layer_can_be_read_alone(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_one_layer_can_be_read_alone(tmp_path: Path) -> None:
     assert torch.equal(state["3.bias"], net[3].bias)
 
 
-def test_what_is_not_there_is_told_with_what_is(tmp_path: Path) -> None:
+def test_an_unknown_name_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     keeper = Keeper(tmp_path, model=_net())
     checkpoint = keeper.open(keeper.take())
 
@@ -326,10 +326,10 @@ def test_a_damaged_pack_is_named_and_its_values_are_not_used(tmp_path: Path) -> 
         keeper.restore(written, tensor=torch.zeros(1000))
 
 
-def test_training_may_go_on_while_a_moment_is_written(tmp_path: Path) -> None:
+def test_training_may_go_on_while_a_checkpoint_is_written(tmp_path: Path) -> None:
     tensor = torch.zeros(2_000_000)
     keeper = Keeper(tmp_path, tensor=tensor)
-    done: list[Written] = []
+    done: list[WrittenCheckpoint] = []
     keeper.writer.begin(keeper.capture.take({}), done.append)
     tensor.fill_(1.0)
     keeper.writer.wait()

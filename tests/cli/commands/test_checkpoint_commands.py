@@ -55,7 +55,7 @@ def pack_bytes(project: Path) -> int:
     return sum(path.stat().st_size for path in (project / ".relive/chunks/packs").iterdir())
 
 
-def test_checkpoints_tells_where_when_and_at_what_cost(project: Path) -> None:
+def test_checkpoints_lists_position_time_and_cost(project: Path) -> None:
     result = cli(project, "checkpoints", "last")
 
     heading, *rows = result.stdout.splitlines()
@@ -112,7 +112,7 @@ def test_the_view_shows_checkpoints_of_finished_and_of_live_runs(script) -> None
     assert running == finished
 
 
-def test_gc_without_a_policy_removes_nothing_that_is_named(project: Path) -> None:
+def test_gc_without_a_policy_removes_nothing_that_is_referenced(project: Path) -> None:
     before, size = where(project), pack_bytes(project)
     result = cli(project, "gc")
 
@@ -120,7 +120,7 @@ def test_gc_without_a_policy_removes_nothing_that_is_named(project: Path) -> Non
     assert (where(project), pack_bytes(project)) == (before, size)
 
 
-def test_gc_keeps_as_many_as_asked_for_and_a_dry_run_tells_before(project: Path) -> None:
+def test_gc_keeps_as_many_as_configured_and_a_dry_run_predicts_it(project: Path) -> None:
     before, size = where(project), pack_bytes(project)
     told = cli(project, "gc", "--dry-run", RELIVE_KEEP="2")
     assert re.search(r"checkpoints beyond keep +\d", told.stdout)
@@ -136,7 +136,7 @@ def test_gc_keeps_as_many_as_asked_for_and_a_dry_run_tells_before(project: Path)
     assert cli(project, "doctor", "--deep").exit_code == 0
 
 
-def test_a_budget_comes_from_the_settings_beside_the_home_not_from_where_one_stands(
+def test_a_budget_comes_from_the_settings_of_the_home_not_of_the_current_folder(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -153,7 +153,7 @@ def test_a_budget_comes_from_the_settings_beside_the_home_not_from_where_one_sta
     assert pack_bytes(project) <= 90_000
 
 
-def test_inside_the_project_gc_goes_by_its_settings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inside_the_project_gc_uses_its_settings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "relive.toml").write_text("keep = 3")
     monkeypatch.chdir(project)
 
@@ -161,7 +161,7 @@ def test_inside_the_project_gc_goes_by_its_settings(project: Path, monkeypatch: 
     assert len(where(project)) == 3
 
 
-def test_a_setting_that_means_nothing_is_told_and_nothing_goes(project: Path) -> None:
+def test_an_invalid_setting_is_an_error_and_nothing_is_removed(project: Path) -> None:
     before = where(project)
     result = cli(project, "gc", RELIVE_KEEP="some")
 
@@ -188,16 +188,16 @@ def test_in_doubt_gc_keeps_everything_and_says_why(project: Path) -> None:
 
     assert result.exit_code == 0
     assert f"{run_id(project)[:8]}  0.lines: 1 lines can't be read; restore it, or remove the run" in result.stderr
-    assert "all that these may name was kept" in result.stderr
+    assert "everything that these may refer to was kept" in result.stderr
     assert pack_bytes(project) == size
 
 
-def test_a_home_that_cannot_be_written_is_told_in_one_line(project: Path) -> None:
+def test_a_home_that_cannot_be_written_is_an_error_of_one_line(project: Path) -> None:
     (project / ".relive/chunks/gc.lock").mkdir()
     result = cli(project, "gc")
 
     assert result.exit_code == 1
-    assert re.fullmatch(r"Error: .*gc.lock.*; see to that, and run `relive gc` again\n", result.stderr)
+    assert re.fullmatch(r"Error: .*gc.lock.*; fix that, and run `relive gc` again\n", result.stderr)
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_leaderboard_keeps_runs_on_other_data_apart_and_says_why(project: Path) 
     assert "--across-data" in done.stderr
 
 
-def test_leaderboard_in_other_forms(project: Path) -> None:
+def test_leaderboard_as_json_and_csv(project: Path) -> None:
     found = json.loads(relive(project, "leaderboard", "acc", "--json", "--across-data", "--by", "best").stdout)
     csv = relive(project, "leaderboard", "acc", "--csv", "--where", "lr < 0.25", "--lower").stdout.splitlines()
 
@@ -81,7 +81,7 @@ def test_leaderboard_in_other_forms(project: Path) -> None:
     assert [float(line.split(",")[3]) for line in csv[1:]] == pytest.approx([0.3, 0.4])
 
 
-def test_leaderboard_of_what_nobody_logged(project: Path) -> None:
+def test_leaderboard_of_an_unknown_metric_suggests_a_name(project: Path) -> None:
     done = relive(project, "leaderboard", "acd")
 
     assert done.exit_code == 1
@@ -119,7 +119,7 @@ def test_versions_lists_each_with_its_runs(project: Path) -> None:
     assert len(relive(project, "versions", "--json").stdout.splitlines()) == 2
 
 
-def test_checkout_writes_an_old_tree_and_nothing_over_what_is_there(project: Path, tmp_path: Path) -> None:
+def test_checkout_writes_an_old_tree_and_overwrites_nothing(project: Path, tmp_path: Path) -> None:
     first, *_ = ids(project)
 
     assert relive(project, "checkout", first, str(tmp_path / "old")).exit_code == 0
@@ -144,7 +144,7 @@ def test_from_promotion_to_rollback(project: Path, tmp_path: Path) -> None:
     assert relive(project, "rollback", "net@production").output.startswith("net@production is version 1 again")
     relive(project, "download", "net@production", str(tmp_path / "out"))
     assert (tmp_path / "out/model.bin").read_bytes() == b"weights of 0.1"
-    assert relive(project, "alias", "net@2", "candidate").output.startswith("net@candidate is version 2 now")
+    assert relive(project, "alias", "net@2", "candidate").output.startswith("net@candidate is now version 2")
     model = json.loads(relive(project, "registry", "net", "--json").stdout)
     assert model["aliases"] == {"candidate": 2, "production": 1}
     assert model["versions"][0]["args"] == {"lr": 0.2}
@@ -162,12 +162,12 @@ def test_a_promoted_run_can_not_be_removed_until_its_version_is_retired(project:
     assert first not in ids(project)
 
 
-def test_download_writes_over_nothing_else(project: Path, tmp_path: Path) -> None:
+def test_download_overwrites_no_other_file(project: Path, tmp_path: Path) -> None:
     relive(project, "promote", ids(project)[0], "net")
     (tmp_path / "model.bin").write_text("precious")
 
     done = relive(project, "download", "net", str(tmp_path))
-    assert (done.exit_code, "is something else" in done.output) == (1, True)
+    assert (done.exit_code, "has different content" in done.output) == (1, True)
     assert (tmp_path / "model.bin").read_text() == "precious"
 
 
@@ -178,14 +178,14 @@ def test_promotion_of_a_run_that_lacks_something_is_refused(script: Any) -> None
     assert done.returncode == 1
     assert "no data was declared or seen (relive.data); it kept no artifact" in done.stderr
     forced = script.relive("promote", "last", "net", "--force")
-    assert "noted as missing: it kept no artifact" in forced.stderr
+    assert "recorded as missing: it kept no artifact" in forced.stderr
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (("registry", "nope"), "no model 'nope' here"),
-        (("registry", "--history"), "name it: relive registry MODEL --history"),
+        (("registry", "--history"), "write relive registry MODEL --history"),
         (("rollback", "net"), "write for example net@production"),
         (("rollback", "nope@production"), "no model 'nope'"),
         (("download", "nope@production"), "no model 'nope'"),
@@ -260,27 +260,25 @@ def test_skew_and_watch_of_a_run_that_has_ended(script: Any) -> None:
     assert relive_in(script, "watch", "last", "--skew", "loss>1", "--for", "2").exit_code == 3
     assert relive_in(script, "watch", "last", "--skew", "loss>1", "--for", "3").exit_code == 0
     nobody = relive_in(script, "watch", "last", "--skew", "lss>1")
-    assert (nobody.exit_code, "nothing that was watched logged lss" in nobody.output) == (1, True)
+    assert (nobody.exit_code, "no watched run logged lss" in nobody.output) == (1, True)
     assert "no run is live" in relive_in(script, "watch", "--skew", "loss>1").output
-    assert (
-        "no address to send alerts to" in relive_in(script, "watch", "--skew", "a>1", "--webhook", "file:///x").output
-    )
+    assert "is not a webhook URL" in relive_in(script, "watch", "--skew", "a>1", "--webhook", "file:///x").output
 
 
 def relive_in(script: Any, *args: str) -> Result:
     return relive(script.project, *args)
 
 
-def test_a_webhook_that_does_not_answer_is_told_about_without_its_address(
+def test_a_webhook_that_does_not_answer_is_reported_without_its_url(
     script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script.write(RANKS.replace("400", "12").replace("0.02", "0"))
     for rank in (0, 1):
         script(None, env=ranked(rank))
-    monkeypatch.setattr("relive.cli.commands.skew_commands._TRIES", 1)
+    monkeypatch.setattr("relive.cli.commands.skew_commands._ATTEMPTS", 1)
 
     done = relive_in(script, "watch", "last", "--skew", "loss>1", "--webhook", "http://127.0.0.1:9/token-s3cret")
     assert done.exit_code == 3
-    assert "the webhook at 127.0.0.1 did not take the alert" in done.stderr
+    assert "the webhook at 127.0.0.1 did not accept the alert" in done.stderr
     assert "s3cret" not in done.output
     assert os.environ.get("RELIVE_RANK") is None

@@ -35,7 +35,7 @@ SCRIPT = """
 
 
 class Terminal:
-    """The commands in this process: starting one for each would take longer than the rest."""
+    """Runs commands in this process, which is faster than a process for each."""
 
     def relive(self, *args: str) -> Any:
         return CliRunner().invoke(main, args)
@@ -66,10 +66,10 @@ def test_ls_show_why_and_rm(made: Terminal):
     assert "without pickle" in shown
     assert "array([  0,   1," in shown
     why = made.relive("memo", "why", "features('data.csv', size=9)").stdout
-    assert "new argument: size = 9 (remembered: 128)" in why
-    assert "1 call forgotten" in made.relive("memo", "rm", "--function", "fetch", "--yes").stdout
-    assert "0 calls forgotten" in made.relive("memo", "rm", "--where", "age > 30d", "--yes").stdout
-    assert "1 call forgotten" in made.relive("memo", "rm", listed[0]["key"][:12], "--yes").stdout
+    assert "new argument: size = 9 (stored: 128)" in why
+    assert "1 call removed" in made.relive("memo", "rm", "--function", "fetch", "--yes").stdout
+    assert "0 calls removed" in made.relive("memo", "rm", "--where", "age > 30d", "--yes").stdout
+    assert "1 call removed" in made.relive("memo", "rm", listed[0]["key"][:12], "--yes").stdout
     assert len(keys(made, "--where", "kind = result")) == 2
     assert "0 pickled results" in made.relive("memo", "trust").stdout
 
@@ -79,8 +79,8 @@ MISTAKES = {
     ("show", "0123456789abcdef"): "relive memo ls",
     ("rm",): "--where 'age >= 0s'",
     ("rm", "--where", "age > yesterday"): "write a number",
-    ("why", "nothing()"): "known are",
-    ("ls", "--function", "nothing"): "known are",
+    ("why", "nothing()"): "recorded functions",
+    ("ls", "--function", "nothing"): "recorded functions",
 }
 
 
@@ -101,7 +101,7 @@ def test_an_empty_home_says_what_to_do(script: Any, home: Path):
     assert "@relive.memo" in done.stderr
 
 
-def test_the_doctor_tells_of_entries_that_cannot_be_read(made: Terminal, home: Path):
+def test_the_doctor_reports_entries_that_cannot_be_read(made: Terminal, home: Path):
     row = next(row for row in MemoTable(home / "memo.sqlite").rows() if not row.chunks)
     MemoTable(home / "memo.sqlite").put(row._replace(chunks="0" * 64, function="train.lost"), None, "{}")
     found = made.relive("doctor").stdout

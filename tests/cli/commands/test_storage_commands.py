@@ -56,14 +56,14 @@ def trained(recorded: Path, tmp_path: Path) -> Path:
 
 def test_pinned_runs_are_shown_and_stay_where_they_are(trained: Path) -> None:
     before = packs(trained)
-    told = cli(trained, "pin", "last").stdout
+    output = cli(trained, "pin", "last").stdout
     shown = cli(trained, "show", "last").stdout
     cli(trained, "gc")
 
-    assert re.fullmatch(r"run \w{8} is pinned: all of its checkpoints stay\n", told)
+    assert re.fullmatch(r"run \w{8} is pinned: all its checkpoints are kept\n", output)
     assert re.search(r"pinned\s+yes", shown)
     assert packs(trained) == before
-    assert "was pinned" in cli(trained, "pin", next((trained / ".relive/runs").iterdir()).name).stdout
+    assert "was already pinned" in cli(trained, "pin", next((trained / ".relive/runs").iterdir()).name).stdout
     assert "is no longer pinned" in cli(trained, "unpin", "last").stdout
     assert "was not pinned" in cli(trained, "unpin", "last").stdout
     assert "pinned" not in cli(trained, "show", "last").stdout
@@ -71,7 +71,7 @@ def test_pinned_runs_are_shown_and_stay_where_they_are(trained: Path) -> None:
     assert packs(trained) == []
 
 
-def test_a_run_that_nobody_knows_can_not_be_pinned(trained: Path) -> None:
+def test_an_unknown_run_can_not_be_pinned(trained: Path) -> None:
     done = cli(trained, "pin", "nothing", code=1)
 
     assert done.stderr == "Error: no run 'nothing' here; `relive runs` lists them\n"
@@ -89,7 +89,7 @@ def test_promoted_runs_count_as_pinned(trained: Path) -> None:
     assert packs(trained) == []
 
 
-def test_gc_says_what_moves_and_checkpoints_and_doctor_where_it_is(trained: Path, tmp_path: Path) -> None:
+def test_gc_says_what_is_offloaded_and_checkpoints_and_doctor_say_where_it_is(trained: Path, tmp_path: Path) -> None:
     count = len(packs(trained))
     planned = cli(trained, "gc", "--dry-run").stdout
     assert len(packs(trained)) == count
@@ -101,22 +101,21 @@ def test_gc_says_what_moves_and_checkpoints_and_doctor_where_it_is(trained: Path
     heading, *rows = cli(trained, "checkpoints", "last").stdout.splitlines()
     assert heading.strip().endswith("kept in")
     assert all(row.strip().endswith(str(tmp_path / "spool")) for row in rows)
-    told = [json.loads(line) for line in cli(trained, "checkpoints", "last", "--json").stdout.splitlines()]
-    assert {tuple(row["spooled"]) for row in told} == {(str(tmp_path / "spool"),)}
+    output = [json.loads(line) for line in cli(trained, "checkpoints", "last", "--json").stdout.splitlines()]
+    assert {tuple(row["spooled"]) for row in output} == {(str(tmp_path / "spool"),)}
     doctor = cli(trained, "doctor", "--deep").stdout
     assert f"{count} packs" in doctor
     assert "all readable" in doctor
 
 
-def test_a_spool_that_is_away_is_an_error_with_the_remedy_and_nothing_is_given_up(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_an_unreachable_spool_is_an_error_with_the_remedy_and_nothing_is_removed(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("not mounted")
     before = packs(trained)
     done = cli(trained, "gc", code=1)
 
     assert re.search(
-        r"Error: the spool .* can't be used: .*; see that it is there .*; then run `relive gc` again", done.stderr
+        r"Error: the object store .* can't be used: .*; check that it exists .*; then run `relive gc` again",
+        done.stderr,
     )
     assert packs(trained) == before
     assert len(cli(trained, "checkpoints", "last", "--json").stdout.splitlines()) >= 5
@@ -124,7 +123,7 @@ def test_a_spool_that_is_away_is_an_error_with_the_remedy_and_nothing_is_given_u
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["folder", "bucket"])
-def test_what_has_left_the_home_is_replayed_as_if_it_had_not(
+def test_offloaded_checkpoints_are_replayed_like_local_ones(
     script: Any, tmp_path: Path, request: pytest.FixtureRequest, place: str
 ) -> None:
     script(TRAIN.format(added="pass"))

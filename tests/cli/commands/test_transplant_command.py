@@ -34,7 +34,7 @@ def test_the_patched_file_is_printed_in_its_own_encoding(folder: Path):
     assert (folder / "old.py").read_bytes() == OLD
 
 
-def test_json_tells_places_and_confidence(folder: Path):
+def test_json_has_positions_and_confidence(folder: Path):
     told = json.loads(run(folder, "--line", "3", "--json").stdout)
 
     (landing,) = told["landings"]
@@ -43,7 +43,7 @@ def test_json_tells_places_and_confidence(folder: Path):
     assert told["added"] == {"script.py": [4]}
 
 
-def test_a_statement_that_is_left_out_is_told_and_counts_as_failure(folder: Path):
+def test_an_omitted_statement_is_reported_and_counts_as_failure(folder: Path):
     done = run(folder, "--line", "3", "--line", "99")
 
     assert done.exit_code == 1
@@ -52,7 +52,7 @@ def test_a_statement_that_is_left_out_is_told_and_counts_as_failure(folder: Path
     assert b"log('x', x)" in done.stdout_bytes
 
 
-def test_what_the_encoding_cannot_hold_is_told(folder: Path):
+def test_characters_that_the_encoding_lacks_are_an_error(folder: Path):
     (folder / "new.py").write_text(NEW.decode().replace("log('x'", "log('☃'"), encoding="utf-8")
     done = run(folder, "--line", "3")
 
@@ -61,7 +61,7 @@ def test_what_the_encoding_cannot_hold_is_told(folder: Path):
     assert done.stdout_bytes == b""
 
 
-def test_a_batch_answers_each_case_in_order_and_wrong_ones_too(folder: Path):
+def test_a_batch_answers_each_case_in_order_including_invalid_ones(folder: Path):
     good = {"id": 7, "old": "x = 1\ny = 2\n", "new": "x = 1\nlog('x', x)\ny = 2\n", "lines": [2]}
     many = {"old": {"a.py": good["old"]}, "new": {"a.py": good["new"]}, "lines": [["a.py", 2]]}
     lines = [json.dumps(good), "no json", "", json.dumps({"id": 9}), "[]", json.dumps(many)]
@@ -75,7 +75,7 @@ def test_a_batch_answers_each_case_in_order_and_wrong_ones_too(folder: Path):
     assert answers[-1]["patched"] == {"a.py": good["new"]}
 
 
-def test_without_a_line_the_usage_is_told(folder: Path):
+def test_without_a_line_the_usage_is_shown(folder: Path):
     done = run(folder)
 
     assert done.exit_code == 2

@@ -1,4 +1,4 @@
-"""Loggers that are installed here are heard for real, and keep what they are told as ever."""
+"""Values passed to the installed loggers are captured, and the loggers still write them."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ SOURCES = {
     "tqdm": """
         from tqdm import tqdm
         bar = tqdm(range(3))
-        def tell(value):
-            bar.set_postfix(told=value)
+        def report(value):
+            bar.set_postfix(seen=value)
     """,
     "wandb": """
         import wandb
         wandb.init(project="p", mode="offline")
-        def tell(value):
-            wandb.log({"told": value, "deep": {"x": 1}})
+        def report(value):
+            wandb.log({"seen": value, "deep": {"x": 1}})
     """,
     "mlflow": """
         import mlflow
         mlflow.set_tracking_uri("file:./mlruns")
-        def tell(value):
-            mlflow.log_metrics({"told": value})
+        def report(value):
+            mlflow.log_metrics({"seen": value})
     """,
 }
 TRAINING = """
         w = 3.0
         for epoch in range(3):
             w -= 0.1 * (grad := w)
-            tell(w)
+            report(w)
 """
 
 
 @pytest.mark.parametrize("library", SOURCES)
-def test_a_logger_is_heard(library: str, script: Script):
+def test_values_of_a_logger_are_captured(library: str, script: Script):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     script.write(SOURCES[library].rstrip() + TRAINING)
     env = {"WANDB_SILENT": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
     script.relive("run", "train.py", env=env, timeout=300)
-    frame = relive.dataframe("told", home=script.home)
+    frame = relive.dataframe("seen", home=script.home)
 
     assert frame["epoch"].tolist() == [0, 1, 2]
-    assert frame["told"].round(3).tolist() == [2.7, 2.43, 2.187]
+    assert frame["seen"].round(3).tolist() == [2.7, 2.43, 2.187]
     if library != "tqdm":
         assert list(script.project.glob({"wandb": "wandb/offline-run-*", "mlflow": "mlruns/*/*"}[library]))

@@ -1,4 +1,4 @@
-"""Trainings whose loop is a library's: loops and values, and questions that are asked later.
+"""Framework-run trainings: loops and values, and questions that are asked later.
 
 Run with transformers 5.22, Lightning 2.6 and Keras 3.15; where they are not installed, there is nothing to test.
 """
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import relive
-from relive.hindsight import Question, plan_replay
+from relive.hindsight import Question, ReplaySession, plan_replay
 from relive.store import Home
 from tests.conftest import Script
 from tests.handsfree.styles import Style, check, record, values
 
 pytestmark = pytest.mark.slow
-LED = [Style("led_transformers.py"), Style("led_lightning.py")]
+FRAMEWORK_SCRIPTS = [Style("led_transformers.py"), Style("led_lightning.py")]
 
 TRANSFORMERS = """
     import torch
@@ -92,7 +92,7 @@ KERAS = """
     [("transformers", TRANSFORMERS, 6), ("lightning", LIGHTNING, 6), ("keras", KERAS, 2)],
     ids=["transformers", "lightning", "keras"],
 )
-def test_a_framework_has_loops_values_and_answers(library: str, source: str, count: int, script: Script):
+def test_a_framework_run_has_loops_values_and_answers(library: str, source: str, count: int, script: Script):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     script.write(source)
@@ -150,16 +150,17 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("library", list(DEFAULTS))
-def test_with_its_defaults_it_is_entered_late_and_its_files_stay_as_they_are(library: str, script: Script):
+def test_a_framework_with_defaults_is_resumed_late_and_its_files_stay_unchanged(library: str, script: Script):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     env, reference = {"OMP_NUM_THREADS": "1", "RELIVE_EVERY": "1"}, script.project.parent / "reference"
-    asked = DEFAULTS[library].replace("# probe", 'print("probe:", float(loss))')
+    with_probe = DEFAULTS[library].replace("# probe", 'print("probe:", float(loss))')
     script.write(DEFAULTS[library])
     done = script.relive("run", "train.py", timeout=600, env=env)
     written = _content(script.project)
-    script.write(asked)
-    with plan_replay(Home(script.home), Question(("probe",), "epoch = 1", workers=1)) as plan:
+    script.write(with_probe)
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("probe",), "epoch = 1", workers=1))
         (case,) = plan.cases
     (answer,) = relive.replay("probe", where="epoch = 1", workers=1, home=script.home).runs
     after = _content(script.project)
@@ -185,8 +186,8 @@ def _needs(style: Style) -> None:
         pytest.skip(f"{library} is not installed")
 
 
-@pytest.mark.parametrize("style", LED, ids=lambda style: style.name)
-def test_a_training_that_a_library_runs_answers_at_every_depth(style: Style, tmp_path: Path):
+@pytest.mark.parametrize("style", FRAMEWORK_SCRIPTS, ids=lambda style: style.name)
+def test_a_framework_run_answers_at_every_depth(style: Style, tmp_path: Path):
     _needs(style)
     found = check(style, tmp_path, ("before", "inside", "epoch", "after"))
 
@@ -194,17 +195,18 @@ def test_a_training_that_a_library_runs_answers_at_every_depth(style: Style, tmp
     assert found["epoch"] == found["inside"] == "exact"
 
 
-@pytest.mark.parametrize("style", LED, ids=lambda style: style.name)
+@pytest.mark.parametrize("style", FRAMEWORK_SCRIPTS, ids=lambda style: style.name)
 def test_late_epochs_are_replayed_without_the_early_ones(style: Style, tmp_path: Path):
     _needs(style)
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
-    style.put(project, asked=False)
+    style.put(project, with_probes=False)
     record(style, project, home)
-    style.put(project, asked=True)
+    style.put(project, with_probes=True)
     record(style, project, tmp_path / "reference")
     question = Question(("probe_inside",), "epoch >= 3", workers=1)
-    with plan_replay(Home(home), question) as plan:
+    with ReplaySession(Home(home)) as session:
+        plan = plan_replay(session, question)
         (case,) = plan.cases
     (answer,) = relive.replay("probe_inside", where="epoch >= 3", workers=1, home=home).runs
     expected = [value for value in values(tmp_path / "reference", "probe_inside") if not value[1] or value[1][0] >= 3]
@@ -215,15 +217,16 @@ def test_late_epochs_are_replayed_without_the_early_ones(style: Style, tmp_path:
     assert values(home, "probe_inside") == expected
 
 
-@pytest.mark.parametrize("style", LED, ids=lambda style: style.name)
-def test_what_comes_after_the_training_does_not_train_again(style: Style, tmp_path: Path):
+@pytest.mark.parametrize("style", FRAMEWORK_SCRIPTS, ids=lambda style: style.name)
+def test_a_question_about_the_code_after_the_training_does_not_train_again(style: Style, tmp_path: Path):
     _needs(style)
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
-    style.put(project, asked=False)
+    style.put(project, with_probes=False)
     record(style, project, home)
-    style.put(project, asked=True)
-    with plan_replay(Home(home), Question(("probe_after",))) as plan:
+    style.put(project, with_probes=True)
+    with ReplaySession(Home(home)) as session:
+        plan = plan_replay(session, Question(("probe_after",)))
         (case,) = plan.cases
 
     assert case.plan.depth == "suffix"

@@ -12,7 +12,7 @@ from relive.hindsight.analysis.depth import (
     OUTER,
     PREFIX,
     SUFFIX,
-    Added,
+    AddedStatement,
     Reach,
     find_reach,
     leaving_loops,
@@ -21,17 +21,19 @@ from relive.hindsight.analysis.depth import (
 MAIN = frozenset({("epoch",)})
 
 
-def reach(source: str, mains: frozenset[tuple[str, ...]] = MAIN, *, is_led: bool = False, **more: str) -> Reach:
+def reach(
+    source: str, mains: frozenset[tuple[str, ...]] = MAIN, *, has_framework_loop: bool = False, **more: str
+) -> Reach:
     """Of the statements marked ADDED."""
     texts = {"train.py": source} | {f"{name}.py": text for name, text in more.items()}
     files = {name: textwrap.dedent(text).lstrip("\n") for name, text in texts.items()}
     added = [
-        Added(name, number, "x")
+        AddedStatement(name, number, "x")
         for name, text in files.items()
         for number, line in enumerate(text.splitlines(), 1)
         if "ADDED" in line
     ]
-    return find_reach(files, "train.py", added, mains, is_led=is_led)
+    return find_reach(files, "train.py", added, mains, has_framework_loop=has_framework_loop)
 
 
 LOOPS = """
@@ -57,7 +59,7 @@ def at(place: str) -> Reach:
     ("place", "depth"),
     [("prefix", PREFIX), ("before", OUTER), ("inside", INNER), ("other", INNER), ("after", OUTER), ("suffix", SUFFIX)],
 )
-def test_depth_is_told_by_position(place: str, depth: str) -> None:
+def test_depth_follows_from_position(place: str, depth: str) -> None:
     assert at(place).depth(MAIN) == depth
 
 
@@ -262,7 +264,7 @@ def test_a_recursive_function_is_read_to_an_end() -> None:
     assert found.enters(("epoch", "step", "step"))
 
 
-def test_loops_that_may_be_left_by_another_way_are_told() -> None:
+def test_loops_that_may_be_left_by_return_are_found() -> None:
     files = {"train.py": "import relive\ndef f():\n    for s in relive.loop('step', x):\n        return s\n"}
 
     assert leaving_loops(files) == {"step"}
@@ -304,7 +306,9 @@ trainer.fit(Net())
 
 @pytest.mark.parametrize("place", ["inside", "called"])
 def test_what_a_library_calls_is_in_all_loops_that_it_runs(place: str) -> None:
-    found = reach(LED.format(**{**dict.fromkeys(("inside", "called", "before"), ""), place: "ADDED"}), is_led=True)
+    found = reach(
+        LED.format(**{**dict.fromkeys(("inside", "called", "before"), ""), place: "ADDED"}), has_framework_loop=True
+    )
 
     assert found.depth(MAIN) == INNER
     assert found.enters(("epoch",))
@@ -313,7 +317,7 @@ def test_what_a_library_calls_is_in_all_loops_that_it_runs(place: str) -> None:
 
 
 def test_beside_a_loop_that_a_library_runs_everything_may_come_after_it() -> None:
-    found = reach(LED.format(inside="", called="", before="ADDED"), is_led=True)
+    found = reach(LED.format(inside="", called="", before="ADDED"), has_framework_loop=True)
 
     assert found.depth(MAIN) == SUFFIX
 

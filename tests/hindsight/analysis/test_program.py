@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from relive.hindsight.analysis.program import LoopSite, Program, read_program
-from relive.hindsight.analysis.syntax_facts import ANY
+from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 
 
 def program(source: str, **more: str) -> Program:
@@ -29,7 +29,7 @@ def loops(source: str) -> list[LoopSite]:
         ("import relive\nfor i, e in enumerate(tqdm(relive.loop('epoch', x))):\n    pass", ["epoch"]),
         ("import relive\nsteps = relive.loop('step', x)\nfor s in steps:\n    pass", ["step"]),
         ("import relive\nfor e in relive.loop(name='epoch', items=x):\n    pass", ["epoch"]),
-        ("import relive\nfor e in relive.loop(f'epoch{n}', x):\n    pass", [ANY]),
+        ("import relive\nfor e in relive.loop(f'epoch{n}', x):\n    pass", [ANY_LOOP]),
         ("import relive\nout = [f(s) for s in relive.loop('step', x)]", ["step"]),
         ("import relive\nb = relive.skipblock('warm')\nif b.step_into():\n    f()\nb.end()", ["warm"]),
         ("for e in loop('epoch', range(3)):\n    pass", []),
@@ -81,7 +81,7 @@ def test_the_else_of_a_loop_is_outside_of_it() -> None:
         ("for e in relive.loop('epoch', x):\n    pass\nelse:\n    g()", False),
     ],
 )
-def test_a_loop_tells_whether_it_may_be_left_by_another_way(body: str, leaves: bool) -> None:
+def test_a_loop_knows_whether_it_may_continue_elsewhere(body: str, leaves: bool) -> None:
     source = "import relive\ndef f():\n" + textwrap.indent(body, "    ")
 
     assert [site.leaves for site in loops(source)] == [leaves]
@@ -98,7 +98,7 @@ def test_a_file_that_is_no_python_holds_nothing() -> None:
 def test_a_line_belongs_to_the_innermost_function() -> None:
     read = program("def outer():\n    def inner():\n        pass\n    return inner\n")
 
-    unit = read.around("train.py", 3)
+    unit = read.innermost_unit("train.py", 3)
     assert unit is not None
     assert unit.name == "inner"
 
@@ -115,7 +115,7 @@ def test_a_line_belongs_to_the_innermost_function() -> None:
         ("class A:\n    def __getitem__(self, i):\n        pass", True),
     ],
 )
-def test_functions_that_others_call_are_told_apart(source: str, is_implicit: bool) -> None:
+def test_functions_that_libraries_call_are_recognised(source: str, is_implicit: bool) -> None:
     (unit,) = [unit for unit in program(source).units if unit.name]
 
     assert unit.is_implicit is is_implicit

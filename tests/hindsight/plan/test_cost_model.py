@@ -1,4 +1,4 @@
-"""What replays took makes the next estimate better, and one bad moment does not make it worse."""
+"""Laws of the cost model: measurements improve the next prediction, and one outlier does not spoil it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from relive.hindsight.cost_measurements import learn
+from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.plan.cost_model import FILE, CostModel
 from relive.hindsight.plan.segments import Costs
-from relive.hindsight.workers.executor import Share, Task
+from relive.hindsight.workers.executor import RankTask, Task
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.store import Home
 
@@ -23,13 +23,13 @@ JOB = Job(
     args={}, loops=[], visits=[], skips={}, ends={}, stop=True, last_loop=0, mains=[],
 )  # fmt: skip
 TASK = Task(
-    prepare=lambda: pytest.fail("nothing is started here"), python="", cost_s=5.0, label="a", modules=("torch",),
-    before_s=2.0, script_s=2.0, attempts=1, shares=[Share(JOB, {}, report=REPORT)], took_s=4.35,
+    prepare=lambda: pytest.fail("nothing is started here"), python="", cost_s=5.0, run="a", modules=("torch",),
+    before_s=2.0, script_s=2.0, attempts=1, ranks=[RankTask(JOB, {}, report=REPORT)], took_s=4.35,
 )  # fmt: skip
 
 
-def reporting(report: WorkerReport, job: Job = JOB) -> list[Share]:
-    return [Share(job, {}, report=report)]
+def reporting(report: WorkerReport, job: Job = JOB) -> list[RankTask]:
+    return [RankTask(job, {}, report=report)]
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def costs(home: Home, run: str = "a", *, is_shared: bool = False) -> Costs:
     return CostModel.read(home).costs(run, is_shared=is_shared, is_loaded=True)
 
 
-def test_nothing_known_gives_what_is_usual(home: Home) -> None:
+def test_without_measurements_the_defaults_are_predicted(home: Home) -> None:
     assert costs(home) == Costs(is_loaded=True)
 
 
-def test_what_a_worker_took_is_expected_of_the_next(home: Home) -> None:
-    learn(home, [TASK], after_s=0.5, is_shared=False)
+def test_the_time_of_a_worker_is_predicted_for_the_next(home: Home) -> None:
+    record_measurements(home, [TASK], after_s=0.5, is_shared=False)
 
     found = costs(home)
     assert found.worker_s == pytest.approx(0.1)
@@ -55,15 +55,15 @@ def test_what_a_worker_took_is_expected_of_the_next(home: Home) -> None:
     assert found.after_s == 0.5
 
 
-def test_one_bad_moment_moves_nothing(home: Home) -> None:
+def test_one_outlier_does_not_change_the_prediction(home: Home) -> None:
     for took_s in (4.35, 4.35, 9.35):
-        learn(home, [replace(TASK, took_s=took_s)], after_s=0.1, is_shared=False)
+        record_measurements(home, [replace(TASK, took_s=took_s)], after_s=0.1, is_shared=False)
 
     assert costs(home).worker_s == pytest.approx(0.1)
 
 
-def test_a_script_that_takes_twice_as_long_here_is_expected_to(home: Home) -> None:
-    learn(home, [TASK], after_s=0.1, is_shared=False)
+def test_a_script_that_is_twice_as_slow_here_is_predicted_to_be(home: Home) -> None:
+    record_measurements(home, [TASK], after_s=0.1, is_shared=False)
 
     assert costs(home).pace == pytest.approx(2.0)
     assert costs(home, "another").pace == pytest.approx(2.0), "the machine is the same"
@@ -71,53 +71,55 @@ def test_a_script_that_takes_twice_as_long_here_is_expected_to(home: Home) -> No
 
 def test_the_pace_is_that_of_the_script_and_not_of_the_prediction(home: Home) -> None:
     """A prediction that was right already leaves the pace as it is."""
-    learn(home, [replace(TASK, script_s=4.0, costs=Costs(pace=2.0))], after_s=0.1, is_shared=False)
+    record_measurements(home, [replace(TASK, script_s=4.0, costs=Costs(pace=2.0))], after_s=0.1, is_shared=False)
 
     assert costs(home).pace == pytest.approx(2.0)
 
 
-def test_workers_beside_each_other_have_a_pace_of_their_own(home: Home) -> None:
-    learn(home, [TASK], after_s=0.1, is_shared=True)
-    learn(home, [replace(TASK, script_s=4.0)], after_s=0.1, is_shared=False)
+def test_concurrent_workers_have_a_pace_of_their_own(home: Home) -> None:
+    record_measurements(home, [TASK], after_s=0.1, is_shared=True)
+    record_measurements(home, [replace(TASK, script_s=4.0)], after_s=0.1, is_shared=False)
 
     assert costs(home, is_shared=True).pace == pytest.approx(2.0)
     assert costs(home, is_shared=False).pace == pytest.approx(1.0)
 
 
 def test_short_scripts_say_nothing_about_the_pace(home: Home) -> None:
-    learn(home, [replace(TASK, script_s=0.01)], after_s=0.1, is_shared=False)
+    record_measurements(home, [replace(TASK, script_s=0.01)], after_s=0.1, is_shared=False)
 
     assert costs(home).pace == 1.0
 
 
-def test_waiting_for_libraries_is_no_cost_of_a_worker(home: Home) -> None:
-    learn(home, [TASK], after_s=0.1, is_shared=False)
-    learn(home, [replace(TASK, waited_s=5.0, took_s=10.0)], after_s=0.1, is_shared=False)
+def test_waiting_for_libraries_is_not_a_cost_of_a_worker(home: Home) -> None:
+    record_measurements(home, [TASK], after_s=0.1, is_shared=False)
+    record_measurements(home, [replace(TASK, waited_s=5.0, took_s=10.0)], after_s=0.1, is_shared=False)
 
     found = costs(home)
     assert found.worker_s == pytest.approx(0.1)
     assert found.loading_s == pytest.approx(5.67)
 
 
-def test_a_process_of_its_own_is_learnt_by_itself(home: Home) -> None:
-    learn(home, [replace(TASK, modules=(), before_s=0.1)], after_s=0.1, is_shared=False)
+def test_the_start_of_a_new_process_is_measured_apart(home: Home) -> None:
+    record_measurements(home, [replace(TASK, modules=(), before_s=0.1)], after_s=0.1, is_shared=False)
 
     assert costs(home).worker_s == Costs().worker_s
     assert CostModel.read(home).costs("a", is_shared=False, is_loaded=False).process_s == pytest.approx(0.2)
 
 
-def test_what_a_script_does_at_exit_is_learnt_where_it_is_seen(home: Home) -> None:
+def test_the_time_of_exit_handlers_is_measured_for_scripts_that_run_to_their_end(home: Home) -> None:
     job = msgspec.structs.replace(JOB, stop=False)
     report = WorkerReport(ok=True, set_up_s=0.1, ran_s=0.25)
-    learn(home, [replace(TASK, shares=reporting(report, job), script_s=0.05)], after_s=0.1, is_shared=False)
+    record_measurements(
+        home, [replace(TASK, ranks=reporting(report, job), script_s=0.05)], after_s=0.1, is_shared=False
+    )
 
     assert costs(home).ending_s == pytest.approx(0.1)
 
 
-def test_what_failed_teaches_nothing(home: Home) -> None:
-    learn(
+def test_failed_tasks_are_not_measured(home: Home) -> None:
+    record_measurements(
         home,
-        [replace(TASK, shares=reporting(WorkerReport(ok=False))), replace(TASK, attempts=2)],
+        [replace(TASK, ranks=reporting(WorkerReport(ok=False))), replace(TASK, attempts=2)],
         after_s=0.1,
         is_shared=False,
     )
@@ -127,7 +129,7 @@ def test_what_failed_teaches_nothing(home: Home) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"worker_s": 0.4, "replays": 3}', '{"readings": 3}'])
-def test_a_file_that_makes_no_sense_is_passed_over(home: Home, text: str) -> None:
+def test_an_unreadable_file_is_ignored(home: Home, text: str) -> None:
     (home.path / FILE).write_text(text)
 
     assert costs(home) == Costs(is_loaded=True)
@@ -135,6 +137,6 @@ def test_a_file_that_makes_no_sense_is_passed_over(home: Home, text: str) -> Non
 
 def test_the_file_stays_small(home: Home) -> None:
     for at in range(400):
-        learn(home, [replace(TASK, label=f"run {at}")], after_s=0.1, is_shared=False)
+        record_measurements(home, [replace(TASK, run=f"run {at}")], after_s=0.1, is_shared=False)
 
     assert len((home.path / FILE).read_bytes()) < 20_000

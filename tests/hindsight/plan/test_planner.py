@@ -1,4 +1,4 @@
-"""Laws of plans: the least work that yields what is wanted, from checkpoints that can be trusted, cut evenly."""
+"""Laws of plans: the least work that yields the selected values, from complete checkpoints, cut evenly."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 
 from relive.hindsight.analysis.depth import INNER, NOWHERE, OUTER, PREFIX, SUFFIX, Reach
-from relive.hindsight.plan.planner import plan
-from relive.hindsight.plan.run_profile import Iteration, Kept, Loop, Profile
+from relive.hindsight.plan.planner import plan_run
+from relive.hindsight.plan.run_profile import Iteration, Loop, RestorePoint, RunProfile
 from relive.hindsight.plan.segments import Costs, RunPlan
 
 COSTS = Costs(worker_s=1.0, bytes_per_s=1e9, restore_s=0.01)
 EPOCH, STEP = ("epoch",), ("epoch", "step")
 
 
-def kept(name: str, **how: bool) -> Kept:
-    return Kept(name, 1000, **{"is_complete": True, "is_plain": True, **how})
+def kept(name: str, **how: bool) -> RestorePoint:
+    return RestorePoint(name, 1000, **{"is_complete": True, "is_normal_exit": True, **how})
 
 
 def epochs(
-    count: int, *, own: Sequence[int] = (), nested: Sequence[int] = (), end: Kept | None = None, number: int = 2,
-    name: str = "epoch", begun_s: float = 1.0, is_over: bool = True,
+    count: int, *, own: Sequence[int] = (), nested: Sequence[int] = (), end: RestorePoint | None = None,
+    number: int = 2, name: str = "epoch", begun_s: float = 1.0, is_over: bool = True,
 ) -> list[Loop]:  # fmt: skip
     """A main loop; iterations take a second, a nested loop 0.9 s of it; checkpoints at the ends of both."""
     main = Loop(number, (name,), 1, 0, begun_s, float(count), count, is_over, end)
@@ -32,14 +32,14 @@ def epochs(
         for iteration in range(count)
     ]  # fmt: skip
     for iteration in range(count):
-        state = kept(f"turn{iteration}") if iteration in own else None
+        state = kept(f"iteration{iteration}") if iteration in own else None
         main.iterations.append(Iteration(iteration, 1.0, [inner[iteration]], state))
     return [main, *inner]
 
 
-def profile(*loops: Loop, mains: Sequence[int] = (2,), blocks: Sequence[Loop] = (), took_s: float = 20.0) -> Profile:
+def profile(*loops: Loop, mains: Sequence[int] = (2,), blocks: Sequence[Loop] = (), took_s: float = 20.0) -> RunProfile:
     known = {loop.number: loop for loop in loops}
-    return Profile("run", known, [known[number] for number in mains if number in known], blocks, 0.5, took_s, 99)
+    return RunProfile("run", known, [known[number] for number in mains if number in known], blocks, 0.5, took_s, 99)
 
 
 def reach(*inside: tuple[str, ...], after: bool = False, before: bool = False, kept: Sequence[str] = ()) -> Reach:
@@ -54,8 +54,8 @@ def visited(found: RunPlan) -> list[list[tuple[int, str | None]]]:
     ]
 
 
-def planned(course: Profile, where: Reach, *, parts: int = 1, **how: object) -> RunPlan:
-    return plan(course, where, **{"wanted": {}, "parts": parts, "costs": COSTS, **how})  # type: ignore[arg-type]
+def planned(profiled: RunProfile, where: Reach, *, parts: int = 1, **how: object) -> RunPlan:
+    return plan_run(profiled, where, **{"selection": {}, "parts": parts, "costs": COSTS, **how})  # type: ignore[arg-type]
 
 
 EVERY = profile(*epochs(10, own=range(10), nested=range(10), end=kept("end")))
@@ -69,13 +69,13 @@ def test_a_statement_before_the_loop_stops_there() -> None:
 
 
 def test_what_reads_files_of_its_own_training_runs_from_the_start() -> None:
-    course = replace(EVERY, reads_own=True)
-    found = planned(course, reach(after=True))
-    inside = planned(course, reach(("epoch",)), wanted={2: [7]})
+    profiled = replace(EVERY, reads_own_output=True)
+    found = planned(profiled, reach(after=True))
+    inside = planned(profiled, reach(("epoch",)), selection={2: [7]})
 
     assert [visit.iteration for visit in found.segments[0].visits] == list(range(10))
     assert "reads files" in found.reasons[0]
-    assert visited(inside) == [[(7, "turn6")]]  # nothing comes after
+    assert visited(inside) == [[(7, "iteration6")]]  # nothing comes after
 
 
 def test_a_statement_after_the_loop_never_iterates() -> None:
@@ -102,34 +102,34 @@ def test_a_statement_in_a_nested_loop_runs_it() -> None:
     assert (found.depth, found.segments[0].skips) == (INNER, {})
 
 
-def test_only_wanted_iterations_are_visited_each_from_the_state_before_it() -> None:
-    found = planned(EVERY, reach(STEP), wanted={2: [3, 7]})
+def test_only_selected_iterations_are_visited_each_from_the_state_before_it() -> None:
+    found = planned(EVERY, reach(STEP), selection={2: [3, 7]})
 
-    assert visited(found) == [[(3, "turn2"), (7, "turn6")]]
+    assert visited(found) == [[(3, "iteration2"), (7, "iteration6")]]
     assert found.resume == "resume"
 
 
 def test_the_first_iteration_needs_no_state() -> None:
-    assert visited(planned(EVERY, reach(STEP), wanted={2: [0]})) == [[(0, None)]]
+    assert visited(planned(EVERY, reach(STEP), selection={2: [0]})) == [[(0, None)]]
 
 
-def test_without_the_state_right_before_it_goes_on_from_an_earlier_one() -> None:
-    course = profile(*epochs(10, own=[1], end=kept("end")))
+def test_without_the_state_right_before_it_an_earlier_one_is_restored() -> None:
+    profiled = profile(*epochs(10, own=[1], end=kept("end")))
 
-    assert visited(planned(course, reach(STEP), wanted={2: [4]})) == [[(2, "turn1"), (3, None), (4, None)]]
+    assert visited(planned(profiled, reach(STEP), selection={2: [4]})) == [[(2, "iteration1"), (3, None), (4, None)]]
 
 
 def test_without_the_end_of_an_iteration_its_nested_loop_leads_there() -> None:
-    course = profile(*epochs(10, nested=range(10), end=kept("end")))
+    profiled = profile(*epochs(10, nested=range(10), end=kept("end")))
 
-    found = planned(course, reach(STEP), wanted={2: [5]})
+    found = planned(profiled, reach(STEP), selection={2: [5]})
 
     assert visited(found) == [[(-4, None), (5, None)]]
     assert found.segments[0].skips[2 + 1 + 4].unmutes
 
 
-@pytest.mark.parametrize("broken", [{"is_complete": False}, {"is_plain": False}])
-def test_a_nested_loop_that_is_incomplete_or_left_by_another_way_is_run(broken: dict[str, bool]) -> None:
+@pytest.mark.parametrize("broken", [{"is_complete": False}, {"is_normal_exit": False}])
+def test_a_nested_loop_that_is_incomplete_or_was_left_abnormally_is_run(broken: dict[str, bool]) -> None:
     main, *inner = epochs(4, own=range(4), end=kept("end"))
     for loop in inner:
         loop.end = kept("step", **broken)
@@ -140,42 +140,42 @@ def test_a_nested_loop_that_is_incomplete_or_left_by_another_way_is_run(broken: 
 def test_a_partial_state_is_not_resumed_from() -> None:
     main, *inner = epochs(4)
     for iteration in main.iterations:
-        iteration.end = kept("turn", is_complete=False)
+        iteration.end = kept("iteration", is_complete=False)
 
-    found = planned(profile(main, *inner), reach(STEP), wanted={2: [3]})
+    found = planned(profile(main, *inner), reach(STEP), selection={2: [3]})
 
     assert visited(found) == [[(0, None), (1, None), (2, None), (3, None)]]
     assert found.resume == "from the start"
     assert any("no usable checkpoint" in reason for reason in found.reasons)
 
 
-def test_older_records_that_do_not_tell_the_way_out_go_by_the_source() -> None:
-    end = kept("end", is_plain=None, is_exhausted=False)  # type: ignore[arg-type]
-    course = profile(*epochs(3, own=range(3), end=end))
+def test_older_records_without_the_kind_of_exit_rely_on_the_source() -> None:
+    end = kept("end", is_normal_exit=None, is_exhausted=False)  # type: ignore[arg-type]
+    profiled = profile(*epochs(3, own=range(3), end=end))
 
-    assert planned(course, reach(after=True)).segments[0].visits == ()
-    assert [v.iteration for v in planned(course, reach(after=True), leaving={"epoch"}).segments[0].visits] == [2]
+    assert planned(profiled, reach(after=True)).segments[0].visits == ()
+    assert [v.iteration for v in planned(profiled, reach(after=True), leaving={"epoch"}).segments[0].visits] == [2]
 
 
 def test_an_end_that_can_not_be_restored_is_reached_by_the_last_iteration() -> None:
-    course = profile(*epochs(5, own=range(5)))
+    profiled = profile(*epochs(5, own=range(5)))
 
-    found = planned(course, reach(after=True))
+    found = planned(profiled, reach(after=True))
 
-    assert visited(found) == [[(4, "turn3")]]
+    assert visited(found) == [[(4, "iteration3")]]
     assert not found.segments[0].stop
     assert any("last iteration is run" in reason for reason in found.reasons)
 
 
-def test_after_some_iterations_the_end_is_restored_when_the_script_goes_on() -> None:
-    found = planned(EVERY, reach(STEP, after=True), wanted={2: [3]})
+def test_after_some_iterations_the_end_is_restored_when_the_script_continues() -> None:
+    found = planned(EVERY, reach(STEP, after=True), selection={2: [3]})
 
     assert found.segments[0].ends == {2: "end"}
     assert not found.segments[0].stop
 
 
 def test_from_the_start_no_state_is_trusted() -> None:
-    found = planned(EVERY, reach(EPOCH), wanted={2: [2]}, from_start=True)
+    found = planned(EVERY, reach(EPOCH), selection={2: [2]}, from_start=True)
 
     assert visited(found) == [[(0, None), (1, None), (2, None)]]
     assert found.segments[0].skips == {}
@@ -198,9 +198,9 @@ def test_every_segment_but_the_last_stops_and_begins_from_a_state() -> None:
 
 
 def test_a_segment_cut_where_nested_loops_lead_begins_with_a_warm_visit() -> None:
-    course = profile(*epochs(10, nested=range(10), end=kept("end")))
+    profiled = profile(*epochs(10, nested=range(10), end=kept("end")))
 
-    found = planned(course, reach(STEP), parts=2)
+    found = planned(profiled, reach(STEP), parts=2)
 
     first, second = found.segments
     assert not first.visits[0].warm
@@ -209,16 +209,16 @@ def test_a_segment_cut_where_nested_loops_lead_begins_with_a_warm_visit() -> Non
     assert found.iterations == 10
 
 
-def around_lost(**how: bool) -> Profile:
-    """Nested loops can be skipped, but nothing can begin there: the main loop uses something up that can't be kept."""
+def around_lost(**how: bool) -> RunProfile:
+    """Nested loops can be skipped but not resumed from: the main loop consumes something that can't be checkpointed."""
     loops = epochs(10, nested=range(10), end=kept("end", is_complete=False))
     for loop in loops[1:]:
-        loop.end = replace(loop.end, is_entrance=False) if loop.end is not None else None
+        loop.end = replace(loop.end, can_resume=False) if loop.end is not None else None
     return profile(*loops)
 
 
-def test_no_run_begins_where_the_loop_around_can_not_be_entered() -> None:
-    found = planned(around_lost(), reach(EPOCH), wanted={2: [7]})
+def test_no_segment_begins_where_the_outer_loop_can_not_be_resumed() -> None:
+    found = planned(around_lost(), reach(EPOCH), selection={2: [7]})
 
     assert visited(found) == [[(iteration, None) for iteration in range(8)]]
     assert {skip.manifest for skip in found.segments[0].skips.values()} == {
@@ -227,8 +227,8 @@ def test_no_run_begins_where_the_loop_around_can_not_be_entered() -> None:
     assert found.resume == "pseudoresume"
 
 
-def test_on_the_way_to_a_wanted_iteration_also_loops_that_hold_the_statement_are_skipped() -> None:
-    found = planned(around_lost(), reach(STEP), wanted={2: [7]})
+def test_on_the_way_to_a_selected_iteration_also_loops_that_hold_the_statement_are_skipped() -> None:
+    found = planned(around_lost(), reach(STEP), selection={2: [7]})
 
     (segment,) = found.segments
     assert [visit.passed for visit in segment.visits] == [True] * 7 + [False]
@@ -257,17 +257,17 @@ def test_a_run_without_checkpoints_runs_from_the_start_to_its_end() -> None:
     assert found.resume == "from the start"
 
 
-def test_an_empty_main_loop_is_no_trouble() -> None:
-    course = profile(*epochs(0, end=kept("end")))
+def test_an_empty_main_loop_has_no_segments() -> None:
+    profiled = profile(*epochs(0, end=kept("end")))
 
-    assert planned(course, reach(EPOCH)).segments == ()
-    assert planned(course, reach(after=True)).segments[0].visits == ()
+    assert planned(profiled, reach(EPOCH)).segments == ()
+    assert planned(profiled, reach(after=True)).segments[0].visits == ()
 
 
 def test_what_comes_after_a_killed_run_never_ran() -> None:
-    course = profile(*epochs(5, own=range(5), is_over=False))
+    profiled = profile(*epochs(5, own=range(5), is_over=False))
 
-    found = planned(course, reach(after=True))
+    found = planned(profiled, reach(after=True))
 
     assert found.segments == ()
     assert any("never ran" in reason for reason in found.reasons)
@@ -278,13 +278,13 @@ def test_a_statement_nowhere_needs_no_work() -> None:
     assert planned(EVERY, reach()).depth == NOWHERE
 
 
-def two(**how: object) -> Profile:
+def two(**how: object) -> RunProfile:
     first = epochs(4, own=range(4), nested=range(4), end=kept("end1"))
     second = epochs(3, own=range(3), nested=range(3), end=kept("end2"), number=20, name="tune", begun_s=8.0)
     return replace(profile(*first, *second, mains=(2, 20)), **how)  # type: ignore[arg-type]
 
 
-def test_a_main_loop_before_the_wanted_one_is_skipped() -> None:
+def test_a_main_loop_before_the_selected_one_is_skipped() -> None:
     found = planned(two(), reach(("tune", "step")))
 
     (segment,) = found.segments
@@ -292,7 +292,7 @@ def test_a_main_loop_before_the_wanted_one_is_skipped() -> None:
     assert segment.skips[2].manifest == "end1"
 
 
-def test_a_main_loop_after_the_wanted_one_is_not_reached() -> None:
+def test_a_main_loop_after_the_selected_one_is_not_reached() -> None:
     found = planned(two(), reach(EPOCH))
 
     (segment,) = found.segments
@@ -308,10 +308,10 @@ def test_both_main_loops_are_skipped_for_what_follows_them() -> None:
 
 def test_a_skipped_block_has_its_end() -> None:
     block = Loop(50, ("warmup",), 1, 0, 0.1, 0.5, 1, True, kept("block"))
-    course = replace(EVERY, loops={**EVERY.loops, 50: block}, blocks=[block])
+    profiled = replace(EVERY, loops={**EVERY.loops, 50: block}, blocks=[block])
 
-    assert planned(course, reach(after=True)).segments[0].ends == {50: "block"}
-    assert planned(course, replace(reach(before=True), elsewhere=frozenset({("warmup",)}))).segments[0].ends == {}
+    assert planned(profiled, reach(after=True)).segments[0].ends == {50: "block"}
+    assert planned(profiled, replace(reach(before=True), elsewhere=frozenset({("warmup",)}))).segments[0].ends == {}
 
 
 def test_a_generator_around_a_loop_keeps_it_from_being_skipped() -> None:
@@ -324,4 +324,4 @@ def test_skipping_costs_a_restore_instead_of_the_loop() -> None:
     outer, inner = planned(EVERY, reach(EPOCH)), planned(EVERY, reach(STEP))
 
     assert outer.cost_s < inner.cost_s - 8
-    assert planned(EVERY, reach(STEP), wanted={2: [3]}).cost_s < inner.cost_s / 3
+    assert planned(EVERY, reach(STEP), selection={2: [3]}).cost_s < inner.cost_s / 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.hindsight.workers.landlock import beside
+from relive.hindsight.workers.landlock import paths_beside
 
 
 @pytest.fixture
@@ -22,17 +22,17 @@ def places(tmp_path: Path) -> Path:
     return project
 
 
-def guarded(project: Path, action: str, *, fence: bool = False) -> subprocess.CompletedProcess[str]:
-    """Do something under guard, in a process of its own: a guard is never taken off."""
+def guarded(project: Path, action: str, *, landlock: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs code under guard, in a process of its own: a guard can't be removed."""
     script = f"""
     import os, shutil, sqlite3, sys
     from pathlib import Path
-    from relive.hindsight.workers.landlock import fence
+    from relive.hindsight.workers.landlock import restrict_writes
     from relive.hindsight.workers.write_guard import WriteGuard
     project, own = Path({str(project)!r}), Path({str(project / "own")!r})
     os.chdir(own)
-    if {fence}:
-        sys.exit(3) if not fence([str(project)], [str(own)]) else None
+    if {landlock}:
+        sys.exit(3) if not restrict_writes([str(project)], [str(own)]) else None
     else:
         WriteGuard([str(project)], [str(own)]).start()
     """
@@ -88,7 +88,7 @@ def test_reading_the_project_and_writing_elsewhere_are_free(places: Path, tmp_pa
     assert (places / "own" / "data.bin").is_symlink()
 
 
-def test_other_threads_are_heard_while_one_is_checked(places: Path) -> None:
+def test_other_threads_are_checked_while_one_is_being_checked(places: Path) -> None:
     done = guarded(
         places,
         """
@@ -119,7 +119,7 @@ def test_other_threads_are_heard_while_one_is_checked(places: Path) -> None:
     ],
 )
 def test_the_kernel_stops_other_programs_too(places: Path, action: str) -> None:
-    done = guarded(places, action, fence=True)
+    done = guarded(places, action, landlock=True)
 
     if done.returncode == 3:
         pytest.skip("this kernel has no Landlock")
@@ -127,19 +127,19 @@ def test_the_kernel_stops_other_programs_too(places: Path, action: str) -> None:
     assert sorted(path.name for path in places.iterdir()) == ["data.bin", "own"]
 
 
-def test_within_the_fence_the_replays_folder_is_free(places: Path) -> None:
-    done = guarded(places, "os.system('echo x > out; mkdir a; mv out a/out; rm -r a; echo y > kept')", fence=True)
+def test_the_replays_folder_stays_writable_under_landlock(places: Path) -> None:
+    done = guarded(places, "os.system('echo x > out; mkdir a; mv out a/out; rm -r a; echo y > kept')", landlock=True)
 
     if done.returncode == 3:
         pytest.skip("this kernel has no Landlock")
     assert (places / "own" / "kept").read_text() == "y\n"
 
 
-def test_all_but_the_way_to_the_project_is_listed(tmp_path: Path) -> None:
+def test_everything_except_the_parents_of_the_project_is_listed(tmp_path: Path) -> None:
     for name in ("a/project/x", "a/other", "b"):
         (tmp_path / name).mkdir(parents=True)
 
-    found = beside([str(tmp_path / "a" / "project")])
+    found = paths_beside([str(tmp_path / "a" / "project")])
 
     assert found is not None
     inside = {Path(path).relative_to(tmp_path).as_posix() for path in found if Path(path).is_relative_to(tmp_path)}

@@ -122,7 +122,7 @@ def test_a_docstring_that_is_used_counts(load: Load):
     assert code(load('def f():\n    "b"\n    return f.__doc__, "b"\n')) != before
 
 
-def test_the_same_is_told_from_bytecode_alone(load: Load, monkeypatch: pytest.MonkeyPatch):
+def test_bytecode_alone_gives_the_same_answers(load: Load, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(linecache, "getlines", lambda *_: [])
     before = code(load(BASE))
     laid_out = BASE.replace("return deepest(x) * SIZE", "return (deepest(x)\n                * SIZE)")
@@ -134,7 +134,7 @@ def test_the_same_is_told_from_bytecode_alone(load: Load, monkeypatch: pytest.Mo
     )
 
 
-def test_what_runs_counts_and_not_what_stands_in_the_file_by_now(load: Load, tmp_path: Path):
+def test_the_running_code_counts_and_not_the_edited_file(load: Load, tmp_path: Path):
     module = load(BASE)
     (tmp_path / "steps.py").write_text(textwrap.dedent(BASE.replace("x + 1", "x + 2")))
     edited_after_loading = code(module)
@@ -285,7 +285,7 @@ def test_a_module_that_is_imported_when_it_runs_counts_before_it_is_loaded(load:
         sys.modules.pop(name, None)
 
 
-def test_a_global_without_a_stable_hash_is_told_by_name(load: Load):
+def test_a_global_without_a_stable_hash_is_named_in_the_error(load: Load):
     module = load("def make():\n    yield\nSTREAM = make()\ndef f():\n    return next(STREAM)\n")
 
     with pytest.raises(Unstable, match=r"the global steps\.STREAM"):
@@ -308,7 +308,7 @@ def test_locks_and_loggers_do_not_count(load: Load):
 
 def test_the_hash_is_the_same_in_every_process(load: Load, script: Any):
     module = load(BASE)
-    told = script(
+    done = script(
         f"""
         import importlib.util, sys
         spec = importlib.util.spec_from_file_location("steps", {module.__file__!r})
@@ -320,7 +320,7 @@ def test_the_hash_is_the_same_in_every_process(load: Load, script: Any):
         """
     )
 
-    assert told.stdout.strip() == code(module)
+    assert done.stdout.strip() == code(module)
 
 
 CHANGES = {
@@ -349,7 +349,7 @@ def test_what_the_function_changes_is_no_input(load: Load, statement: str):
     assert code(load(text.replace("SIZE = 0", "SIZE = 1"))) != before
 
 
-def test_what_is_read_and_changed_is_told(load: Load):
+def test_names_that_are_read_and_changed_are_listed_as_mutable_state(load: Load):
     module = load("state = [0]\ndef f(x):\n    state[0] += 1\n    return sum(state)\n")
 
     with pytest.warns(ReliveWarning, match=r"\[memo-state\].*steps\.f\.state"):

@@ -1,4 +1,4 @@
-"""Laws of comparing: what differs is told, what is the same is not, and code is read without touching a repository."""
+"""Comparisons list what differs and nothing else, and read code without touching a repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from relive.errors import NotFound, VersionError
-from relive.query.compare import code_versions, compare, diff
+from relive.query.compare import compare_runs, diff_runs, list_code_versions
 from relive.query.compare.comparability import data_changes
 from relive.store import Home
 from relive.store.catalog import Index
@@ -26,11 +26,11 @@ relive.log("acc", {number} + lr)
 """
 
 
-def test_args_and_metrics_stand_side_by_side(runs: Any) -> None:
+def test_args_and_metrics_are_listed_side_by_side(runs: Any) -> None:
     first = runs.add({"acc": [0.1, 0.5]}, lr=0.1, seed=1)
     second = runs.add({"acc": [0.9], "loss": [2.0]}, lr=0.2, seed=1)
 
-    found = compare(runs.index, [first, second])
+    found = compare_runs(runs.index, [first, second])
     assert [run["run"] for run in found["runs"]] == [first, second]
     assert {row["name"]: (row["values"], row["differs"]) for row in found["args"]} == {
         "lr": ([0.1, 0.2], True),
@@ -43,30 +43,30 @@ def test_args_and_metrics_stand_side_by_side(runs: Any) -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_a_difference_in_data_and_packages_is_told_in_words(runs: Any) -> None:
+def test_differences_in_data_and_packages_are_described(runs: Any) -> None:
     first = runs.add({"acc": [0.1]}, data="d1", packages={"torch": "2.1", "numpy": "1"})
     second = runs.add({"acc": [0.1]}, data="d2", packages={"torch": "2.2", "scipy": "1"})
 
-    found = diff(runs.index, first, second)
+    found = diff_runs(runs.index, first, second)
     assert found["data"] == ["train d2d2d2d2d2d2 instead of d1d1d1d1d1d1"]
     assert found["environment"] == [
         "torch 2.2 instead of 2.1",
-        "numpy is gone, it was 1",
-        "scipy 1, which was not there",
+        "numpy was removed, it was 1",
+        "scipy 1 was added",
     ]
     assert (found["args"], found["metrics"], found["code"]) == ([], [], None)
 
 
-def test_a_file_that_was_seen_with_other_content_is_told_by_its_name(runs: Any) -> None:
-    def seen(*files: tuple[str, str]) -> Any:
+def test_an_observed_file_with_other_content_is_described_by_its_name(runs: Any) -> None:
+    def observing(*files: tuple[str, str]) -> Any:
         data = {"declared": {}, "read": [{"path": path, "digest": digest, "role": "data"} for path, digest in files]}
         return dataclasses.replace(runs.index.runs()[0].record, data=data)
 
     runs.add({"acc": [1.0]})
     changes = data_changes(
-        seen(("/a/x", "1"), ("/a/y", "2"), ("/a/z", "3")), seen(("/b/x", "1"), ("/a/y", "4"), ("/w", "5"))
+        observing(("/a/x", "1"), ("/a/y", "2"), ("/a/z", "3")), observing(("/b/x", "1"), ("/a/y", "4"), ("/w", "5"))
     )
-    assert changes == ["y 4 instead of 2", "z is gone, it was 3", "w 5, which was not there"]
+    assert changes == ["y 4 instead of 2", "z was removed, it was 3", "w 5 was added"]
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +80,19 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, list[str]
     return index, [entry.record.run for entry in index.runs()]
 
 
-def test_code_is_told_as_a_unified_diff(versions: tuple[Index, list[str]]) -> None:
+def test_code_differences_are_a_unified_diff(versions: tuple[Index, list[str]]) -> None:
     index, (first, same, other) = versions
 
-    told = diff(index, first, other)
-    assert '-relive.log("acc", 1 + lr)\n+relive.log("acc", 2 + lr)\n' in told["code"]
-    assert told["metrics"][0]["name"] == "acc"
-    assert diff(index, first, same)["code"] == ""
+    found = diff_runs(index, first, other)
+    assert '-relive.log("acc", 1 + lr)\n+relive.log("acc", 2 + lr)\n' in found["code"]
+    assert found["metrics"][0]["name"] == "acc"
+    assert diff_runs(index, first, same)["code"] == ""
 
 
 def test_versions_come_newest_first_with_their_runs(versions: tuple[Index, list[str]]) -> None:
     index, (first, same, other) = versions
 
-    new, old = code_versions(index)
+    new, old = list_code_versions(index)
     assert [run["run"] for run in new["runs"]] == [other]
     assert [run["run"] for run in old["runs"]] == [same, first]
     assert (old["scripts"], old["tree"] != new["tree"]) == (["train.py"], True)
@@ -145,7 +145,7 @@ def test_a_folder_with_something_in_it_is_refused(versions: tuple[Index, list[st
     assert (tmp_path / "mine/notes").read_text() == "precious"
 
 
-def test_a_version_that_is_gone_or_was_never_taken_is_told(versions: tuple[Index, list[str]], tmp_path: Path) -> None:
+def test_a_version_that_is_gone_or_was_never_taken_raises(versions: tuple[Index, list[str]], tmp_path: Path) -> None:
     index, (first, *_) = versions
     code = record(index, first).code
 
@@ -154,14 +154,14 @@ def test_a_version_that_is_gone_or_was_never_taken_is_told(versions: tuple[Index
     with pytest.raises(VersionError, match="no code version was taken"):
         version_checkout.checkout(index.home, {}, tmp_path / "x")
     with pytest.raises(VersionError, match="is gone"):
-        version_checkout.repository_of(Home(tmp_path), {**code, "repository": "/nowhere/versions.git"})
+        version_checkout.find_repository(Home(tmp_path), {**code, "repository": "/nowhere/versions.git"})
     with pytest.raises(VersionError, match="isn't a version id"):
         version_checkout.checkout(index.home, {**code, "version": "--help"}, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
-def test_runs_that_are_not_there_are_told(runs: Any) -> None:
+def test_comparing_an_unknown_run_raises(runs: Any) -> None:
     runs.add({"acc": [1.0]})
 
     with pytest.raises(NotFound, match="no run 'nope'"):
-        compare(runs.index, ["last", "nope"])
+        compare_runs(runs.index, ["last", "nope"])

@@ -1,4 +1,4 @@
-"""Laws of the board: fair groups, filters on whatever runs are told by, and every number from summaries alone."""
+"""Laws of the board: fair groups, filters on any fact of a run, and every number from summaries alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import relive
 from relive.errors import QueryError
-from relive.query.compare import LeaderboardTerms, build_leaderboard, rows_of
+from relive.query.compare import LeaderboardTerms, build_leaderboard, leaderboard_rows
 from relive.store.catalog import Index
 
 
@@ -47,21 +47,21 @@ def test_the_best_run_comes_first_with_its_value_args_and_place(runs: Any) -> No
         ({"by": "mean", "k": 1000}, [0.7, 0.4]),
     ],
 )
-def test_a_run_is_ranked_by_what_is_asked_for(runs: Any, terms: dict[str, Any], expected: list[float]) -> None:
+def test_a_run_is_ranked_by_the_requested_value(runs: Any, terms: dict[str, Any], expected: list[float]) -> None:
     runs.add({"acc": [0.9, 0.5]})
     runs.add({"acc": [0.1, 0.7]})
 
     assert [row["value"] for row in board(runs, **terms)["groups"][0]["runs"]] == pytest.approx(expected)
 
 
-def test_the_best_value_tells_where_it_was_logged(runs: Any) -> None:
+def test_the_best_value_comes_with_the_iteration_that_logged_it(runs: Any) -> None:
     runs.add({"acc": [0.1, 0.9, 0.5]})
 
     (row,) = board(runs, by="best")["groups"][0]["runs"]
     assert (row["value"], row["at"]) == (0.9, {"step": 1})
 
 
-def test_runs_on_other_data_stand_apart_with_the_reason(runs: Any) -> None:
+def test_runs_on_other_data_are_grouped_apart_with_the_reason(runs: Any) -> None:
     old = runs.add({"acc": [0.99]}, data="d1")
     new = runs.add({"acc": [0.5]}, data="d2")
     unknown = runs.add({"acc": [0.7]}, data=None)
@@ -82,12 +82,12 @@ def test_the_reason_names_what_differs(runs: Any) -> None:
     assert other["reason"] == "other data than the first group: train d1d1d1d1d1d1 instead of d2d2d2d2d2d2"
 
 
-def test_runs_are_ranked_across_data_only_when_that_is_asked_for(runs: Any) -> None:
+def test_runs_are_ranked_across_data_only_on_request(runs: Any) -> None:
     old, new = runs.add({"acc": [0.9]}, data="d1"), runs.add({"acc": [0.95]}, data="d2")
 
     (group,) = board(runs, across_data=True)["groups"]
     assert ids(group) == [new, old]
-    assert (group["data_version"], group["reason"]) == (None, "ranked across 2 data versions, as was asked")
+    assert (group["data_version"], group["reason"]) == (None, "ranked across 2 data versions, as requested")
 
 
 def test_code_and_environment_can_be_guarded_too(runs: Any) -> None:
@@ -101,7 +101,7 @@ def test_code_and_environment_can_be_guarded_too(runs: Any) -> None:
     assert len(board(runs, guard="code")["groups"]) == 1
 
 
-def test_what_is_kept_apart_is_never_put_in_the_order_of_its_values(runs: Any) -> None:
+def test_groups_separated_by_a_guard_are_never_ordered_by_value(runs: Any) -> None:
     runs.add({"acc": [0.1]}, data="d1")
     runs.add({"acc": [0.99]}, data="d2")
     runs.add({"acc": [0.2]}, data="d1")
@@ -109,7 +109,7 @@ def test_what_is_kept_apart_is_never_put_in_the_order_of_its_values(runs: Any) -
     assert [group["data_version"] for group in board(runs)["groups"]] == ["d1", "d2"]
 
 
-def test_groups_that_were_asked_for_come_best_first_and_are_summed_up(runs: Any) -> None:
+def test_requested_groups_come_best_first_with_a_summary(runs: Any) -> None:
     for lr, values in ((0.1, [0.5, 0.7]), (0.2, [0.9, 0.8])):
         for seed, value in enumerate(values):
             runs.add({"acc": [value]}, lr=lr, seed=seed)
@@ -137,7 +137,7 @@ def test_groups_that_were_asked_for_come_best_first_and_are_summed_up(runs: Any)
         ("optimizer.beta = 0.9", [0]),
     ],
 )
-def test_conditions_may_be_on_args_tags_facts_and_what_was_logged(runs: Any, where: str, expected: list[int]) -> None:
+def test_conditions_may_use_args_tags_run_columns_and_logged_names(runs: Any, where: str, expected: list[int]) -> None:
     tags = {"sweep": "a", "trial": 3}
     first = runs.add({"acc": [0.7], "loss": [2.0]}, tags=tags, wd=0, **{"optimizer.beta": 0.9})
     second = runs.add({"acc": [0.8], "loss": [0.5]}, tags={"team": "vision"}, wd=0.1, opt="adam")
@@ -155,14 +155,21 @@ def test_a_condition_that_leaves_no_run_with_a_name_does_not_make_the_name_unkno
     assert board(runs, where="width = 4", group="lr")["groups"] == []
 
 
-def test_columns_may_be_anything_that_runs_are_told_by(runs: Any) -> None:
+@pytest.mark.parametrize("by", ["last", "mean"])
+def test_a_condition_that_no_run_meets_gives_an_empty_board(runs: Any, by: str) -> None:
+    runs.add({"acc": [0.7]}, lr=0.1)
+
+    assert board(runs, by=by, k=1_000, where="lr > 1")["groups"] == []
+
+
+def test_columns_may_be_logged_names_args_tags_and_run_columns(runs: Any) -> None:
     runs.add({"acc": [0.7], "loss": [2.0]}, tags={"sweep": "a"}, lr=0.1)
 
     (row,) = board(runs, columns=["loss", "lr", "sweep", "outcome"])["groups"][0]["runs"]
     assert row["columns"] == {"loss": 2.0, "lr": 0.1, "sweep": "a", "outcome": "finished"}
 
 
-def test_nan_infinity_text_and_nothing_have_their_places(runs: Any) -> None:
+def test_nan_infinity_text_and_missing_values_have_defined_places(runs: Any) -> None:
     nothing = runs.add({"loss": [1.0]})
     text = runs.add({"acc": ["good"]})
     diverged = runs.add({"acc": [0.9, math.nan]})
@@ -170,8 +177,8 @@ def test_nan_infinity_text_and_nothing_have_their_places(runs: Any) -> None:
     good = runs.add({"acc": [0.5]})
 
     (group,) = board(runs)["groups"]
-    told = [(row["run"], row["place"], row["value"], row.get("note")) for row in group["runs"]]
-    assert told == [
+    rows = [(row["run"], row["place"], row["value"], row.get("note")) for row in group["runs"]]
+    assert rows == [
         (good, 1, 0.5, None),
         (lowest, 2, None, "-inf"),
         (diverged, None, None, "nan"),
@@ -181,7 +188,7 @@ def test_nan_infinity_text_and_nothing_have_their_places(runs: Any) -> None:
     assert json.loads(json.dumps(group, allow_nan=False)) == group
 
 
-def test_equals_share_a_place_and_the_older_stands_first(runs: Any) -> None:
+def test_equal_runs_share_a_place_and_the_older_comes_first(runs: Any) -> None:
     first, second, third = (runs.add({"acc": [value]}) for value in (0.5, 0.5, 0.4))
 
     (group,) = board(runs)["groups"]
@@ -206,7 +213,7 @@ def test_a_run_of_several_ranks_is_ranked_by_rank_0_or_by_all_of_them(runs: Any)
     assert values == pytest.approx({"canonical": 0.9, "mean": 0.5, "min": 0.1})
 
 
-def test_live_runs_stand_on_the_board_like_any_other(runs: Any) -> None:
+def test_live_runs_are_ranked_like_any_other(runs: Any) -> None:
     live = runs.add({"acc": [0.4, 0.6]}, live=True)
     runs.add({"acc": [0.5]})
 
@@ -214,7 +221,7 @@ def test_live_runs_stand_on_the_board_like_any_other(runs: Any) -> None:
     assert next((row["run"], row["outcome"]) for row in group["runs"]) == (live, "running")
 
 
-def test_a_board_may_be_cut(runs: Any) -> None:
+def test_a_limit_cuts_a_group_and_counts_the_rest(runs: Any) -> None:
     for at in range(5):
         runs.add({"acc": [float(at)]})
 
@@ -229,7 +236,7 @@ def test_no_point_is_read_for_a_board(runs: Any, monkeypatch: pytest.MonkeyPatch
     assert board(runs, by="mean", k=100, group="filename", where="acc > 0")["groups"]
 
 
-def test_the_board_is_the_same_when_the_index_is_made_anew(runs: Any) -> None:
+def test_the_board_is_the_same_after_the_index_is_rebuilt(runs: Any) -> None:
     for at in range(4):
         runs.add({"acc": [0.1 * at, 0.5]}, lr=at, data=f"d{at % 2}")
     before = board(runs, by="mean", group="lr")
@@ -239,24 +246,24 @@ def test_the_board_is_the_same_when_the_index_is_made_anew(runs: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "terms", "said"),
+    ("metric", "terms", "message"),
     [
         ("ac", {}, "did you mean acc"),
         ("acc", {"where": "lrr = 1"}, "did you mean lr"),
         ("acc", {"by": "median"}, "by='median' is not known; use one of 'last'"),
         ("acc", {"group": "nope"}, "no run has 'nope'"),
-        ("acc", {"guards": ["data"]}, "the option='guards' is not known"),
+        ("acc", {"guards": ["data"]}, "option='guards' is not known"),
         ("acc", {"k": 0}, "k is 1 or more"),
     ],
 )
-def test_what_can_not_be_understood_is_told_with_the_remedy(runs: Any, metric: str, terms: Any, said: str) -> None:
+def test_invalid_metrics_and_terms_raise_with_the_remedy(runs: Any, metric: str, terms: Any, message: str) -> None:
     runs.add({"acc": [0.5]}, lr=1)
 
-    with pytest.raises(QueryError, match=said):
+    with pytest.raises(QueryError, match=message):
         board(runs, metric, **terms)
 
 
-def test_the_verb_gives_a_frame(runs: Any) -> None:
+def test_the_public_function_returns_a_dataframe(runs: Any) -> None:
     runs.add({"acc": [0.5]}, lr=0.1)
     runs.add({"acc": [math.nan]}, lr=0.2)
 
@@ -264,4 +271,4 @@ def test_the_verb_gives_a_frame(runs: Any) -> None:
     assert list(frame.columns) == ["data_version", "place", "run", "value", "note", "outcome", "lr"]
     assert frame["value"].tolist()[0] == 0.5
     assert [frame["place"][0], frame["note"][1]] == [1, "nan"]
-    assert rows_of(board(runs))[0]["lr"] == 0.1
+    assert leaderboard_rows(board(runs))[0]["lr"] == 0.1

@@ -1,4 +1,4 @@
-"""Laws of ranking: a total order with documented places for ties, NaN, infinities and what is missing."""
+"""Laws of ranking: a total order with documented places for ties, NaN, infinities and missing values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from relive.query.compare.scores import (
     MAX,
     MIN,
     Score,
-    mean_of,
-    over_ranks,
-    places,
+    aggregate_ranks,
+    assign_places,
+    guess_order,
+    mean_score,
     score,
     sort_key,
-    summed_up,
-    told_by_name,
+    summarize,
 )
 from relive.store.catalog import Summary
 
@@ -38,21 +38,21 @@ def kind(one: Score) -> int:
 
 
 @given(scores, orders)
-def test_numbers_come_first_then_nan_then_what_is_missing(found: list[Score], order: str) -> None:
+def test_numbers_come_first_then_nan_then_missing_values(found: list[Score], order: str) -> None:
     kinds = [kind(one) for one in ranked(found, order)]
 
     assert kinds == sorted(kinds)
 
 
 @given(scores, orders)
-def test_a_better_number_never_stands_below_a_worse_one(found: list[Score], order: str) -> None:
+def test_a_better_number_never_ranks_below_a_worse_one(found: list[Score], order: str) -> None:
     values = [one.number for one in ranked(found, order) if kind(one) == 0]
 
     assert values == sorted(values, reverse=order == MAX)  # type: ignore[type-var]
 
 
 @given(st.lists(numbers, max_size=20), orders, st.randoms())
-def test_the_board_does_not_depend_on_the_order_in_which_runs_come(found: list[float], order: str, random: Any) -> None:
+def test_the_board_does_not_depend_on_the_order_of_its_input(found: list[float], order: str, random: Any) -> None:
     listed = [(Score(number, None), at) for at, number in enumerate(found)]
     shuffled = listed.copy()
     random.shuffle(shuffled)
@@ -74,24 +74,24 @@ def test_lower_and_higher_are_mirror_images_of_each_other(found: list[Score], or
 @given(scores, orders)
 def test_equal_numbers_share_a_place_and_the_next_one_is_behind_all_of_them(found: list[Score], order: str) -> None:
     board = ranked(found, order)
-    told = places(board)
+    assigned = assign_places(board)
 
-    for at, (one, place) in enumerate(zip(board, told, strict=True)):
+    for at, (one, place) in enumerate(zip(board, assigned, strict=True)):
         better = [other for other in board[:at] if kind(other) == 0 and other.number != one.number]
         assert place == (len(better) + 1 if kind(one) == 0 else None)
 
 
-def test_huge_numbers_are_summed_up_too() -> None:
-    found = summed_up([Score(1.7e308, None), Score(1.7e308, None), Score(-1.7e308, None)], MAX)
+def test_huge_numbers_are_summarized_without_overflow() -> None:
+    found = summarize([Score(1.7e308, None), Score(1.7e308, None), Score(-1.7e308, None)], MAX)
 
     assert found["mean"] == pytest.approx(1.7e308 / 3)
     assert found["std"] is None
-    assert mean_of([1.7e308, 1.7e308]).number == 1.7e308
+    assert mean_score([1.7e308, 1.7e308]).number == 1.7e308
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), orders)
-def test_the_sum_of_a_group_lies_within_its_values(values: list[float], order: str) -> None:
-    found = summed_up([Score(value, None) for value in values], order)
+def test_the_summary_of_a_group_lies_within_its_values(values: list[float], order: str) -> None:
+    found = summarize([Score(value, None) for value in values], order)
 
     assert found["count"] == len(values)
     assert min(values) - 1e-6 <= found["mean"] <= max(values) + 1e-6
@@ -120,33 +120,33 @@ def summary(**given: Any) -> Summary:
         (summary(last=math.inf), "last", math.inf, "inf"),
     ],
 )
-def test_what_stands_for_a_run(found: Summary | None, by: str, number: float | None, note: str | None) -> None:
-    told = score(found, by)
+def test_the_score_of_a_summary(found: Summary | None, by: str, number: float | None, note: str | None) -> None:
+    result = score(found, by)
 
-    assert told.note == note
-    assert told.number == number or (number is not None and math.isnan(number) and math.isnan(told.number or 0))
+    assert result.note == note
+    assert result.number == number or (number is not None and math.isnan(number) and math.isnan(result.number or 0))
 
 
 def test_a_mean_over_nan_is_nan_so_that_a_diverged_run_does_not_look_good() -> None:
-    assert mean_of([1.0, math.nan]).note == "nan"
-    assert mean_of([1.0, 3.0]).number == 2.0
-    assert mean_of([1.0, math.inf]).note == "inf"
-    assert mean_of([]).note == "missing"
+    assert mean_score([1.0, math.nan]).note == "nan"
+    assert mean_score([1.0, 3.0]).number == 2.0
+    assert mean_score([1.0, math.inf]).note == "inf"
+    assert mean_score([]).note == "missing"
 
 
-def test_ranks_without_a_value_do_not_count() -> None:
+def test_ranks_without_a_value_are_ignored() -> None:
     found = [Score(1.0, None), Score(), Score(4.0, None)]
 
-    assert [over_ranks(found, how).number for how in ("mean", "min", "max")] == [2.5, 1.0, 4.0]
-    assert over_ranks([Score(), Score()], "mean").note == "missing"
-    assert over_ranks([*found, Score(math.nan, "nan")], "max").note == "nan"
+    assert [aggregate_ranks(found, how).number for how in ("mean", "min", "max")] == [2.5, 1.0, 4.0]
+    assert aggregate_ranks([Score(), Score()], "mean").note == "missing"
+    assert aggregate_ranks([*found, Score(math.nan, "nan")], "max").note == "nan"
 
 
 @pytest.mark.parametrize("name", ["loss", "val_loss", "valLoss", "test/rmse", "WER", "perplexity", "step_time"])
-def test_names_that_say_lower(name: str) -> None:
-    assert told_by_name(name) == MIN
+def test_names_for_which_lower_is_better(name: str) -> None:
+    assert guess_order(name) == MIN
 
 
 @pytest.mark.parametrize("name", ["val_acc", "f1", "reward", "lossless_ratio", "auc", "x"])
-def test_names_that_say_higher(name: str) -> None:
-    assert told_by_name(name) == MAX
+def test_names_for_which_higher_is_better(name: str) -> None:
+    assert guess_order(name) == MAX

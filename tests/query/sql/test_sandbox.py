@@ -1,11 +1,13 @@
-"""Users' SQL: it answers questions about tables, points at its mistakes, and touches nothing else."""
+"""Users' SQL: queries over tables are answered, mistakes are pointed at, and nothing else is accessible."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,12 @@ from hypothesis import strategies as st
 
 from relive.errors import QueryError
 from relive.query.sql import sandbox
-from relive.query.sql.sql_statement import Edited, with_plain_blanks
+from relive.query.sql.sql_statement import EditedSql, normalize_blanks
 from relive.query.table.wide_table import Column, Table
 
 
 def column(*values: Any) -> Column:
-    """A column of these values; None is missing."""
+    """Returns a column of these values; None is a missing value."""
     valid = np.array([value is not None for value in values], dtype=bool)
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {float}:
@@ -54,20 +56,20 @@ def never(con: Any) -> None:
     raise AssertionError("a relation that isn't mentioned was built")
 
 
-def ask(sql: str, *, frame: Callable[[Sequence[str]], Table] = lambda names: TABLE, **kw: Any) -> sandbox.Result:
+def query(sql: str, *, frame: Callable[[Sequence[str]], Table] = lambda names: TABLE, **kw: Any) -> sandbox.Result:
     return sandbox.run(sql, relations={"runs": runs, "logs": never}, frame=frame, **kw)
 
 
-def complaint(sql: str, **kw: Any) -> str:
+def error_message(sql: str, **kw: Any) -> str:
     with pytest.raises(QueryError) as caught:
-        ask(sql, **kw)
+        query(sql, **kw)
     return str(caught.value)
 
 
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def test_a_statement_says_what_it_mentions() -> None:
+def test_a_statement_lists_what_it_refers_to() -> None:
     statement = sandbox.parse(
         "with best as (select max(f.loss) m from frame('loss', acc) f) "
         "select lower(name), list_transform(xs, lambda y: y + shift) from best, logs where current_date > day"
@@ -112,22 +114,22 @@ def test_frame_takes_quoted_names_identifiers_or_nothing(names: str, expected: t
 
 @pytest.mark.parametrize("names", ["'a' || 'b'", "1", "null", "?", "lower('A')", "x := 'a'"])
 def test_frame_takes_nothing_but_names(names: str) -> None:
-    assert "frame(…)" in complaint(f"select * from frame({names})")
+    assert "frame(…)" in error_message(f"select * from frame({names})")
 
 
 @given(st.text(alphabet="abé雪 \n\u00a0'\"$-/*()", max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_blanks_are_made_plain_only_outside_quotes(text: str) -> None:
-    plain = with_plain_blanks(text)
+def test_blanks_are_normalized_only_outside_quotes(text: str) -> None:
+    plain = normalize_blanks(text)
 
     assert len(plain) == len(text)
     assert all(new == old or (old == "\u00a0" and new == " ") for new, old in zip(plain, text, strict=True))
-    assert with_plain_blanks("'" + text.replace("'", "") + "'") == "'" + text.replace("'", "") + "'"
+    assert normalize_blanks("'" + text.replace("'", "") + "'") == "'" + text.replace("'", "") + "'"
 
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.text(min_size=1, max_size=4), st.text(max_size=6)), max_size=5))
 @settings(deadline=None)
-def test_positions_in_edited_sql_lead_back_to_where_they_came_from(parts: list[tuple[str, str, str]]) -> None:
+def test_positions_in_edited_sql_map_back_to_the_original(parts: list[tuple[str, str, str]]) -> None:
     old, new, edits, same = b"", b"", [], []
     for kept, replaced, by in parts:
         same += [(len(new) + at, len(old) + at) for at in range(len(kept.encode()))]
@@ -135,7 +137,7 @@ def test_positions_in_edited_sql_lead_back_to_where_they_came_from(parts: list[t
         edits.append((len(old), len(old) + len(replaced.encode()), by))
         old, new = old + replaced.encode(), new + by.encode()
 
-    edited = Edited.of(old.decode(), edits)
+    edited = EditedSql.of(old.decode(), edits)
 
     assert edited.sql.encode() == new
     assert [edited.origin(at) for at, _ in same] == [at for _, at in same]
@@ -151,7 +153,7 @@ def test_only_what_is_mentioned_is_built_and_equal_frames_are_built_once() -> No
         asked.append(tuple(names))
         return TABLE
 
-    answer = ask("select count(*) from frame('a') x, frame('b') y, frame('a') z, runs", frame=frame)
+    answer = query("select count(*) from frame('a') x, frame('b') y, frame('a') z, runs", frame=frame)
 
     assert asked == [("a",), ("b",)]
     assert answer.rows == [(4 * 4 * 4 * 2,)]
@@ -169,12 +171,12 @@ def test_only_what_is_mentioned_is_built_and_equal_frames_are_built_once() -> No
         "select loss from frame('loss') where loss = 0.25;  -- that's all",
     ],
 )
-def test_a_frame_stands_wherever_a_table_may_under_its_alias(sql: str) -> None:
-    assert ask(sql).rows == [(0.25,)]
+def test_a_frame_may_replace_any_table_under_its_alias(sql: str) -> None:
+    assert query(sql).rows == [(0.25,)]
 
 
 def test_missing_is_null_and_a_logged_nan_is_nan() -> None:
-    answer = ask("select loss is null, isnan(loss), epoch, note from frame('loss')")
+    answer = query("select loss is null, isnan(loss), epoch, note from frame('loss')")
 
     assert answer.rows == [
         (False, False, 0, "x"),
@@ -202,37 +204,37 @@ def test_missing_is_null_and_a_logged_nan_is_nan() -> None:
     ],
 )
 def test_every_column_has_a_type_in_sql(given: Column, kind: str) -> None:
-    answer = ask("select distinct typeof(x) from frame('x')", frame=lambda names: a_table(x=given))
+    answer = query("select distinct typeof(x) from frame('x')", frame=lambda names: a_table(x=given))
 
     assert answer.rows == [(kind,)]
 
 
-def test_objects_are_json_that_sql_can_look_into() -> None:
+def test_objects_are_json_that_sql_can_query() -> None:
     table = a_table(x=column([1, 2], {"k": np.arange(2)}, None, np.zeros(20_000)))
 
-    answer = ask("select x->0, x->'k'->1, x->>'shape' from frame('x')", frame=lambda names: table)
+    answer = query("select x->0, x->'k'->1, x->>'shape' from frame('x')", frame=lambda names: table)
 
     assert answer.rows == [("1", None, None), (None, "1", None), (None, None, None), (None, None, "[20000]")]
 
 
-def test_names_that_differ_only_in_case_are_told_apart() -> None:
+def test_names_that_differ_only_in_case_get_distinct_sql_names() -> None:
     table = a_table(loss=column(1, 2, 3, 4), Loss=column(5, 6, 7, 8), **{'a"b': column(0, 0, 0, 9)})
 
-    answer = ask('select loss, loss_2, "a""b" from frame() order by 1 desc limit 1', frame=lambda names: table)
+    answer = query('select loss, loss_2, "a""b" from frame() order by 1 desc limit 1', frame=lambda names: table)
 
     assert answer.rows == [(4, 8, 9)]
 
 
-def test_a_frame_without_rows_can_be_asked_too() -> None:
+def test_a_frame_without_rows_can_be_queried() -> None:
     empty = TABLE.take(np.zeros(4, dtype=bool))
 
-    answer = ask("select count(*), max(loss), min(note) from frame()", frame=lambda names: empty)
+    answer = query("select count(*), max(loss), min(note) from frame()", frame=lambda names: empty)
 
     assert answer.rows == [(0, None, None)]
 
 
-def test_the_answer_as_a_dataframe_keeps_integers_and_nulls() -> None:
-    frame = ask("select epoch, sum(epoch) over () as total, loss, note, tstamp, now() as now from frame()").df()
+def test_the_result_as_a_dataframe_keeps_integers_and_nulls() -> None:
+    frame = query("select epoch, sum(epoch) over () as total, loss, note, tstamp, now() as now from frame()").df()
 
     assert frame.dtypes.astype(str).tolist()[:3] == ["Int64", "int64", "float64"]
     assert frame["epoch"].tolist() == [0, 1, 0, pd.NA]
@@ -242,15 +244,15 @@ def test_the_answer_as_a_dataframe_keeps_integers_and_nulls() -> None:
     assert frame["now"].dtype == "datetime64[us]"
 
 
-def test_the_answer_keeps_its_order_and_tells_equal_columns_apart() -> None:
-    with ask("select range as x, -range as x from range(3000) order by 1 desc") as answer:
+def test_the_result_keeps_its_order_and_distinguishes_equal_columns() -> None:
+    with query("select range as x, -range as x from range(3000) order by 1 desc") as answer:
         assert answer.columns == ["x", "x_1"]
         assert [row[0] for row in answer.rows] == list(range(2999, -1, -1))
         assert answer.df()["x_1"].tolist() == [-at for at in range(2999, -1, -1)]
 
 
 def test_a_relation_can_be_described() -> None:
-    assert [row[:2] for row in ask("describe runs").rows] == [("run", "VARCHAR"), ("seed", "INTEGER")]
+    assert [row[:2] for row in query("describe runs").rows] == [("run", "VARCHAR"), ("seed", "INTEGER")]
 
 
 def test_parquet_in_an_allowed_folder_can_be_a_relation(tmp_path: Path) -> None:
@@ -267,15 +269,73 @@ def test_parquet_in_an_allowed_folder_can_be_a_relation(tmp_path: Path) -> None:
     assert answer.rows == [(42,)]
 
 
-def test_ctrl_c_stops_a_running_query() -> None:
-    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+ENDLESS = "select sum(sqrt(a.range * b.range)) from range(10000000) a, range(1000000) b"
+
+
+@contextmanager
+def interrupted_soon(*, by_another_thread: bool = False) -> Iterator[None]:
+    """SIGINT for this process, which the system gives to its main thread unless that one blocks it."""
+
+    def interrupt() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, interrupt)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT} if by_another_thread else set())
     timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    with pytest.raises(KeyboardInterrupt):
-        ask("select sum(sqrt(a.range * b.range)) from range(10000000) a, range(1000000) b")
 
-    timer.join()
-    assert ask("select 1").rows == [(1,)]
+@pytest.mark.parametrize("by_another_thread", [False, True])
+def test_ctrl_c_stops_a_running_query(by_another_thread: bool) -> None:
+    with interrupted_soon(by_another_thread=by_another_thread), pytest.raises(KeyboardInterrupt):
+        query(ENDLESS)
+
+    assert query("select 1").rows == [(1,)]
+
+
+def test_whatever_a_signal_handler_raises_stops_a_running_query() -> None:
+    class Preempted(Exception):
+        pass
+
+    def handle(*_: object) -> None:
+        raise Preempted
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        with interrupted_soon(), pytest.raises(Preempted):
+            query(ENDLESS)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert query("select 1").rows == [(1,)]
+
+
+def test_ctrl_c_ends_relive_sql(script) -> None:
+    """Only while the query runs there are two threads with time on their clocks: the signal doesn't come before."""
+    script("import relive\nrelive.log('v', 1)\n")
+    process = script.start_relive("sql", ENDLESS)
+    deadline = time.monotonic() + 60
+    while busy_threads(process.pid) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode in (1, 130, -signal.SIGINT), stderr
+    assert "Traceback" not in stderr
+    assert stdout == ""
+
+
+def busy_threads(pid: int) -> int:
+    try:
+        times = [(task / "stat").read_text().rpartition(")")[2].split() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return 0
+    return sum(int(fields[11]) >= 20 for fields in times)  # hundredths of a second
 
 
 # ---------------------------------------------------------------------------------------------- mistakes
@@ -304,24 +364,26 @@ def test_ctrl_c_stops_a_running_query() -> None:
 def test_a_mistake_is_pointed_at_with_a_remedy(sql: str, problem: str, pointer: str | None, remedy: str) -> None:
     table = a_table(**TABLE.columns | {"opt.lr": column(1.0, 2.0, 3.0, 4.0)})
 
-    said = complaint(sql, frame=lambda names: table, known_columns=["f1", "loss"])
+    message = error_message(sql, frame=lambda names: table, known_columns=["f1", "loss"])
 
-    assert problem in said
-    assert remedy in said.splitlines()[-1]
-    assert pointer is None or "    " + pointer in said.splitlines()
+    assert problem in message
+    assert remedy in message.splitlines()[-1]
+    assert pointer is None or "    " + pointer in message.splitlines()
 
 
 def test_a_long_line_is_shown_around_the_mistake_only() -> None:
-    said = complaint("select " + ", ".join(["loss"] * 500) + ", lossy, " + ", ".join(["loss"] * 500) + " from frame()")
+    message = error_message(
+        "select " + ", ".join(["loss"] * 500) + ", lossy, " + ", ".join(["loss"] * 500) + " from frame()"
+    )
 
-    _, line, pointer, _ = said.splitlines()
+    _, line, pointer, _ = message.splitlines()
     assert len(line) < 120
     assert line[pointer.index("^") :].startswith("lossy,")
 
 
 @pytest.mark.parametrize("sql", ["select '\0'", "select '\ud800'"])
-def test_text_that_no_database_takes_is_refused(sql: str) -> None:
-    assert "remove it" in complaint(sql)
+def test_nul_characters_and_lone_surrogates_are_refused(sql: str) -> None:
+    assert "remove it" in error_message(sql)
 
 
 # ---------------------------------------------------------------------------------------------- attacks
@@ -433,16 +495,16 @@ ENGINE_REFUSES = [
 
 
 @pytest.mark.parametrize("sql", NOT_SELECTS + SELECTS + ONLY_CHECKED)
-def test_the_check_refuses_what_is_no_question_about_the_tables(sql: str) -> None:
+def test_the_check_refuses_everything_but_queries_over_the_tables(sql: str) -> None:
     victim = pd.DataFrame({"secret": [1]})  # must not be found by its name
 
-    assert complaint(sql)
+    assert error_message(sql)
     assert len(victim) == 1
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that SQL may read, with others beside it that it may not."""
+    """Creates a folder that SQL may read, beside others that it may not."""
     around = tmp_path_factory.mktemp("home")
     for folder in ("index", "index-not", "secret"):
         (around / folder).mkdir()
@@ -475,8 +537,8 @@ def test_the_locked_engine_refuses_even_without_the_check(sql: str, index: Path)
     ids=["parentheses", "not", "subqueries", "lists"],
 )
 def test_a_query_nested_too_deeply_is_refused_and_harms_nothing(sql: str) -> None:
-    assert complaint(sql)
-    assert ask("select 1").rows == [(1,)]
+    assert error_message(sql)
+    assert query("select 1").rows == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -493,8 +555,8 @@ def test_a_query_nested_too_deeply_is_refused_and_harms_nothing(sql: str) -> Non
         "select length('frame(''x''), read_text()')  - 17",
     ],
 )
-def test_harmless_questions_are_answered(sql: str) -> None:
-    assert ask(sql).rows == [(6,)]
+def test_harmless_queries_are_answered(sql: str) -> None:
+    assert query(sql).rows == [(6,)]
 
 
 # ---------------------------------------------------------------------------------------------- where
@@ -582,15 +644,15 @@ def test_a_mistake_in_a_where_clause_is_pointed_at(where: str, problem: str, poi
     with pytest.raises(QueryError) as caught:
         sandbox.matching(TABLE, where)
 
-    said = str(caught.value)
-    assert problem in said
-    assert "    " + pointer in said.splitlines()
-    assert remedy in said.splitlines()[-1]
+    message = str(caught.value)
+    assert problem in message
+    assert "    " + pointer in message.splitlines()
+    assert remedy in message.splitlines()[-1]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=4, max_size=4), st.floats(-3, 3, width=32))
 @settings(max_examples=50, deadline=None)
-def test_filtering_does_what_comparing_does(values: list[float | None], limit: float) -> None:
+def test_filtering_agrees_with_python_comparison(values: list[float | None], limit: float) -> None:
     table = a_table(x=column(*values))
 
     kept = sandbox.matching(table, f"x < {limit!r}::double")
@@ -598,7 +660,7 @@ def test_filtering_does_what_comparing_does(values: list[float | None], limit: f
     assert kept.tolist() == [value is not None and value < limit for value in values]
 
 
-def test_filters_and_parses_in_many_threads_do_not_meet() -> None:
+def test_filters_and_parses_in_many_threads_do_not_interfere() -> None:
     failures: list[object] = []
 
     def work(number: int) -> None:

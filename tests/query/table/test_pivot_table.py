@@ -1,4 +1,4 @@
-"""The wide table: every context has its rows, every value its place."""
+"""The wide table: every context has its rows, and every logged value is in the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from relive.query.table.pivot_table import RunFacts, pivot
 from relive.query.table.wide_table import Table, to_pandas
 from relive.store.catalog import Points
-from relive.store.journal import encode_value, slot_kinds, to_text
+from relive.store.journal import encode_value, slot_kinds, to_json
 
 Record = tuple[str, int, int, tuple[str, ...], tuple[Any, ...], str, Any]  # run rank process path items name value
 Cell = tuple[Any, ...]
@@ -32,7 +32,7 @@ def put_chunk(raw: bytes) -> str:
 
 
 def slot(value: Any) -> tuple[int, float, int, str | None]:
-    """The kind, number, integer and text of a value, as the index hands it over."""
+    """Returns the kind, number, integer and text of a value, as the index provides them."""
     if value is None:
         return slot_kinds.NONE, np.nan, 0, None
     if type(value) is float:
@@ -43,18 +43,18 @@ def slot(value: Any) -> tuple[int, float, int, str | None]:
         kind = slot_kinds.NUMPY_KINDS[value.dtype.name]
         bits = 0 if kind in slot_kinds.FLOAT_KINDS else int(value)
         return kind, float(value), bits - 2**64 if bits >= 2**63 else bits, None
-    return slot_kinds.LINE, np.nan, 0, to_text(encode_value(value, put_chunk))
+    return slot_kinds.LINE, np.nan, 0, to_json(encode_value(value, put_chunk))
 
 
 def points_of(records: Sequence[Record]) -> Points:
-    """Records in the order they happened, as the columns of the index; items that aren't integers are named apart."""
+    """Returns records, given in logging order, as the columns of the index; items that aren't integers are separate."""
     runs = list(dict.fromkeys(record[0] for record in records))
     ordered = sorted(records, key=lambda record: (runs.index(record[0]), record[1], record[2]))
     names = list(dict.fromkeys(record[5] for record in ordered))
     paths = list(dict.fromkeys(record[3] for record in ordered))
     deepest = max((len(path) for path in paths), default=0)
     slots = [slot(record[6]) for record in ordered]
-    strange = [
+    non_integer_items = [
         {loop: item for loop, item in zip(record[3], record[4], strict=True) if type(item) is not int}
         for record in ordered
     ]
@@ -75,7 +75,9 @@ def points_of(records: Sequence[Record]) -> Points:
         value=np.array([one[1] for one in slots], dtype=np.float64),
         exact=np.array([one[2] for one in slots], dtype=np.int64),
         text=np.array([one[3] for one in slots], dtype=object) if any(one[3] for one in slots) else None,
-        items=np.array([to_text(one) if one else None for one in strange], dtype=object) if any(strange) else None,
+        items=np.array([to_json(one) if one else None for one in non_integer_items], dtype=object)
+        if any(non_integer_items)
+        else None,
     )
 
 
@@ -89,8 +91,8 @@ def table_of(records: Sequence[Record], *names: str, runs: Sequence[RunFacts] = 
     return pivot(points_of(records), names, found, get_chunk=CHUNKS.__getitem__, with_rank=with_rank)
 
 
-def rows_of(table: Table, *columns: str) -> list[Cell]:
-    """Rows as tuples, with None for what is missing, even among floats."""
+def table_rows(table: Table, *columns: str) -> list[Cell]:
+    """Returns rows as tuples, with None for missing values, even among floats."""
     out = []
     for name in columns:
         column = table.columns[name]
@@ -103,7 +105,7 @@ def rows_of(table: Table, *columns: str) -> list[Cell]:
 # ---------------------------------------------------------------------------------------------- joining
 
 
-def test_a_value_further_out_is_joined_onto_the_rows_further_in() -> None:
+def test_a_value_of_an_outer_loop_is_joined_onto_the_rows_of_inner_loops() -> None:
     records = [
         log("", (), "params", 7),
         *(log("epoch/step", (0, step), "loss", step / 2) for step in range(2)),
@@ -117,7 +119,7 @@ def test_a_value_further_out_is_joined_onto_the_rows_further_in() -> None:
         "project", "run", "tstamp", "version", "filename", "epoch", "step", "params", "loss", "acc",
     ]  # fmt: skip
     assert table.dims == list(table.columns)[:7]
-    assert rows_of(table, "epoch", "step", "params", "loss", "acc") == [
+    assert table_rows(table, "epoch", "step", "params", "loss", "acc") == [
         (0, 0, 7, 0.0, 0.9),
         (0, 1, 7, 0.5, 0.9),
         (1, 0, 7, 2.0, None),
@@ -129,7 +131,7 @@ def test_an_outer_context_without_inner_rows_keeps_a_row_of_its_own() -> None:
 
     table = table_of(records, "loss", "acc")
 
-    assert rows_of(table, "epoch", "step", "loss", "acc") == [(0, None, None, 0.5), (1, 0, 1.0, 0.6)]
+    assert table_rows(table, "epoch", "step", "loss", "acc") == [(0, None, None, 0.5), (1, 0, 1.0, 0.6)]
 
 
 def test_sibling_loops_give_separate_rows_and_never_a_cross_product() -> None:
@@ -141,7 +143,7 @@ def test_sibling_loops_give_separate_rows_and_never_a_cross_product() -> None:
 
     table = table_of(records, "loss", "val", "acc")
 
-    assert rows_of(table, "epoch", "step", "val_step", "loss", "val", "acc") == [
+    assert table_rows(table, "epoch", "step", "val_step", "loss", "val", "acc") == [
         (0, 0, None, 0.0, None, 0.5),
         (0, 1, None, 1.0, None, 0.5),
         (0, None, 0, None, 0.0, 0.5),
@@ -153,13 +155,13 @@ def test_sibling_loops_give_separate_rows_and_never_a_cross_product() -> None:
 def test_two_values_of_a_name_in_one_context_repeat_the_row_in_order() -> None:
     records = [log("epoch", (0,), "best", 0.1), log("epoch", (0,), "lr", 5), log("epoch", (0,), "best", 0.2)]
 
-    assert rows_of(table_of(records, "best", "lr"), "epoch", "best", "lr") == [(0, 0.1, 5), (0, 0.2, 5)]
+    assert table_rows(table_of(records, "best", "lr"), "epoch", "best", "lr") == [(0, 0.1, 5), (0, 0.2, 5)]
 
 
 def test_names_repeated_in_one_context_pair_up_by_occurrence() -> None:
     records = [log("", (), name, value) for name, value in [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]]
 
-    assert rows_of(table_of(records, "a", "b"), "a", "b") == [(1, 10), (2, 20), (3, None)]
+    assert table_rows(table_of(records, "a", "b"), "a", "b") == [(1, 10), (2, 20), (3, None)]
 
 
 def test_an_inner_row_gets_the_last_outer_value_logged_before_it() -> None:
@@ -170,10 +172,13 @@ def test_an_inner_row_gets_the_last_outer_value_logged_before_it() -> None:
         log("step", (1,), "loss", 2.0),
     ]
 
-    assert rows_of(table_of(records, "phase", "loss"), "step", "phase", "loss") == [(0, "warm", 1.0), (1, "main", 2.0)]
+    assert table_rows(table_of(records, "phase", "loss"), "step", "phase", "loss") == [
+        (0, "warm", 1.0),
+        (1, "main", 2.0),
+    ]
 
 
-def test_an_outer_value_that_no_inner_row_can_show_keeps_a_row_of_its_own() -> None:
+def test_an_outer_value_that_no_inner_row_holds_keeps_a_row_of_its_own() -> None:
     records = [
         log("", (), "best", 1.0),
         log("step", (0,), "loss", 1.0),
@@ -181,17 +186,17 @@ def test_an_outer_value_that_no_inner_row_can_show_keeps_a_row_of_its_own() -> N
         log("", (), "best", 3.0),
     ]
 
-    assert rows_of(table_of(records, "best", "loss"), "step", "best", "loss") == [
+    assert table_rows(table_of(records, "best", "loss"), "step", "best", "loss") == [
         (0, 1.0, 1.0),
         (None, 2.0, None),
         (None, 3.0, None),
     ]
 
 
-def test_a_name_that_runs_out_in_its_context_is_not_made_up_from_further_out() -> None:
+def test_a_name_with_fewer_values_than_rows_is_not_filled_from_an_outer_context() -> None:
     records = [log("", (), "a", 0), *(log("step", (0,), name, number) for number, name in enumerate("ababb"))]
 
-    assert rows_of(table_of(records, "a", "b"), "step", "a", "b") == [
+    assert table_rows(table_of(records, "a", "b"), "step", "a", "b") == [
         (None, 0, None),
         (0, 0, 1),
         (0, 2, 3),
@@ -202,7 +207,7 @@ def test_a_name_that_runs_out_in_its_context_is_not_made_up_from_further_out() -
 def test_a_name_logged_at_two_depths_shows_both_values() -> None:
     records = [log("epoch/step", (0, 0), "loss", 1.0), log("epoch", (0,), "loss", 0.5)]
 
-    assert rows_of(table_of(records, "loss"), "epoch", "step", "loss") == [(0, 0, 1.0), (0, None, 0.5)]
+    assert table_rows(table_of(records, "loss"), "epoch", "step", "loss") == [(0, 0, 1.0), (0, None, 0.5)]
 
 
 def test_ranks_and_child_processes_are_never_mixed() -> None:
@@ -215,7 +220,7 @@ def test_ranks_and_child_processes_are_never_mixed() -> None:
 
     table = table_of(records, "loss", "host", with_rank=True)
 
-    assert rows_of(table, "rank", "process", "loss", "host") == [
+    assert table_rows(table, "rank", "process", "loss", "host") == [
         (0, 0, 1.0, "n0"),
         (0, 99, 3.0, None),
         (1, 0, 2.0, None),
@@ -225,12 +230,12 @@ def test_ranks_and_child_processes_are_never_mixed() -> None:
 # ---------------------------------------------------------------------------------------------- runs and args
 
 
-def test_rows_follow_the_order_of_the_runs_asked_for_and_others_stay_out() -> None:
+def test_rows_follow_the_order_of_the_requested_runs_and_other_runs_are_left_out() -> None:
     records = [log("", (), "f1", place, run=run) for place, run in enumerate("abc")]
 
     table = table_of(records, "f1", runs=[facts("c"), facts("a")])
 
-    assert rows_of(table, "run", "f1") == [("c", 2), ("a", 0)]
+    assert table_rows(table, "run", "f1") == [("c", 2), ("a", 0)]
 
 
 def test_args_are_values_at_the_root_and_what_was_logged_wins_over_them() -> None:
@@ -242,7 +247,7 @@ def test_args_are_values_at_the_root_and_what_was_logged_wins_over_them() -> Non
 
     table = table_of(records, "lr", "loss", runs=[facts("a", lr=0.1), facts("b", lr=0.2)])
 
-    assert rows_of(table, "run", "lr", "loss") == [("a", 0.1, 0.0), ("a", 0.1, 1.0), ("b", 0.5, 7.0)]
+    assert table_rows(table, "run", "lr", "loss") == [("a", 0.1, 0.0), ("a", 0.1, 1.0), ("b", 0.5, 7.0)]
 
 
 def test_a_run_with_only_an_arg_has_one_row_and_one_with_none_of_the_names_has_none() -> None:
@@ -250,7 +255,7 @@ def test_a_run_with_only_an_arg_has_one_row_and_one_with_none_of_the_names_has_n
 
     table = table_of(records, "lr", "loss", runs=[facts("x", lr=3), facts("y", seed=1), facts("a"), facts("z", lr=4)])
 
-    assert rows_of(table, "run", "step", "lr", "loss") == [
+    assert table_rows(table, "run", "step", "lr", "loss") == [
         ("x", None, 3, None),
         ("a", 0, None, 1.0),
         ("z", None, 4, None),
@@ -260,11 +265,11 @@ def test_a_run_with_only_an_arg_has_one_row_and_one_with_none_of_the_names_has_n
 def test_with_no_names_there_is_one_row_per_run() -> None:
     table = table_of([log("step", (0,), "loss", 1.0)], runs=[facts("b"), facts("a")])
 
-    assert rows_of(table, "run", "version", "filename") == [("b", "v-b", "train.py"), ("a", "v-a", "train.py")]
+    assert table_rows(table, "run", "version", "filename") == [("b", "v-b", "train.py"), ("a", "v-a", "train.py")]
     assert list(table.columns) == ["project", "run", "tstamp", "version", "filename"]
 
 
-def test_nothing_at_all_is_an_empty_table() -> None:
+def test_a_run_without_any_of_the_names_gives_an_empty_table() -> None:
     table = table_of([], "loss", runs=[facts("a")])
 
     assert len(table) == 0
@@ -274,7 +279,7 @@ def test_nothing_at_all_is_an_empty_table() -> None:
 # ---------------------------------------------------------------------------------------------- names
 
 
-def test_names_and_loops_that_collide_with_a_dimension_are_told_apart() -> None:
+def test_names_and_loops_that_collide_with_a_dimension_get_a_prefix() -> None:
     records = [log("run/epoch", (4, 0), name, 1) for name in ("epoch", "run", "loop_run", "logged_run")]
 
     table = table_of(records, "logged_run", "epoch", "run", "loop_run")
@@ -287,19 +292,19 @@ def test_names_and_loops_that_collide_with_a_dimension_are_told_apart() -> None:
 def test_a_loop_nested_in_one_of_its_name_has_its_own_column() -> None:
     table = table_of([log("step/step", (1, 2), "loss", 1.0)], "loss")
 
-    assert rows_of(table, "step", "step_2", "loss") == [(1, 2, 1.0)]
+    assert table_rows(table, "step", "step_2", "loss") == [(1, 2, 1.0)]
 
 
-def test_loop_columns_stand_outermost_first_whatever_was_seen_first() -> None:
+def test_loop_columns_are_ordered_outermost_first_in_any_logging_order() -> None:
     records = [log("epoch/step", (0, 0), "loss", 1.0), log("fold/epoch", (0, 0), "loss", 1.0, run="b")]
 
     assert table_of(records, "loss").dims[5:] == ["fold", "epoch", "step"]
 
 
-def test_loops_nested_both_ways_round_still_make_a_table() -> None:
+def test_loops_nested_in_both_orders_still_make_a_table() -> None:
     records = [log("x/y", (1, 2), "loss", 1.0), log("y/x", (3, 4), "loss", 2.0)]
 
-    assert rows_of(table_of(records, "loss"), "x", "y", "loss") == [(1, 2, 1.0), (4, 3, 2.0)]
+    assert table_rows(table_of(records, "loss"), "x", "y", "loss") == [(1, 2, 1.0), (4, 3, 2.0)]
 
 
 # ---------------------------------------------------------------------------------------------- types
@@ -331,19 +336,19 @@ def test_loops_nested_both_ways_round_still_make_a_table() -> None:
     ],
 )
 @pytest.mark.parametrize("as_args", [False, True])
-def test_what_was_logged_comes_back_as_what_it_was(values: list[Any], dtype: str, as_args: bool) -> None:
+def test_logged_values_keep_their_type_and_value(values: list[Any], dtype: str, as_args: bool) -> None:
     runs = [facts(str(place), **({"x": value} if as_args else {})) for place, value in enumerate(values)]
     records = [] if as_args else [log("", (), "x", value, run=str(place)) for place, value in enumerate(values)]
 
     table = table_of(records, "x", runs=runs)
 
-    back = [row[0] for row in rows_of(table, "x")]
+    back = [row[0] for row in table_rows(table, "x")]
     assert table.columns["x"].values.dtype == dtype
     assert dtype != "object" or [repr(value) for value in back] == [repr(value) for value in values]
     assert all(got == value or (got != got and value != value) for got, value in zip(back, values, strict=True))
 
 
-def test_arrays_come_back_as_arrays_and_are_read_once_however_many_rows_they_stand_on() -> None:
+def test_arrays_come_back_as_arrays_and_are_read_once_for_any_number_of_rows() -> None:
     array = np.arange(600.0).reshape(20, 30)
     records = [log("", (), "hist", array), *(log("step", (step,), "loss", 1.0) for step in range(3))]
     reads: list[str] = []
@@ -358,14 +363,14 @@ def test_arrays_come_back_as_arrays_and_are_read_once_however_many_rows_they_sta
     assert len(reads) == 1
 
 
-def test_items_that_are_not_integers_stand_in_the_loop_column_and_tell_contexts_apart() -> None:
+def test_items_that_are_not_integers_are_in_the_loop_column_and_distinguish_contexts() -> None:
     records = [
         *(log("fold/step", (fold, 1), "loss", float(place)) for place, fold in enumerate(["a", "b", 0, "a"])),
         log("fold", ("b",), "acc", 0.5),
         log("fold", (0,), "acc", 0.7),
     ]
 
-    assert rows_of(table_of(records, "loss", "acc"), "fold", "step", "loss", "acc") == [
+    assert table_rows(table_of(records, "loss", "acc"), "fold", "step", "loss", "acc") == [
         ("a", 1, 0.0, None),
         ("b", 1, 1.0, 0.5),
         (0, 1, 2.0, 0.7),
@@ -373,17 +378,17 @@ def test_items_that_are_not_integers_stand_in_the_loop_column_and_tell_contexts_
     ]
 
 
-def test_items_of_any_size_tell_contexts_apart() -> None:
+def test_items_of_any_size_distinguish_contexts() -> None:
     seeds = [-(2**63), 2**63 - 1, 0, -1, 5]
     records = [log("seed/split", (seed, -seed % 2**62), "loss", float(place)) for place, seed in enumerate(seeds)]
     records += [log("seed", (seed,), "acc", float(place)) for place, seed in enumerate(seeds)]
 
     table = table_of(records, "loss", "acc")
 
-    assert rows_of(table, "seed", "loss", "acc") == [(seed, float(at), float(at)) for at, seed in enumerate(seeds)]
+    assert table_rows(table, "seed", "loss", "acc") == [(seed, float(at), float(at)) for at, seed in enumerate(seeds)]
 
 
-def test_pandas_gets_nullable_integers_and_truth_values_and_utc_times() -> None:
+def test_pandas_gets_nullable_integers_and_booleans_and_utc_times() -> None:
     records = [
         log("epoch", (0,), "n", 2**60 + 1),
         log("epoch", (0,), "ok", True),
@@ -415,7 +420,7 @@ def test_taking_rows_keeps_nulls_and_columns() -> None:
 
     table = table_of(records, "n", "m").take(np.array([True, True, False]))
 
-    assert rows_of(table, "run", "epoch", "n", "m") == [("a", 0, 1, None), ("a", 1, None, 2)]
+    assert table_rows(table, "run", "epoch", "n", "m") == [("a", 0, 1, None), ("a", 1, None, 2)]
 
 
 # ---------------------------------------------------------------------------------------------- the reference
@@ -423,32 +428,32 @@ def test_taking_rows_keeps_nulls_and_columns() -> None:
 
 @dataclass
 class Row:
-    """A row of the reference: where it is, when it happened, what it shows."""
+    """A row of the reference implementation: its context, its time, and its cells."""
 
     group: Cell
     path: tuple[str, ...]
     items: Cell
     time: int
-    cells: dict[str, int | None] = field(default_factory=dict)  # name → record number, None: nothing, ever
+    cells: dict[str, int | None] = field(default_factory=dict)  # name → record number; None if the cell must stay empty
 
-    def inside(self, context: Cell) -> bool:
+    def is_inside(self, context: Cell) -> bool:
         group, path, items = context
         depth = len(path)
         deeper = len(self.path) > depth
         return deeper and self.group == group and self.path[:depth] == path and self.items[:depth] == items
 
 
-def slow_rows(records: Sequence[Record]) -> list[Row]:
-    """The rows by the definition, one context after the other, deepest first."""
+def reference_rows(records: Sequence[Record]) -> list[Row]:
+    """Returns the rows by the definition, one context after the other, deepest first."""
     contexts: dict[Cell, dict[str, list[int]]] = {}
     for number, (run, rank, process, path, items, name, _) in enumerate(records):
         contexts.setdefault(((run, rank, process), path, items), {}).setdefault(name, []).append(number)
     rows: list[Row] = []
     for context in sorted(contexts, key=lambda context: -len(context[1])):
-        inner = [row for row in rows if row.inside(context)]
-        shown = {_join(row, name, logged) for row in inner for name, logged in contexts[context].items()}
-        own = _own(context, contexts[context])
-        rows += [row for row, news in own if not inner or not news <= shown]
+        inner = [row for row in rows if row.is_inside(context)]
+        joined = {_join(row, name, logged) for row in inner for name, logged in contexts[context].items()}
+        own = _own_rows(context, contexts[context])
+        rows += [row for row, news in own if not inner or not news <= joined]
     return sorted(rows, key=lambda row: row.time)
 
 
@@ -460,7 +465,7 @@ def _join(row: Row, name: str, logged: list[int]) -> int | None:
     return row.cells[name]
 
 
-def _own(context: Cell, names: dict[str, list[int]]) -> list[tuple[Row, set[int]]]:
+def _own_rows(context: Cell, names: dict[str, list[int]]) -> list[tuple[Row, set[int]]]:
     out = []
     for iteration in range(max(map(len, names.values()))):
         news = {logged[iteration] for logged in names.values() if iteration < len(logged)}
@@ -471,20 +476,20 @@ def _own(context: Cell, names: dict[str, list[int]]) -> list[tuple[Row, set[int]
     return out
 
 
-def slow_table(records: Sequence[Record], names: Sequence[str], runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
-    asked = [run.run for run in runs]
-    wanted = [record for record in records if record[5] in names and record[0] in asked]
-    wanted = sorted(wanted, key=lambda record: (asked.index(record[0]), record[1], record[2]))
+def reference_table(records: Sequence[Record], names: Sequence[str], runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
+    requested = [run.run for run in runs]
+    selected = [record for record in records if record[5] in names and record[0] in requested]
+    selected = sorted(selected, key=lambda record: (requested.index(record[0]), record[1], record[2]))
     out = []
     for run in runs:
-        logged = {record[5] for record in wanted if record[0] == run.run}
+        logged = {record[5] for record in selected if record[0] == run.run}
         args = {name: run.args[name] for name in names if name in run.args and name not in logged}
-        mine = [row for row in slow_rows(wanted) if row.group[0] == run.run]
-        for row in mine:
-            cells = {name: wanted[number][6] for name, number in row.cells.items() if number is not None}
+        run_rows = [row for row in reference_rows(selected) if row.group[0] == run.run]
+        for row in run_rows:
+            cells = {name: selected[number][6] for name, number in row.cells.items() if number is not None}
             group = {"run": run.run, "rank": row.group[1], "process": row.group[2]}
             out.append({**args, **cells, **group, **dict(zip(row.path, row.items, strict=True))})
-        if not mine and args:
+        if not run_rows and args:
             out.append({**args, "run": run.run, "rank": 0, "process": 0})
     return out
 
@@ -515,7 +520,7 @@ def a_record(draw: st.DrawFn) -> Record:
     st.sets(st.sampled_from([("a", "p"), ("b", "q"), ("c", "t")])),
 )
 @settings(max_examples=120, deadline=None)
-def test_the_table_is_what_the_slow_definition_gives(
+def test_the_table_equals_the_reference_implementation(
     bare: list[Record], names: list[str], order: list[str], args: set[tuple[str, str]]
 ) -> None:
     records = [(*record[:6], number) for number, record in enumerate(bare)]
@@ -525,17 +530,17 @@ def test_the_table_is_what_the_slow_definition_gives(
 
     loops = [dim for dim in table.dims if dim in ITEMS]
     columns = ["run", "rank", "process", *loops, *names]
-    expected = slow_table(records, names, runs)
-    assert rows_of(table, *columns) == [tuple(row.get(name) for name in columns) for row in expected]
+    expected = reference_table(records, names, runs)
+    assert table_rows(table, *columns) == [tuple(row.get(name) for name in columns) for row in expected]
     assert {loop for row in expected for loop in row if loop in ITEMS} == set(loops)
 
 
 @given(st.lists(a_record(), max_size=40))
 @settings(max_examples=100, deadline=None)
-def test_every_value_logged_stands_somewhere_in_the_table(bare: list[Record]) -> None:
+def test_every_logged_value_is_in_the_table(bare: list[Record]) -> None:
     records = [(*record[:6], number) for number, record in enumerate(bare)]
 
     table = table_of(records, *"pqrs")
 
-    shown = {value for row in rows_of(table, *"pqrs") for value in row} - {None}
-    assert shown == set(range(len(records)))
+    in_table = {value for row in table_rows(table, *"pqrs") for value in row} - {None}
+    assert in_table == set(range(len(records)))

@@ -1,4 +1,4 @@
-"""Laws of background writers: calls return once their data is safe, are made in order, and none is lost in silence."""
+"""Laws of background writers: calls return once their data is copied, run in order, and are never lost silently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import relive
 from relive.errors import ReliveError
-from relive.record.background.ring_buffer import Ring
+from relive.record.background.ring_buffer import RingAllocator
 
 # A writer as anybody could have it: plain methods, some state, and a file that shows what was done.
 MODULE = """
@@ -85,7 +85,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(params=["thread", "process"])
 def opened(request: pytest.FixtureRequest, writers: Any, tmp_path: Path) -> Open:
-    """Opens a writer that is done by a thread, and one that is done by a process."""
+    """Opens a writer whose calls run in a thread, and one whose calls run in a process."""
 
     def open_it(max_bytes: int = 1 << 20, **how: Any) -> Any:
         if request.param == "process":
@@ -100,7 +100,7 @@ def lines(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_calls_are_made_in_order_with_what_was_given_then(opened: Open, tmp_path: Path) -> None:
+def test_calls_are_made_in_order_with_their_original_arguments(opened: Open, tmp_path: Path) -> None:
     array, nested = np.zeros(1000), {"a": np.ones(3), "b": [1, 2]}
     with opened() as writer:
         for step in range(50):
@@ -162,7 +162,7 @@ def test_a_full_queue_makes_the_caller_wait_and_loses_nothing(opened: Open, tmp_
     assert [line.split()[-1] for line in lines(tmp_path)[:-1]] == [str(step) for step in range(51)]
 
 
-def test_what_failed_is_raised_by_close_with_the_call_and_its_traceback(
+def test_close_raises_failures_with_the_call_and_its_traceback(
     opened: Open, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     writer = opened()
@@ -173,15 +173,17 @@ def test_what_failed_is_raised_by_close_with_the_call_and_its_traceback(
 
     with pytest.raises(ReliveError) as failed:
         writer.close()
-    told = str(failed.value)
-    assert told.startswith("11 calls failed in the background:\n  fail(float64[2, 3]): ValueError: no room for (2, 3)")
-    assert "and 6 more" in told
+    message = str(failed.value)
+    assert message.startswith(
+        "11 calls failed in the background:\n  fail(float64[2, 3]): ValueError: no room for (2, 3)"
+    )
+    assert "and 6 more" in message
     assert "in fail" in str(failed.value.__cause__)
     assert lines(tmp_path) == ["after 1.0 None", "closed"], "the others were made"
     assert capfd.readouterr().err.count("in the background, fail(float64[2, 3])") == 1, "said once, and at once"
 
 
-def test_flush_tells_what_failed_and_close_does_not_repeat_it(opened: Open) -> None:
+def test_flush_raises_failures_and_close_does_not_repeat_them(opened: Open) -> None:
     writer = opened()
     writer.fail(1)
     with pytest.raises(ReliveError, match="a call failed"):
@@ -189,7 +191,7 @@ def test_flush_tells_what_failed_and_close_does_not_repeat_it(opened: Open) -> N
     writer.close()
 
 
-def test_the_users_own_error_comes_first(opened: Open, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_users_own_error_is_the_one_raised(opened: Open, capfd: pytest.CaptureFixture[str]) -> None:
     def train() -> None:
         with opened() as writer:
             writer.fail(1)
@@ -232,7 +234,7 @@ def test_a_closed_writer_says_so_and_closing_again_is_fine(opened: Open) -> None
     writer.close()
     writer.close()
 
-    with pytest.raises(ReliveError, match="closed; make a new one"):
+    with pytest.raises(ReliveError, match="closed; create a new one"):
         writer.add("x", 1)
 
 
@@ -274,23 +276,23 @@ def test_a_forked_child_leaves_the_writer_to_its_parent(opened: Open, tmp_path: 
     assert lines(tmp_path) == ["before 1.0 None", "after 1.0 None", "closed"]
 
 
-def test_it_does_not_go_to_another_process(opened: Open) -> None:
-    with opened() as writer, pytest.raises(ReliveError, match="make another one there"):
+def test_a_background_writer_cannot_be_pickled(opened: Open) -> None:
+    with opened() as writer, pytest.raises(ReliveError, match="create one there"):
         pickle.dumps(writer)
 
 
-def test_dropping_it_open_is_told_and_loses_nothing(opened: Open) -> None:
+def test_dropping_an_open_writer_warns_and_loses_nothing(opened: Open) -> None:
     writer = opened()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.warns(ResourceWarning, match="dropped open"):
+        with pytest.warns(ResourceWarning, match="dropped without close"):
             del writer
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["Writer('out')", "Writer, 'out'"])
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise RuntimeError('mine')"])
-def test_at_the_end_of_python_everything_is_written(script: Any, how: str, end: str) -> None:
+def test_everything_is_written_at_exit(script: Any, how: str, end: str) -> None:
     script.write(MODULE, "some_writers.py")
     done = script(
         f"""
@@ -311,7 +313,7 @@ def test_at_the_end_of_python_everything_is_written(script: Any, how: str, end: 
     assert done.stdout == ""
 
 
-def test_a_kill_of_the_training_loses_no_call_that_a_process_was_given(script: Any) -> None:
+def test_killing_the_training_loses_no_call_sent_to_the_process(script: Any) -> None:
     script.write(MODULE, "some_writers.py")
     process = script.start(
         """
@@ -333,10 +335,10 @@ def test_a_kill_of_the_training_loses_no_call_that_a_process_was_given(script: A
     assert lines(script.project) == [*(f"x {step}.0 {step}" for step in range(40)), "closed"]
 
 
-def test_a_process_that_dies_is_told(writers: Any, tmp_path: Path) -> None:
+def test_the_death_of_the_process_is_reported(writers: Any, tmp_path: Path) -> None:
     writer = relive.background(writers.Writer, tmp_path / "out")
     writer.die()
-    with pytest.raises(ReliveError, match="ended with exit code 7, and calls that waited are lost"):
+    with pytest.raises(ReliveError, match="ended with exit code 7, and waiting calls are lost"):
         writer.flush()
     writer.add("x", 1)  # training goes on
 
@@ -344,7 +346,7 @@ def test_a_process_that_dies_is_told(writers: Any, tmp_path: Path) -> None:
         writer.close()
 
 
-def test_a_writer_that_cannot_be_made_is_told_with_its_reason(writers: Any, tmp_path: Path) -> None:
+def test_a_writer_that_cannot_be_created_is_reported_with_the_reason(writers: Any, tmp_path: Path) -> None:
     writer = relive.background(writers.broken, tmp_path)
     writer.add("x", 1)
 
@@ -352,8 +354,8 @@ def test_a_writer_that_cannot_be_made_is_told_with_its_reason(writers: Any, tmp_
         writer.close()
 
 
-def test_what_cannot_be_sent_is_told_when_it_is_given(writers: Any, tmp_path: Path) -> None:
-    with pytest.raises(ReliveError, match="give the writer itself instead of its class"):
+def test_a_factory_that_cannot_be_pickled_is_an_error_at_once(writers: Any, tmp_path: Path) -> None:
+    with pytest.raises(ReliveError, match="pass a writer instance instead of its class"):
         relive.background(lambda: None)
     writer = relive.background(writers.Writer, tmp_path / "out")
     writer.add("x", threading.Lock())
@@ -364,7 +366,7 @@ def test_what_cannot_be_sent_is_told_when_it_is_given(writers: Any, tmp_path: Pa
     assert lines(tmp_path) == ["y 1.0 None", "closed"]
 
 
-def test_wrong_ways_to_open_one_are_told() -> None:
+def test_wrong_arguments_of_background_are_errors() -> None:
     with pytest.raises(ReliveError, match="leave them out"):
         relive.background(object(), "folder")
     with pytest.raises(ReliveError, match="above zero"):
@@ -408,38 +410,40 @@ def _log_everything(writer: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["thread", "process"])
-def test_tensorboard_gets_the_very_bytes_that_it_would_have_written(tmp_path: Path, how: str) -> None:
+def test_tensorboard_files_are_byte_identical(tmp_path: Path, how: str) -> None:
     pytest.importorskip("tensorboard")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what TensorBoard warns of is not ours
         from torch.utils.tensorboard import SummaryWriter
 
         direct = SummaryWriter(tmp_path / "direct")
-        path = str(tmp_path / "behind")
-        behind = relive.background(SummaryWriter, path) if how == "process" else relive.background(SummaryWriter(path))
-        for writer in (direct, behind):
+        path = str(tmp_path / "background")
+        background = (
+            relive.background(SummaryWriter, path) if how == "process" else relive.background(SummaryWriter(path))
+        )
+        for writer in (direct, background):
             _log_everything(writer)
-        behind.add_histogram("empty", np.empty(0), 0)
+        background.add_histogram("empty", np.empty(0), 0)
         direct.close()
         with pytest.raises(ReliveError, match="no element"):
-            behind.close()
+            background.close()
 
-        assert _events(tmp_path / "behind") == _events(tmp_path / "direct")
+        assert _events(tmp_path / "background") == _events(tmp_path / "direct")
         assert len(_events(tmp_path / "direct")) == 22
 
 
 @given(st.lists(st.one_of(st.integers(1, 40), st.just(0)), max_size=200))
-def test_parcels_that_wait_never_overlap_and_wait_only_for_want_of_room(steps: list[int]):
-    ring, taken, touched = Ring(100), 0, 0
+def test_waiting_messages_never_overlap_and_wait_only_for_lack_of_space(steps: list[int]):
+    ring, received, touched = RingAllocator(100), 0, 0
     for size in steps:
         if not size:
-            taken += bool(ring.waiting)
-            ring.take_out(taken)
+            received += bool(ring.waiting)
+            ring.free(received)
             continue
-        begin = ring.put(size)
-        lying = sorted(ring.waiting)
+        begin = ring.allocate(size)
+        allocated = sorted(ring.waiting)
 
-        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(lying))
-        assert all(0 <= low < high <= 100 for low, high in lying)
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(allocated))
+        assert all(0 <= low < high <= 100 for low, high in allocated)
         assert begin is not None or touched + size > 100
-        touched = max([touched, *(end for _, end in lying)])
+        touched = max([touched, *(end for _, end in allocated)])

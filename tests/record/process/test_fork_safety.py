@@ -1,4 +1,4 @@
-"""A fork waits while a thread of ours loads modules."""
+"""A fork waits while a thread of relive imports modules."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ import time
 
 import pytest
 
-from relive.record.process.fork_safety import loading
+from relive.record.process.fork_safety import import_lock
 
 # The danger that Python warns of is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-def test_a_fork_waits_until_loading_is_over():
+def test_a_fork_waits_until_an_import_is_over():
     begun, go_on = threading.Event(), threading.Event()
 
     def load() -> None:
-        with loading:
+        with import_lock:
             begun.set()
             go_on.wait()
             time.sleep(0.1)
 
-    before = loading.times
+    before = import_lock.times
     thread = threading.Thread(target=load)
     thread.start()
     begun.wait()
     go_on.set()
     pid = _fork()
-    loaded = loading.times - before
+    loaded = import_lock.times - before
     thread.join()
 
     assert loaded == 1
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_the_child_and_the_parent_can_load_after_a_fork():
+def test_parent_and_child_can_import_after_a_fork():
     pid = _fork()
-    with loading:
+    with import_lock:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def _fork() -> int:
-    """Start a child that ends well if it could load something itself, and is killed if it hangs."""
+    """Forks a child that exits with 0 if it can import something, and is killed if it hangs."""
     pid = os.fork()
     if pid == 0:
         import signal
 
         signal.alarm(10)
-        with loading:
+        with import_lock:
             os._exit(0)
     return pid
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("own_thread", [False, True])
-def test_a_fork_is_warned_of_only_if_it_would_be_without_us(script, own_thread: bool) -> None:
+def test_a_fork_warns_only_if_it_would_without_relive(script, own_thread: bool) -> None:
     done = script(
         f"""
         import os, sys, threading, time, warnings

@@ -1,4 +1,4 @@
-"""Laws of the launch: who we are, what was started, to which project it belongs."""
+"""Laws of the launch: rank and key, entry point, and the project it belongs to."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from relive.record.process.launch import Launch, detect, find_entry, is_pool_worker, project_root
+from relive.record.process.launch import Launch, detect_launch, find_entry, is_pool_worker, project_root
 
-TELL = """\
+PRINT = """\
 import json
-from relive.record.process.launch import detect
+from relive.record.process.launch import detect_launch
 from relive.record.process.launch import find_entry
-print(json.dumps({asked}()._asdict()))
+print(json.dumps({function}()._asdict()))
 """
-TELL_ENTRY, TELL_LAUNCH = TELL.format(asked="find_entry"), TELL.format(asked="detect")
+PRINT_ENTRY, PRINT_LAUNCH = PRINT.format(function="find_entry"), PRINT.format(function="detect_launch")
 
 
-def tell(*command: str, cwd: Path, **variables: str) -> dict[str, Any]:
+def report(*command: str, cwd: Path, **variables: str) -> dict[str, Any]:
     ran = subprocess.run(
         [sys.executable, *command], cwd=cwd, env=os.environ | variables, capture_output=True, text=True, check=False
     )
@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
     (folder / ".git").mkdir(parents=True)
     (folder / "src" / "deep").mkdir(parents=True)
     (folder / "src" / "pyproject.toml").touch()
-    (folder / "src" / "deep" / "train.py").write_text(TELL_ENTRY)
+    (folder / "src" / "deep" / "train.py").write_text(PRINT_ENTRY)
     return folder
 
 
@@ -47,8 +47,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_process_on_its_own_has_no_key() -> None:
-    assert detect({}) == Launch(0, 1, 0, None)
-    assert detect({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) == Launch(0, 1, 0, None)
+    assert detect_launch({}) == Launch(0, 1, 0, None)
+    assert detect_launch({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) == Launch(0, 1, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_a_process_on_its_own_has_no_key() -> None:
         {"RELIVE_RANK": "3", "RELIVE_WORLD_SIZE": "8", "RELIVE_LOCAL_RANK": "1", "RANK": "0", "WORLD_SIZE": "2"},
     ],
 )  # fmt: skip
-def test_every_launcher_tells_rank_and_size_and_gives_a_key(variables: dict[str, str]) -> None:
-    found = detect(variables)
+def test_every_launcher_gives_rank_size_and_key(variables: dict[str, str]) -> None:
+    found = detect_launch(variables)
 
     assert (found.rank, found.world_size, found.local_rank) == (3, 8, 1)
     assert found.key
-    assert detect(variables | {"RELIVE_LAUNCH": "mine"}).key == "mine"
+    assert detect_launch(variables | {"RELIVE_LAUNCH": "mine"}).key == "mine"
 
 
 @pytest.mark.parametrize(
@@ -81,37 +81,37 @@ def test_every_launcher_tells_rank_and_size_and_gives_a_key(variables: dict[str,
     ],
 )
 def test_another_launch_or_restart_has_another_key(variables: dict[str, str], changed: dict[str, str]) -> None:
-    assert detect(variables).key == detect(variables).key
-    assert detect(variables).key != detect(variables | changed).key
+    assert detect_launch(variables).key == detect_launch(variables).key
+    assert detect_launch(variables).key != detect_launch(variables | changed).key
 
 
-def test_a_batch_script_that_srun_did_not_start_stands_alone() -> None:
-    assert detect({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) == Launch()
+def test_a_batch_script_that_srun_did_not_start_is_a_single_process() -> None:
+    assert detect_launch({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) == Launch()
 
 
-def test_a_launch_that_nothing_tells_from_another_has_no_key() -> None:
-    found = detect({"PMI_RANK": "1", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"})
+def test_a_launch_that_cannot_be_identified_has_no_key() -> None:
+    found = detect_launch({"PMI_RANK": "1", "PMI_SIZE": "8", "MPI_LOCALNRANKS": "4"})
 
     assert (found.rank, found.world_size, found.key) == (1, 8, None)
 
 
 @pytest.mark.parametrize("rank", ["", "x", "-1", "9", "²"])
-def test_nonsense_in_the_variables_is_passed_over(rank: str) -> None:
-    assert detect({"RANK": rank, "WORLD_SIZE": "8"}) == Launch()
+def test_invalid_variables_are_ignored(rank: str) -> None:
+    assert detect_launch({"RANK": rank, "WORLD_SIZE": "8"}) == Launch()
 
 
 TWO_RANKS = """
 import subprocess, sys
-tell = sys.argv[1]
+code = sys.argv[1]
 for rank in "01":
     env = {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none",
            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "PYTHONPATH": sys.argv[2]}
-    subprocess.run([sys.executable, "-c", tell], env=env, check=True)
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
 """
 
 
 def test_ranks_of_one_agent_share_a_key_that_the_next_agent_does_not_have(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", TWO_RANKS, TELL_LAUNCH, os.pathsep.join(filter(None, sys.path))]
+    command = [sys.executable, "-c", TWO_RANKS, PRINT_LAUNCH, os.pathsep.join(filter(None, sys.path))]
     printed = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     (one, two), (three, four) = ([json.loads(line) for line in text.splitlines()] for text in printed)
 
@@ -120,13 +120,13 @@ def test_ranks_of_one_agent_share_a_key_that_the_next_agent_does_not_have(tmp_pa
 
 
 @pytest.mark.slow
-def test_real_torchrun_ranks_share_a_key_even_behind_a_shell(tmp_path: Path) -> None:
+def test_real_torchrun_ranks_share_a_key_even_through_a_shell(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     wrapper = tmp_path / "wrapper.sh"
     wrapper.write_text(f'#!/bin/sh\n"{sys.executable}" "{tmp_path}/t.py"\nexit $?\n')
     wrapper.chmod(0o755)
     (tmp_path / "t.py").write_text(
-        "import os\n" + TELL_LAUNCH.replace("print(", "open(os.environ['RANK'], 'w').write(")
+        "import os\n" + PRINT_LAUNCH.replace("print(", "open(os.environ['RANK'], 'w').write(")
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python", str(wrapper)]
 
@@ -155,7 +155,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_of_every_start_method_know_it_and_name_their_parents_script(tmp_path: Path) -> None:
+def test_workers_of_every_start_method_are_detected_and_have_their_parents_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(POOLS)
 
@@ -169,7 +169,9 @@ def test_workers_of_every_start_method_know_it_and_name_their_parents_script(tmp
 # What was started
 
 
-def test_a_script_belongs_to_the_project_it_lies_in_wherever_it_is_called_from(project: Path, tmp_path: Path) -> None:
+def test_a_script_belongs_to_the_project_around_it_whatever_the_working_directory(
+    project: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / ".git").mkdir(parents=True)
     link = elsewhere / "link.py"
@@ -177,28 +179,28 @@ def test_a_script_belongs_to_the_project_it_lies_in_wherever_it_is_called_from(p
     script = str(project / "src" / "deep" / "train.py")
 
     for called in (script, "link.py"):
-        assert tell(called, cwd=elsewhere) == {
+        assert report(called, cwd=elsewhere) == {
             "kind": "script", "script": script, "module": None, "root": str(project), "cwd": str(elsewhere),
         }  # fmt: skip
 
 
-def test_a_module_is_told_by_its_name(project: Path) -> None:
+def test_a_module_is_identified_by_its_name(project: Path) -> None:
     package = project / "pack"
     package.mkdir()
     for name in ("__init__", "run", "__main__"):
-        (package / f"{name}.py").write_text("" if name == "__init__" else TELL_ENTRY)
+        (package / f"{name}.py").write_text("" if name == "__init__" else PRINT_ENTRY)
 
-    whole, part = tell("-m", "pack", cwd=project), tell("-m", "pack.run", cwd=project)
+    whole, part = report("-m", "pack", cwd=project), report("-m", "pack.run", cwd=project)
     assert (whole["kind"], whole["module"], whole["root"]) == ("module", "pack", str(project))
     assert (part["kind"], part["module"], part["script"]) == ("module", "pack.run", str(package / "run.py"))
 
 
 def test_a_line_of_code_and_a_console_belong_to_the_folder_they_run_in(project: Path) -> None:
-    asked = subprocess.run(
-        [sys.executable, "-i"], input=TELL_ENTRY, cwd=project / "src", capture_output=True, text=True
+    console = subprocess.run(
+        [sys.executable, "-i"], input=PRINT_ENTRY, cwd=project / "src", capture_output=True, text=True
     )
 
-    for answer in (tell("-c", TELL_ENTRY, cwd=project / "src"), json.loads(asked.stdout)):
+    for answer in (report("-c", PRINT_ENTRY, cwd=project / "src"), json.loads(console.stdout)):
         assert answer == {
             "kind": "interactive", "script": None, "module": None, "root": str(project), "cwd": str(project / "src"),
         }  # fmt: skip
@@ -237,7 +239,7 @@ def test_a_notebook_is_named_by_its_server_or_editor(project: Path, monkeypatch:
 
 
 def test_a_script_started_from_a_notebook_is_a_script(project: Path) -> None:
-    assert tell("train.py", cwd=project / "src" / "deep", JPY_SESSION_NAME="look.ipynb")["kind"] == "script"
+    assert report("train.py", cwd=project / "src" / "deep", JPY_SESSION_NAME="look.ipynb")["kind"] == "script"
 
 
 # The project
@@ -271,7 +273,7 @@ def test_the_home_folder_is_no_project_nor_is_what_is_above_it(
     assert project_root(home) == home
 
 
-def test_a_removed_working_folder_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_working_directory_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -1,4 +1,4 @@
-"""Laws of launches: the processes of one launch share one run, rank 0 speaks for it, and no other launch gets in."""
+"""Laws of launches: the ranks of one launch share one run, rank 0 is canonical, and other launches stay out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows(home: Path, *columns: str, **how: Any) -> list[tuple[Any, ...]]:
 
 
 def launch(script, *ranks: int, **variables: str) -> None:
-    """Run `train.py` as these ranks at once; the names of variables may hold `{rank}`."""
+    """Runs `train.py` as these ranks in parallel; the values of variables may hold `{rank}`."""
     processes = [
         script.start(None, str(rank), env={key: value.format(rank=rank) for key, value in variables.items()})
         for rank in ranks
@@ -60,7 +60,7 @@ LAUNCHERS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("variables", LAUNCHERS, ids=["slurm", "openmpi", "mpich", "own", "named"])
-def test_the_ranks_of_a_launch_are_one_run_and_rank_0_speaks_for_it(script, variables: dict[str, str]) -> None:
+def test_the_ranks_of_a_launch_are_one_run_and_rank_0_is_canonical(script, variables: dict[str, str]) -> None:
     script.write(TRAIN)
 
     launch(script, 0, 1, **variables)
@@ -73,7 +73,7 @@ def test_the_ranks_of_a_launch_are_one_run_and_rank_0_speaks_for_it(script, vari
     assert script.relive("doctor").returncode == 0
 
 
-def test_launches_are_told_apart(script) -> None:
+def test_two_launches_are_two_runs(script) -> None:
     script.write(TRAIN)
 
     launch(script, 0, 1, **SLURM, SLURM_JOB_ID="41")
@@ -83,7 +83,7 @@ def test_launches_are_told_apart(script) -> None:
     assert journals(script.home) == [["0.slots", "1.slots"]] * 3
 
 
-def test_the_order_in_which_ranks_come_does_not_matter(script) -> None:
+def test_the_order_in_which_ranks_start_does_not_matter(script) -> None:
     script.write(TRAIN)
 
     launch(script, 1, **SLURM, SLURM_JOB_ID="41")
@@ -93,7 +93,7 @@ def test_the_order_in_which_ranks_come_does_not_matter(script) -> None:
     assert rows(script.home, "epoch", "loss") == [(0, 0), (1, 1)]
 
 
-def test_ranks_that_open_several_runs_meet_in_each_even_if_one_is_far_ahead(script) -> None:
+def test_ranks_share_each_of_several_runs_even_if_one_is_far_ahead(script) -> None:
     script.write(
         """
         import sys, relive
@@ -111,7 +111,7 @@ def test_ranks_that_open_several_runs_meet_in_each_even_if_one_is_far_ahead(scri
     assert rows(script.home, "rank", "loss", ranks="all") == [(0, 0), (1, 1), (0, 10), (1, 11), (0, 20), (1, 21)]
 
 
-def test_ranks_that_cannot_be_told_from_those_of_another_launch_are_runs_of_their_own_and_say_so(script) -> None:
+def test_ranks_of_an_unidentified_launch_are_separate_runs_and_warn(script) -> None:
     done = script(TRAIN, "1", env={key: value.format(rank=1) for key, value in OPEN_MPI.items()})
 
     assert "[launch-unknown]" in done.stderr

@@ -1,4 +1,4 @@
-"""Laws of fingerprints: content counts, place and time don't."""
+"""Laws of fingerprints: content counts, location and time don't."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ def cache(tmp_path: Path) -> Iterator[FingerprintCache]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the files that were really read through."""
+    """The sizes of the files that were read, not found in the cache."""
     counted: list[int] = []
-    honest = module._read_through
+    honest = module._hash_file
 
     def counting(file: Any, size_bytes: int) -> str:
         counted.append(size_bytes)
         return honest(file, size_bytes)
 
-    monkeypatch.setattr(module, "_read_through", counting)
+    monkeypatch.setattr(module, "_hash_file", counting)
     return counted
 
 
 # Files
 
 
-def test_a_file_is_its_content_wherever_it_lies_and_whenever_it_was_written(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_file_depends_on_its_content_alone(tmp_path: Path) -> None:
     from blake3 import blake3
 
     one, moved, other = (tmp_path / name for name in ("a.csv", "deep/b.txt", "c.csv"))
@@ -75,7 +75,7 @@ def test_a_file_is_its_content_wherever_it_lies_and_whenever_it_was_written(tmp_
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (3 << 20) + 5])
-def test_a_file_of_any_size_is_read_through(tmp_path: Path, size: int) -> None:
+def test_a_file_of_any_size_is_read_completely(tmp_path: Path, size: int) -> None:
     from blake3 import blake3
 
     content = os.urandom(size)
@@ -143,7 +143,7 @@ def test_a_file_written_just_now_is_not_cached(tmp_path: Path, cache: Fingerprin
     assert len(reads) == 2
 
 
-def test_a_sampled_digest_never_answers_for_a_full_one(tmp_path: Path, cache: FingerprintCache) -> None:
+def test_a_sampled_digest_is_never_used_as_a_full_one(tmp_path: Path, cache: FingerprintCache) -> None:
     file = old(tmp_path / "a", b"x" * 1000)
     sampled = fingerprint_file(file, cache, full_bytes=10)
 
@@ -152,7 +152,7 @@ def test_a_sampled_digest_never_answers_for_a_full_one(tmp_path: Path, cache: Fi
 
 
 @pytest.mark.parametrize("trouble", ["no folder", "garbage", "a folder", "other schema", "locked"])
-def test_whatever_is_wrong_with_the_cache_the_digest_is_right(
+def test_the_digest_is_right_whatever_is_wrong_with_the_cache(
     tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relive.record.provenance.fingerprint_cache._BUSY_S", 0.05)
@@ -187,7 +187,7 @@ with FingerprintCache(Path(sys.argv[1]) / "fingerprints.sqlite") as cache:
 """
 
 
-def test_a_home_that_may_only_be_read_is_no_obstacle() -> None:
+def test_a_read_only_home_does_no_harm() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, file = Path(folder) / "home", old(Path(folder) / "a")
         home.mkdir()
@@ -225,7 +225,7 @@ def test_threads_and_forked_children_may_share_a_cache(tmp_path: Path, cache: Fi
     assert wrong == []
 
 
-def test_our_own_reading_is_no_input_of_the_run(tmp_path: Path) -> None:
+def test_reads_of_relive_are_no_inputs_of_the_run(tmp_path: Path) -> None:
     old(tmp_path / "data" / "a")
     watch = InputWatch(root=str(tmp_path), home=str(tmp_path / "home"))
     watch.start()
@@ -239,7 +239,9 @@ def test_our_own_reading_is_no_input_of_the_run(tmp_path: Path) -> None:
 # Folders
 
 
-def test_a_folder_is_its_names_and_contents_without_junk(tmp_path: Path, cache: FingerprintCache) -> None:
+def test_the_fingerprint_of_a_folder_depends_on_names_and_contents_without_junk(
+    tmp_path: Path, cache: FingerprintCache
+) -> None:
     one, two = tmp_path / "one", tmp_path / "elsewhere" / "two"
     for name in ("b.csv", "a/x.csv", "a.csv"):
         old(one / name, name.encode())
@@ -284,7 +286,7 @@ def test_a_large_folder_is_sampled_like_one_long_file(tmp_path: Path) -> None:
 # Elsewhere
 
 
-def test_an_url_is_known_by_its_etag_and_opaque_without() -> None:
+def test_an_url_is_identified_by_its_etag_and_opaque_without() -> None:
     url = "https://me:abc@host/data.csv?id=1"
     known, opaque = fingerprint(url, etag="v1"), fingerprint(url)
 
@@ -307,7 +309,7 @@ def test_a_path_that_does_not_exist_is_an_error_with_a_remedy(missing: Any) -> N
         fingerprint(missing)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     assert fingerprint(tmp_path / "pipe").kind == "opaque"
@@ -316,7 +318,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 # Objects
 
 
-def test_arrays_tensors_and_frames_are_known_by_content() -> None:
+def test_arrays_tensors_and_frames_are_identified_by_content() -> None:
     np, pd, torch = (pytest.importorskip(name) for name in ("numpy", "pandas", "torch"))
 
     array = fingerprint(np.zeros((2, 3), "f4"))
@@ -330,7 +332,7 @@ def test_arrays_tensors_and_frames_are_known_by_content() -> None:
     assert fingerprint(b"/etc").kind == "value"
 
 
-def test_datasets_are_known_by_their_state() -> None:
+def test_datasets_are_identified_by_their_state() -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
@@ -357,7 +359,7 @@ def test_datasets_are_known_by_their_state() -> None:
     assert (loader.kind, loader.digest) == ("dataset", fingerprint(DataLoader(tensors)).digest)
 
 
-def test_a_dataset_of_the_hub_is_known_by_its_own_fingerprint() -> None:
+def test_a_dataset_of_the_hub_is_identified_by_its_own_fingerprint() -> None:
     class Dataset:
         def __init__(self, mark: str) -> None:
             self._fingerprint = mark

@@ -1,4 +1,4 @@
-"""Laws of the watch over files that a run reads."""
+"""Laws of the watch that detects the files a run reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from relive.record.provenance import input_watch
-from relive.record.provenance.input_watch import InputWatch, role, unheard
+from relive.record.provenance.input_watch import InputWatch, ignore_reads, input_role
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def watch(root: Path) -> Iterator[InputWatch]:
 
 def make(path: Path, content: str = "x") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with unheard():
+    with ignore_reads():
         path.write_text(content)
     return path
 
@@ -52,11 +52,11 @@ def test_files_opened_for_reading_are_seen_once_in_order_however_they_are_named(
     assert watch.seen() == [str(one), str(two), str(three)]
 
 
-def test_the_usual_readers_are_heard(root: Path, watch: InputWatch) -> None:
+def test_the_usual_readers_are_detected(root: Path, watch: InputWatch) -> None:
     np = pytest.importorskip("numpy")
     pd = pytest.importorskip("pandas")
     table, array = root / "table.csv", root / "array.npy"
-    with unheard():
+    with ignore_reads():
         table.write_text("a,b\n1,2\n")
         np.save(array, np.arange(3))
 
@@ -102,7 +102,7 @@ def test_code_libraries_system_hidden_and_own_files_are_no_inputs(root: Path, wa
 
 
 def test_a_project_below_a_system_folder_still_has_inputs() -> None:
-    scope = input_watch._Scope("/usr/src/app", "/usr/src/app/.relive")
+    scope = input_watch._InputFilter("/usr/src/app", "/usr/src/app/.relive")
 
     assert scope.may_be_input("/usr/src/app/data.csv")
     assert not scope.may_be_input("/usr/share/data.csv")
@@ -124,7 +124,7 @@ def test_only_ordinary_files_that_exist_are_inputs(root: Path, watch: InputWatch
     assert watch.seen() == []
 
 
-def test_a_stopped_watch_hears_nothing_and_another_can_follow(root: Path, watch: InputWatch) -> None:
+def test_a_stopped_watch_detects_nothing_and_another_can_follow(root: Path, watch: InputWatch) -> None:
     file = make(root / "a.csv")
     watch.stop()
     file.read_text()
@@ -138,13 +138,13 @@ def test_a_stopped_watch_hears_nothing_and_another_can_follow(root: Path, watch:
     assert (watch.seen(), second.seen()) == ([], [str(file)])
 
 
-def test_each_new_file_is_announced_once_and_an_error_there_reaches_nobody(root: Path, watch: InputWatch) -> None:
+def test_each_new_file_is_reported_once_and_an_error_there_is_ignored(root: Path, watch: InputWatch) -> None:
     file, other = make(root / "a.csv"), make(root / "b.csv")
     announced = []
 
     def announce(path: str) -> None:
         announced.append(path)
-        other.read_text()  # opens files itself: not heard again
+        other.read_text()  # an open inside the callback is not reported again
         raise ValueError(path)
 
     watch.on_new = announce
@@ -152,7 +152,9 @@ def test_each_new_file_is_announced_once_and_an_error_there_reaches_nobody(root:
     assert announced == watch.seen() == [str(file)]
 
 
-def test_the_first_ten_thousand_files_are_kept(root: Path, watch: InputWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_ten_thousand_files_are_recorded(
+    root: Path, watch: InputWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(input_watch, "MAX_FILES", 3)
     files = [make(root / f"{n}.csv") for n in range(5)]
     for file in files:
@@ -181,7 +183,7 @@ def test_threads_do_not_miss_or_double_files(root: Path, watch: InputWatch) -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_child_listens_for_itself_and_never_calls_its_parents_callback(root: Path, watch: InputWatch) -> None:
+def test_a_forked_child_has_its_own_watch_and_never_calls_its_parents_callback(root: Path, watch: InputWatch) -> None:
     known, new = make(root / "known.csv"), make(root / "new.csv")
     announced: list[str] = []
     watch.on_new = announced.append
@@ -213,7 +215,7 @@ sys.late = Late()
 """
 
 
-def test_files_can_still_be_opened_while_python_ends(tmp_path: Path) -> None:
+def test_files_can_still_be_opened_while_python_exits(tmp_path: Path) -> None:
     file = make(tmp_path / "a.txt", "read")
     ran = subprocess.run([sys.executable, "-c", AT_THE_END, str(file)], capture_output=True, text=True, check=False)
 
@@ -229,4 +231,4 @@ def test_files_can_still_be_opened_while_python_ends(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_small_settings_files_are_configuration(path: str, size: int, expected: str) -> None:
-    assert role(path, size) == expected
+    assert input_role(path, size) == expected

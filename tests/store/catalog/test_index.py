@@ -17,7 +17,7 @@ from relive.model import FINISHED, KILLED, RUNNING
 from relive.store import Home, JournalName
 from relive.store.catalog import Index, parquet_segments
 from relive.store.catalog.summaries import summarise
-from relive.store.journal import ROOT, Journal, parse_run, process_start, slot_kinds
+from relive.store.journal import ROOT, Journal, line_schema, parse_run, process_start_stamp, slot_kinds
 from relive.store.journal.journal_file import _pack_float
 
 
@@ -31,9 +31,9 @@ class Store:
     def begin(self, rank: int = 0, run: str | None = None, **header: Any) -> tuple[str, Journal]:
         run = run or self.home.new_run()
         journal = Journal(self.home.run_folder(run) / JournalName(rank).stem)
-        me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
+        me = {"pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": os.uname().nodename}
         times = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns()}
-        journal.line("run", **{"run": run, "rank": rank, "project": "p", **me, **times, **header})
+        journal.line(line_schema.RunStarted, **{"run": run, "rank": rank, "project": "p", **me, **times, **header})
         return run, journal
 
     def write(self, values: dict[str, list[float]], **header: Any) -> str:
@@ -52,7 +52,7 @@ def log(journal: Journal, values: dict[str, list[float]]) -> None:
 
 
 def end(journal: Journal) -> None:
-    journal.line("end", outcome=FINISHED, error=None)
+    journal.line(line_schema.RunEnded, outcome=FINISHED, error=None)
     journal.close()
 
 
@@ -193,10 +193,10 @@ def test_many_segments_are_merged(store: Store, monkeypatch: pytest.MonkeyPatch)
 def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Store) -> None:
     _, journal = store.begin()
     folds = journal.begin_loop("fold", ROOT, 0)
-    journal.line("item", folds, 0, item="first")
+    journal.line(line_schema.LoopItem, folds, 0, item="first")
     for value in (float("nan"), float("inf"), -0.0):
         journal.append_float("loss", value, folds, 0)
-    journal.line("log", ROOT, 0, name=journal.name_id("note"), value="text")
+    journal.line(line_schema.ValueLogged, ROOT, 0, name=journal.name_id("note"), value="text")
     journal.append_int("none", 0, ROOT, 0, slot_kinds.NONE)
     live = Index(store.home).points(Index(store.home).runs(), None)
     end(journal)
@@ -289,12 +289,12 @@ def test_summaries_of_a_run_read_in_parts_equal_those_of_the_whole(tmp_path: Pat
     loop = journal.begin_loop("epoch", ROOT, 0)
     for iteration in range(60):
         if iteration % 11 == 3:
-            journal.loop_item(loop, iteration, iteration * 10)
+            journal.append_loop_item(loop, iteration, iteration * 10)
         inner = journal.begin_loop("step", loop, iteration)
         for step in range(chance.randrange(4)):
             journal.append_float(f"n{chance.randrange(3)}", chance.choice([chance.random(), float("nan")]), inner, step)
             if chance.random() < 0.1:
-                journal.line("log", inner, step, name=journal.name_id("n0"), value="a text")
+                journal.line(line_schema.ValueLogged, inner, step, name=journal.name_id("n0"), value="a text")
         late = journal._next() if iteration == 30 else None
         if iteration % 5 == 0 or late:
             followed, whole = index.summaries(index.runs())[run], summarise(parse_run(home, run)[0])

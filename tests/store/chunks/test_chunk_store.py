@@ -1,4 +1,4 @@
-"""Laws of chunks: stored once, whole or not at all, and never read wrong."""
+"""Laws of chunks: stored once, completely or not at all, and verified when read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relive.store.chunks import Chunks
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"text " * 10_000, os.urandom(200_000)])
-def test_what_is_put_comes_back(tmp_path: Path, data: bytes) -> None:
+def test_what_is_put_is_read_back(tmp_path: Path, data: bytes) -> None:
     chunks = Chunks(tmp_path)
 
     assert chunks.get(chunks.put(data)) == data
@@ -26,7 +26,7 @@ def test_the_same_bytes_are_stored_once(tmp_path: Path) -> None:
     assert len(list(chunks.names())) == 1
 
 
-def test_text_takes_less_room_than_it_is_long(tmp_path: Path) -> None:
+def test_text_is_compressed(tmp_path: Path) -> None:
     chunks = Chunks(tmp_path)
     name = chunks.put(b"the same words again " * 10_000)
 
@@ -34,7 +34,7 @@ def test_text_takes_less_room_than_it_is_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"words " * 1000, os.urandom(5_000)])
-def test_a_damaged_chunk_is_named_and_never_returned(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_chunk_is_reported_and_never_returned(tmp_path: Path, data: bytes) -> None:
     chunks = Chunks(tmp_path)
     name = chunks.put(data)
     raw = bytearray(chunks.path(name).read_bytes())
@@ -46,12 +46,12 @@ def test_a_damaged_chunk_is_named_and_never_returned(tmp_path: Path, data: bytes
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a" * 63, "A" * 64, "", "/" * 64])
-def test_a_name_that_is_no_hash_reaches_no_file(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_not_a_hash_reaches_no_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotFound):
         Chunks(tmp_path).get(name)
 
 
-def test_a_missing_chunk_says_so(tmp_path: Path) -> None:
+def test_a_missing_chunk_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="not in"):
         Chunks(tmp_path).get("0" * 64)
 
@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: py
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_file_is_stored_in_pieces_and_comes_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_stored_in_pieces_and_read_back_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relive.store.chunks.chunk_store.PIECE_BYTES", 1000)
     (tmp_path / "big").write_bytes(os.urandom(4_500))
     chunks = Chunks(tmp_path / "chunks")

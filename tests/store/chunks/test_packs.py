@@ -1,4 +1,4 @@
-"""Laws of packs: pieces come back as they were or not at all, each stored once, and no lock outlives its holder."""
+"""Laws of packs: pieces are read back unchanged or not at all, stored once, and no lock outlives its holder."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from hypothesis import strategies as st
 from relive.errors import Damaged, NotFound, ReliveError
 from relive.store import Home
 from relive.store.chunks import Packs, PackWriter, Piece, piece_digest
-from relive.store.gc.repack_plan import copied
+from relive.store.gc.repack_plan import copy_pieces
 
 TEXT, NOISE = b"the same words again " * 1_000, os.urandom(30_000)
 
 
-def packed(packs: Packs, *contents: bytes) -> list[Piece]:
+def write_pack(packs: Packs, *contents: bytes) -> list[Piece]:
     with PackWriter(packs) as pack:
         return [pack.add(memoryview(data), piece_digest(data)) for data in contents]
 
 
 @given(st.lists(st.binary(max_size=2_000), min_size=1, max_size=5))
-def test_what_is_added_comes_back(contents: list[bytes]) -> None:
+def test_what_is_added_is_read_back(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         packs = Packs(Path(folder))
-        pieces = packed(packs, *contents)
+        pieces = write_pack(packs, *contents)
 
         assert [packs.read(piece) for piece in pieces] == contents
         assert packs.pieces(packs.names()[0]) == pieces
 
 
-def test_text_takes_less_room_than_it_is_long_and_noise_is_stored_as_it_is(tmp_path: Path) -> None:
-    text, noise = packed(Packs(tmp_path), TEXT, NOISE)
+def test_text_is_compressed_and_noise_is_stored_as_it_is(tmp_path: Path) -> None:
+    text, noise = write_pack(Packs(tmp_path), TEXT, NOISE)
 
     assert text.stored_bytes < len(TEXT) / 10
     assert noise.stored_bytes == len(NOISE)
@@ -62,7 +62,7 @@ def test_a_pack_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pack_has_no_name_until_it_is_whole(tmp_path: Path) -> None:
+def test_a_pack_has_no_name_until_it_is_complete(tmp_path: Path) -> None:
     packs = Packs(tmp_path)
     with PackWriter(packs) as pack:
         pack.add(NOISE, piece_digest(NOISE))
@@ -72,10 +72,10 @@ def test_a_pack_has_no_name_until_it_is_whole(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(0, 400), junk=st.binary(max_size=40))
-def test_a_pack_that_was_cut_or_overwritten_has_no_pieces_and_says_nothing_wrong(cut: int, junk: bytes) -> None:
+def test_a_truncated_or_overwritten_pack_lists_its_own_pieces_or_none(cut: int, junk: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         packs = Packs(Path(folder))
-        before = packed(packs, TEXT, b"short")
+        before = write_pack(packs, TEXT, b"short")
         path = packs.folder / packs.names()[0]
         raw = path.read_bytes()
         path.write_bytes(raw[: max(0, len(raw) - cut)] + junk)
@@ -86,7 +86,7 @@ def test_a_pack_that_was_cut_or_overwritten_has_no_pieces_and_says_nothing_wrong
 @pytest.mark.parametrize("content", [TEXT, NOISE])
 def test_a_damaged_piece_is_never_returned(tmp_path: Path, content: bytes) -> None:
     packs = Packs(tmp_path)
-    (piece,) = packed(packs, content)
+    (piece,) = write_pack(packs, content)
     path = tmp_path / piece.pack
     raw = bytearray(path.read_bytes())
     raw[piece.offset + piece.stored_bytes // 2] ^= 1
@@ -96,18 +96,18 @@ def test_a_damaged_piece_is_never_returned(tmp_path: Path, content: bytes) -> No
         packs.read(piece)
 
 
-def test_a_pack_that_ends_early_says_so(tmp_path: Path) -> None:
+def test_a_truncated_pack_is_reported(tmp_path: Path) -> None:
     packs = Packs(tmp_path)
-    (piece,) = packed(packs, NOISE)
+    (piece,) = write_pack(packs, NOISE)
     os.truncate(tmp_path / piece.pack, piece.offset + 10)
 
     with pytest.raises(Damaged, match="ends early"):
         packs.read(piece)
 
 
-def test_a_pack_that_is_gone_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_pack_is_reported_with_the_remedy(tmp_path: Path) -> None:
     packs = Packs(tmp_path)
-    (piece,) = packed(packs, NOISE)
+    (piece,) = write_pack(packs, NOISE)
     (tmp_path / piece.pack).unlink()
 
     with pytest.raises(NotFound, match="is gone; restore an earlier checkpoint"):
@@ -116,12 +116,12 @@ def test_a_pack_that_is_gone_says_what_to_do(tmp_path: Path) -> None:
 
 def test_a_piece_whose_pack_was_rewritten_is_found_by_its_hash(tmp_path: Path) -> None:
     packs = Packs(tmp_path)
-    text, noise = packed(packs, TEXT, NOISE)
-    copied(packs, [noise])
+    text, noise = write_pack(packs, TEXT, NOISE)
+    copy_pieces(packs, [noise])
     (tmp_path / noise.pack).unlink()
 
     assert packs.read(noise) == NOISE
-    again = copied(packs, [noise])
+    again = copy_pieces(packs, [noise])
     for name in packs.names():
         if name != again:
             (tmp_path / name).unlink()
@@ -141,7 +141,7 @@ def test_a_state_that_did_not_change_is_stored_once(store: Home, record: Callabl
     assert before - after >= run.frozen_bytes, "what another run has stored isn't stored again"
 
 
-def test_who_collects_waits_for_writers_but_not_for_ever(tmp_path: Path) -> None:
+def test_the_collector_waits_for_writers_but_not_for_ever(tmp_path: Path) -> None:
     packs, is_written = Packs(tmp_path), threading.Event()
     order: list[str] = []
 
@@ -149,8 +149,8 @@ def test_who_collects_waits_for_writers_but_not_for_ever(tmp_path: Path) -> None
         with packs.alone(patience_s=60):
             order.append("collected")
 
-    with packs.shared():
-        with packs.shared():  # writers don't wait for each other
+    with packs.shared_lock():
+        with packs.shared_lock():  # writers don't wait for each other
             pass
         with pytest.raises(ReliveError, match="try again later"), packs.alone(patience_s=0.05):
             pass
@@ -167,7 +167,7 @@ def test_writers_wait_while_packs_are_collected(tmp_path: Path) -> None:
     packs, order = Packs(tmp_path), list[str]()
 
     def write() -> None:
-        with packs.shared():
+        with packs.shared_lock():
             order.append("written")
 
     with packs.alone(patience_s=1):
@@ -187,7 +187,7 @@ from pathlib import Path
 from relive.store.chunks.packs import Packs
 
 packs = Packs(Path(sys.argv[1]))
-with packs.shared():
+with packs.shared_lock():
     child = os.fork()
     if not child:
         time.sleep(60)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from relive.errors import ReliveError
 from relive.store import JournalName
-from relive.store.journal import ROOT, Journal, JournalClosed, read_lines, slot_kinds
+from relive.store.journal import ROOT, Journal, JournalClosed, journal_parser, line_schema, read_lines, slot_kinds
 from relive.store.journal.journal_file import SLOT_BYTES
 from relive.store.journal.journal_parser import ParsedJournal, parse_journal
 from relive.store.journal.slot_reader import read_slots, wall_times_us
@@ -27,7 +28,7 @@ from relive.store.journal.slot_reader import read_slots, wall_times_us
 
 def begin_journal(folder: Path, **how: int) -> Journal:
     journal = Journal(folder / "0", **how)
-    journal.line("run", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
+    journal.line(line_schema.RunStarted, run="r", wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
     return journal
 
 
@@ -84,7 +85,7 @@ def test_a_float_takes_at_most_thirty_bytes(tmp_path: Path) -> None:
 def test_enclosing_loops_become_columns(tmp_path: Path) -> None:
     journal = begin_journal(tmp_path)
     epochs = journal.begin_loop("epoch", ROOT, 0)
-    journal.loop_range(epochs, 5, 2)
+    journal.append_loop_range(epochs, 5, 2)
     for epoch in range(3):
         steps = journal.begin_loop("step", epochs, epoch)
         journal.append_float("loss", 1.0, steps, 7)
@@ -112,6 +113,24 @@ def test_a_live_journal_can_be_read_at_any_time(tmp_path: Path) -> None:
 
         assert len(parse(tmp_path)) == step + 1
     journal.close()
+
+
+def test_values_whose_name_is_not_defined_yet_are_read_later(tmp_path: Path, monkeypatch) -> None:
+    journal = begin_journal(tmp_path)
+    journal.append_float("x", 1.0, ROOT, 0)
+
+    def read_slots_late(*asked: Any) -> Any:
+        journal.append_float("y", 2.0, ROOT, 0)
+        return read_slots(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_parser, "read_slots", read_slots_late)
+        early = parse(tmp_path)
+    later = parse(tmp_path)
+    journal.close()
+
+    assert (early.names, early.value.tolist()) == (["x"], [1.0])
+    assert (later.names, later.value.tolist()) == (["x", "y"], [1.0, 2.0])
 
 
 def test_a_torn_line_is_ignored_and_counted(tmp_path: Path) -> None:
@@ -274,13 +293,14 @@ def test_the_end_is_readable_after_a_torn_line(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
         with pytest.raises(OSError, match="only part of a line"):
-            journal.line("log", value="half of this is lost")
+            journal.line(line_schema.ValueLogged, name=1, value="half of this is lost")
     journal.close()
 
-    journal.last_line("end", outcome="finished")
+    journal.last_line(line_schema.RunEnded, outcome="finished")
 
     found = read_lines(tmp_path / "0")
-    assert (found.lines[-1]["k"], found.lines[-1]["outcome"], found.damaged) == ("end", "finished", 1)
+    assert isinstance(found.lines[-1], line_schema.RunEnded)
+    assert (found.lines[-1].outcome, found.damaged) == ("finished", 1)
 
 
 def test_times_are_right_across_the_wrap_of_the_short_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +308,7 @@ def test_times_are_right_across_the_wrap_of_the_short_clock(tmp_path: Path, monk
     monkeypatch.setattr("relive.store.journal.journal_file._now", lambda: clock[0])
     journal = Journal(tmp_path / "0")
     wall = 1_700_000_000 * 10**9
-    journal.line("run", wall_ns=wall, clock_ns=clock[0])
+    journal.line(line_schema.RunStarted, run="r", wall_ns=wall, clock_ns=clock[0])
     expected = []
     for step in range(400):  # 400 × 7 minutes: the 32-bit clock wraps many times
         clock[0] += 7 * 60 * 10**9
@@ -318,7 +338,7 @@ def _count_until_killed(folder: Path, acknowledged: mmap.mmap) -> None:
     while True:
         journal.append_float("loss", float(step), loop, step)
         if step % 5 == 0:
-            journal.line("log", loop, step, name=journal.name_id("text"), value=f"step {step}")
+            journal.line(line_schema.ValueLogged, loop, step, name=journal.name_id("text"), value=f"step {step}")
         step += 1
         acknowledged[:8] = step.to_bytes(8, "little")  # one move of 8 bytes; pack_into would clear them first
 

@@ -1,4 +1,4 @@
-"""Laws of the registry: numbers never collide, what is promoted is never collected, what is given out is verified."""
+"""Laws of the registry: numbers never collide, promoted runs are never collected, loaded artifacts are verified."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 import relive
 from relive.errors import Damaged, Incomplete, NotFound, ReliveError
-from relive.record.provenance import read_object
-from relive.record.provenance.artifact_capture import describe_artifact
+from relive.record.provenance import load_object
+from relive.record.provenance.artifact_capture import store_artifact
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks, artifact_files
@@ -39,7 +39,7 @@ def add(models: Registry, run: str, *aliases: str, model: str = "net") -> int:
 # --- names and numbers ------------------------------------------------------------------------------------------------
 
 
-def test_versions_are_numbered_and_the_newest_is_meant_unless_told(models: Registry) -> None:
+def test_versions_are_numbered_and_the_newest_is_the_default(models: Registry) -> None:
     assert [add(models, run) for run in ("a", "b", "c")] == [1, 2, 3]
 
     assert models.find("net").run == "c"
@@ -47,7 +47,7 @@ def test_versions_are_numbered_and_the_newest_is_meant_unless_told(models: Regis
     assert models.find("net@2").run == "b"
 
 
-def test_promoting_the_same_again_is_the_same_version(models: Registry) -> None:
+def test_promoting_the_same_run_again_returns_the_same_version(models: Registry) -> None:
     assert add(models, "a") == add(models, "a", "production") == 1
     assert len(models.model("net").events) == 2
     assert add(models, "a", "production") == 1
@@ -63,7 +63,7 @@ def test_an_alias_points_to_one_version_and_keeps_its_history(models: Registry) 
     assert models.model("net").aliases == {"candidate": 2, "production": 2}
     moves = [
         (e["alias"], e["before"], e["version"])
-        for e in model_registry.history_told(models.model("net"))
+        for e in model_registry.history_to_json(models.model("net"))
         if "alias" in e
     ]
     assert moves == [("production", None, 1), ("candidate", None, 2), ("production", 1, 2)]
@@ -80,7 +80,7 @@ def test_rolling_back_goes_back_further_each_time(models: Registry) -> None:
     assert models.roll_back("net", "production").run == "a"
 
 
-def test_a_retired_version_is_passed_over_and_its_number_not_given_again(models: Registry) -> None:
+def test_a_retired_version_is_skipped_and_its_number_never_reused(models: Registry) -> None:
     for run in "abc":
         add(models, run, "production")
     models.retire("net", 2)
@@ -93,18 +93,18 @@ def test_a_retired_version_is_passed_over_and_its_number_not_given_again(models:
     models.retire("net", 3)
     assert add(models, "d") == 4
     assert models.find("net").run == "d"
-    assert set(models.held_runs()) == {"a", "d"}
+    assert set(models.promoted_runs()) == {"a", "d"}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", ".hidden", "a@b", "x" * 101, "é"])
-def test_names_that_could_lead_elsewhere_are_refused(models: Registry, name: str) -> None:
+def test_names_that_could_leave_the_folder_are_refused(models: Registry, name: str) -> None:
     with pytest.raises(ReliveError, match="can't name a model"):
         models.add(name, {**FACTS, "run": "a"})
     assert models.models() == []
 
 
 @pytest.mark.parametrize("alias", ["3", "latest", "", "a b", "a@b"])
-def test_an_alias_can_not_be_taken_for_a_version(models: Registry, alias: str) -> None:
+def test_an_alias_that_looks_like_a_version_is_refused(models: Registry, alias: str) -> None:
     with pytest.raises(ReliveError, match="can't be an alias"):
         add(models, "a", alias)
     assert models.models() == []
@@ -117,18 +117,18 @@ def test_names_that_differ_only_in_case_are_refused(models: Registry) -> None:
         add(models, "a", model="Net")
 
 
-def test_what_is_not_there_is_told_with_what_is(models: Registry) -> None:
+def test_an_unknown_name_is_reported_with_the_known_ones(models: Registry) -> None:
     add(models, "a", "production")
 
-    for reference, said in (
+    for reference, message in (
         ("other", "no model 'other' here; there are net"), ("net@9", "no version 9; it has 1 to 1"),
         ("net@staging", "no alias 'staging'; its aliases are production"), ("net@v1", "no alias 'v1'"),
     ):  # fmt: skip
-        with pytest.raises(NotFound, match=said):
+        with pytest.raises(NotFound, match=message):
             models.find(reference)
 
 
-# --- many at once, and worst moments ----------------------------------------------------------------------------------
+# --- concurrency and crashes ------------------------------------------------------------------------------------------
 
 PROMOTER = """
 import sys
@@ -142,7 +142,7 @@ for at in range(25):
 """
 
 
-def test_many_processes_promote_at_once_and_no_number_is_given_twice(tmp_path: Path) -> None:
+def test_many_processes_promote_at_once_and_no_number_is_used_twice(tmp_path: Path) -> None:
     home = tmp_path / "home"
     command = [sys.executable, "-c", PROMOTER, str(home)]
     started = [subprocess.Popen([*command, str(at)], stdout=subprocess.PIPE, text=True) for at in range(4)]
@@ -156,7 +156,7 @@ def test_many_processes_promote_at_once_and_no_number_is_given_twice(tmp_path: P
     assert model.aliases == {"production": 100}
 
 
-def test_a_torn_line_never_counted_and_does_not_swallow_the_next(models: Registry, tmp_path: Path) -> None:
+def test_a_torn_line_is_ignored_and_does_not_swallow_the_next(models: Registry, tmp_path: Path) -> None:
     add(models, "a", "production")
     path = tmp_path / "home/registry/net.lines"
     with path.open("ab") as file:
@@ -167,14 +167,18 @@ def test_a_torn_line_never_counted_and_does_not_swallow_the_next(models: Registr
     assert [line["k"] for line in read_all_lines(path)] == ["version", "alias", "version"]
 
 
-def test_a_damaged_line_is_never_passed_over_in_silence(models: Registry, tmp_path: Path) -> None:
+def test_a_damaged_line_is_never_ignored_silently(models: Registry, tmp_path: Path) -> None:
     add(models, "a", "production")
     add(models, "b", "production")
     path = tmp_path / "home/registry/net.lines"
     rows = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([*rows[:-2], b"xxxx", b""]))
 
-    calls: list[Callable[[], Any]] = [lambda: models.find("net@production"), lambda: add(models, "c"), models.held]
+    calls: list[Callable[[], Any]] = [
+        lambda: models.find("net@production"),
+        lambda: add(models, "c"),
+        models.active_versions,
+    ]
     for call in calls:
         with pytest.raises(Damaged, match="restore the file from a backup"):
             call()
@@ -191,26 +195,26 @@ relive.artifact(b"weights", name="model.bin")
 """
 
 
-def promoted(script: Any, source: str = TRAIN, **how: Any) -> Any:
+def run_and_promote(script: Any, source: str = TRAIN, **options: Any) -> Any:
     script(source)
     index = Index(Home(script.home))
-    return index, promote(index, Promotion("last", "net", **how))
+    return index, promote(index, Promotion("last", "net", **options))
 
 
-def test_a_version_is_bound_to_everything_it_came_from(script: Any) -> None:
-    index, made = promoted(script, aliases=("production",), note="first")
+def test_a_version_records_everything_it_came_from(script: Any) -> None:
+    index, version = run_and_promote(script, aliases=("production",), note="first")
 
     record = index.runs()[-1].record
-    assert (made.run, made.version, made.note, made.missing) == (record.run, 1, "first", ())
-    assert (made.args, made.data_version) == ({"lr": 0.1}, record.data_version)
-    assert made.code["version"] == record.version
-    assert made.metrics == {"acc": {"last": 0.5, "min": 0.5, "max": 0.5, "count": 1}}
-    assert made.environment["packages"]
-    assert made.artifact is not None
-    assert made.artifact["digest"] == record.artifacts[0]["digest"]
+    assert (version.run, version.version, version.note, version.missing) == (record.run, 1, "first", ())
+    assert (version.args, version.data_version) == ({"lr": 0.1}, record.data_version)
+    assert version.code["version"] == record.version
+    assert version.metrics == {"acc": {"last": 0.5, "min": 0.5, "max": 0.5, "count": 1}}
+    assert version.environment["packages"]
+    assert version.artifact is not None
+    assert version.artifact["digest"] == record.artifacts[0]["digest"]
 
 
-def test_an_incomplete_record_is_refused_with_everything_that_is_missing(script: Any) -> None:
+def test_an_incomplete_record_is_refused_with_everything_it_lacks(script: Any) -> None:
     script("import relive, sys; relive.arg('lr', 1); sys.exit(2)", check=False, env={"RELIVE_VERSIONS": "0"})
     index = Index(Home(script.home))
 
@@ -228,12 +232,12 @@ def test_an_incomplete_record_is_refused_with_everything_that_is_missing(script:
     assert Registry(index.home).models() == []
 
 
-def test_force_promotes_and_notes_what_is_missing(script: Any) -> None:
+def test_force_promotes_and_records_what_is_missing(script: Any) -> None:
     source = TRAIN.replace("relive.artifact", "str")
-    index, made = promoted(script, source.replace('str(b"weights", name="model.bin")', ""), force=True)
+    index, version = run_and_promote(script, source.replace('str(b"weights", name="model.bin")', ""), force=True)
 
-    assert made.missing == ("it kept no artifact (relive.artifact)",)
-    assert Registry(index.home).find("net").missing == made.missing
+    assert version.missing == ("it kept no artifact (relive.artifact)",)
+    assert Registry(index.home).find("net").missing == version.missing
     with pytest.raises(NotFound, match="has no artifact; promote a run that kept one"):
         relive.load("net", home=script.home)
 
@@ -246,7 +250,7 @@ def test_code_that_can_not_be_read_any_more_is_missing(script: Any) -> None:
         promote(Index(Home(script.home)), Promotion("last", "net"))
 
 
-def test_which_of_several_artifacts_must_be_said(script: Any) -> None:
+def test_with_several_artifacts_one_must_be_chosen(script: Any) -> None:
     script(TRAIN + 'relive.artifact(b"more", name="other.bin")\n')
     index = Index(Home(script.home))
 
@@ -257,10 +261,10 @@ def test_which_of_several_artifacts_must_be_said(script: Any) -> None:
     assert promote(index, Promotion("last", "net", artifact="other.bin")).kept()["name"] == "other.bin"
 
 
-# --- giving out -------------------------------------------------------------------------------------------------------
+# --- loading ----------------------------------------------------------------------------------------------------------
 
 
-def test_objects_come_back_as_they_were_and_files_as_verified_copies(script: Any) -> None:
+def test_objects_are_loaded_as_they_were_and_files_as_verified_copies(script: Any) -> None:
     script(
         """
         import relive, pathlib
@@ -284,13 +288,13 @@ def test_objects_come_back_as_they_were_and_files_as_verified_copies(script: Any
         relive.load("bound", home=script.home)
 
 
-def test_a_model_of_torch_comes_back_as_its_weights(tmp_path: Path) -> None:
+def test_a_torch_model_is_loaded_as_its_weights(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     net, chunks = torch.nn.Linear(2, 1), Chunks(tmp_path)
-    described = describe_artifact(net, "net", chunks)
+    described = store_artifact(net, "net", chunks)
 
     assert described is not None
-    weights = read_object(described, chunks, allow_pickle=False)
+    weights = load_object(described, chunks, allow_pickle=False)
     assert torch.equal(weights["weight"], net.weight)
 
 
@@ -308,22 +312,22 @@ def test_a_copy_that_was_changed_is_made_again(script: Any) -> None:
     assert first.read_text() == "w"
 
 
-def test_damaged_bytes_are_never_given_out(script: Any) -> None:
-    _, made = promoted(script)
-    chunk = Chunks(Home(script.home).chunks).path(made.kept()["chunks"][0])
+def test_damaged_bytes_are_never_loaded(script: Any) -> None:
+    _, version = run_and_promote(script)
+    chunk = Chunks(Home(script.home).chunks).path(version.kept()["chunks"][0])
     chunk.write_bytes(b"\0other")
 
     with pytest.raises(Damaged, match="is damaged"):
         relive.load("net", home=script.home)
 
 
-def test_pieces_that_are_not_those_of_the_hash_are_never_given_out(script: Any, tmp_path: Path) -> None:
-    index, made = promoted(script)
+def test_pieces_that_do_not_match_the_digest_are_never_loaded(script: Any, tmp_path: Path) -> None:
+    index, version = run_and_promote(script)
     chunks = Chunks(index.home.chunks)
-    forged = {**made.kept(), "chunks": [chunks.put(b"something else")]}
+    forged = {**version.kept(), "chunks": [chunks.put(b"something else")]}
 
     with pytest.raises(Damaged, match="is not what was recorded"):
-        artifact_files.content(forged, chunks)
+        artifact_files.read_artifact(forged, chunks)
     with pytest.raises(Damaged, match="is not what was recorded"):
         artifact_files.write_artifact(forged, chunks, tmp_path / "out")
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
@@ -331,14 +335,14 @@ def test_pieces_that_are_not_those_of_the_hash_are_never_given_out(script: Any, 
 
 @pytest.mark.parametrize("name", ["../../escape", "/etc/passwd", "a/../../b", "..", "./x", "a\\..\\b"])
 def test_an_artifact_never_leaves_its_folder(tmp_path: Path, name: str) -> None:
-    assert artifact_files.confined(tmp_path, name).resolve().is_relative_to(tmp_path)
-    assert artifact_files.confined(tmp_path, name) != tmp_path
+    assert artifact_files.path_inside(tmp_path, name).resolve().is_relative_to(tmp_path)
+    assert artifact_files.path_inside(tmp_path, name) != tmp_path
 
 
-# --- what is held -----------------------------------------------------------------------------------------------------
+# --- what stays -------------------------------------------------------------------------------------------------------
 
 
-def test_checkpoints_of_a_promoted_run_are_never_given_up(store: Home, record: Callable[..., Any], shown: Any) -> None:
+def test_checkpoints_of_a_promoted_run_are_never_dropped(store: Home, record: Callable[..., Any], shown: Any) -> None:
     kept, other = record(seed=1, checkpoints=5), record(seed=2, checkpoints=5)
     Registry(store).add("net", {**FACTS, "run": kept.run})
 
@@ -351,16 +355,16 @@ def test_checkpoints_of_a_promoted_run_are_never_given_up(store: Home, record: C
 
 
 def test_the_artifact_of_a_version_stays_even_if_its_run_is_gone(script: Any) -> None:
-    index, made = promoted(script)
-    folder = index.home.run_folder(made.run)
-    folder.rename(folder.with_name(".gone"))  # as if somebody had removed it by hand
+    index, version = run_and_promote(script)
+    folder = index.home.run_folder(version.run)
+    folder.rename(folder.with_name(".gone"))  # as if it was removed by hand
 
     collect_garbage(index.home, Policy(), grace_s=0)
     assert relive.load("net", home=script.home) == b"weights"
 
     Registry(index.home).retire("net", 1)
     collect_garbage(index.home, Policy(), grace_s=0)
-    assert made.kept()["chunks"][0] not in Chunks(index.home.chunks)
+    assert version.kept()["chunks"][0] not in Chunks(index.home.chunks)
 
 
 def test_while_the_registry_can_not_be_read_nothing_is_collected(store: Home) -> None:

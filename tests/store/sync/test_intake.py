@@ -1,4 +1,4 @@
-"""Ranges of journals are taken once, in order, and stay taken."""
+"""Laws of the intake: each byte of a journal is stored once, in order, and stays stored."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from relive.errors import ReliveError
 from relive.store import Home, JournalName
-from relive.store.sync import Intake, Range, RangeGap, StoreFull, intake
-from relive.store.sync.intake import IntakePosition, fit
-from relive.store.sync.redo_log import Head, RedoLog
+from relive.store.sync import Intake, JournalRange, RangeGap, StoreFull, intake
+from relive.store.sync.intake import IntakePosition, trim_to_new
+from relive.store.sync.redo_log import FrameHeader, RedoLog
 
 RUN = "0123456789ab"
 JOURNAL = JournalName(0)
 SLOTS, LINES = random.Random(1).randbytes(24_000), b"".join(b'{"n":%d}\n' % n for n in range(1_000))
 
 
-def cut(slots: tuple[int, int], lines: tuple[int, int], run: str = RUN) -> Range:
-    return Range(run, JOURNAL, slots[0], SLOTS[slice(*slots)], lines[0], LINES[slice(*lines)])
+def make_range(slots: tuple[int, int], lines: tuple[int, int], run: str = RUN) -> JournalRange:
+    return JournalRange(run, JOURNAL, slots[0], SLOTS[slice(*slots)], lines[0], LINES[slice(*lines)])
 
 
 def files(home: Home, run: str = RUN) -> tuple[bytes, bytes]:
@@ -31,42 +31,47 @@ def files(home: Home, run: str = RUN) -> tuple[bytes, bytes]:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 1_000)] * 4), max_size=30))
-def test_any_ranges_in_any_order_make_a_prefix_and_nothing_else(cuts: list[tuple[int, int, int, int]]):
-    slots, lines, held = b"", b"", IntakePosition(0, 0)
+def test_any_ranges_in_any_order_store_a_prefix_and_nothing_else(cuts: list[tuple[int, int, int, int]]):
+    slots, lines, stored = b"", b"", IntakePosition(0, 0)
     for a, b, c, d in cuts:
         try:
-            new = fit(cut((min(a, b), max(a, b)), (min(c, d), max(c, d))), held)
+            new = trim_to_new(make_range((min(a, b), max(a, b)), (min(c, d), max(c, d))), stored)
         except RangeGap:
             continue
-        assert min(a, b) <= held.slots
-        assert min(c, d) <= held.lines
+        assert min(a, b) <= stored.slots
+        assert min(c, d) <= stored.lines
         slots, lines = slots + new.slots, lines + new.lines
-        held = IntakePosition(len(slots), len(lines))
+        stored = IntakePosition(len(slots), len(lines))
 
-        assert (slots, lines) == (SLOTS[: held.slots], LINES[: held.lines])
+        assert (slots, lines) == (SLOTS[: stored.slots], LINES[: stored.lines])
 
 
-def test_what_came_twice_or_overlaps_is_there_once(tmp_path: Path):
+def test_repeated_and_overlapping_bytes_are_stored_once(tmp_path: Path):
     home = Home(tmp_path)
-    with Intake(home) as taking:
-        for range_ in (cut((0, 240), (0, 90)), cut((0, 240), (0, 90)), cut((48, 480), (18, 180)), cut((0, 24), (0, 9))):
-            answer = taking.submit(range_).result(10)
+    with Intake(home) as receiving:
+        for range_ in (
+            make_range((0, 240), (0, 90)),
+            make_range((0, 240), (0, 90)),
+            make_range((48, 480), (18, 180)),
+            make_range((0, 24), (0, 9)),
+        ):
+            answer = receiving.submit(range_).result(10)
 
         assert answer == IntakePosition(480, 180)
         assert files(home) == (SLOTS[:480], LINES[:180])
 
 
-def test_a_gap_is_refused_with_where_to_go_on(tmp_path: Path):
-    with Intake(Home(tmp_path)) as taking:
-        taking.submit(cut((0, 240), (0, 90))).result(10)
+def test_a_gap_is_refused_with_the_position_to_continue_from(tmp_path: Path):
+    with Intake(Home(tmp_path)) as receiving:
+        receiving.submit(make_range((0, 240), (0, 90))).result(10)
         with pytest.raises(RangeGap, match="slots 240 and lines 90") as refused:
-            taking.submit(cut((480, 720), (90, 99))).result(10)
+            receiving.submit(make_range((480, 720), (90, 99))).result(10)
 
     assert refused.value.held == IntakePosition(240, 90)
     assert files(Home(tmp_path)) == (SLOTS[:240], LINES[:90])
 
 
-def test_a_second_one_on_the_same_home_is_refused(tmp_path: Path):
+def test_a_second_intake_on_the_same_home_is_refused(tmp_path: Path):
     with Intake(Home(tmp_path)), pytest.raises(ReliveError, match="stop it first"):
         Intake(Home(tmp_path))
 
@@ -74,24 +79,26 @@ def test_a_second_one_on_the_same_home_is_refused(tmp_path: Path):
 
 
 def test_many_ranges_share_one_fsync(tmp_path: Path):
-    with Intake(Home(tmp_path)) as taking:
-        waiting = [taking.submit(cut((0, 240), (0, 90), run=f"{n:012x}")) for n in range(200)]
+    with Intake(Home(tmp_path)) as receiving:
+        waiting = [receiving.submit(make_range((0, 240), (0, 90), run=f"{n:012x}")) for n in range(200)]
         assert [one.result(30) for one in waiting] == [IntakePosition(240, 90)] * 200
 
-        assert taking.ranges == 200
-        assert taking.batches < 100
+        assert receiving.ranges == 200
+        assert receiving.batches < 100
 
 
-def test_the_log_brings_back_what_a_power_cut_took(tmp_path: Path):
-    """What was answered is in the log; the journals had not been forced to disk, and may be anything up to there."""
+def test_the_redo_log_restores_what_a_power_cut_lost(tmp_path: Path):
+    """What was acknowledged is in the log; the journals were not forced to disk, and may hold anything up to there."""
     home = Home(tmp_path / "a")
-    taking = Intake(home)
-    taking.submit(cut((0, 2_400), (0, 900))).result(10)
-    taking.submit(cut((2_400, 4_800), (900, 1_800))).result(10)
+    receiving = Intake(home)
+    receiving.submit(make_range((0, 2_400), (0, 900))).result(10)
+    receiving.submit(make_range((2_400, 4_800), (900, 1_800))).result(10)
     shutil.copytree(home.path, tmp_path / "cut")  # as the disk is at this moment
-    taking.close()
+    receiving.close()
     folder = Home(tmp_path / "cut").run_folder(RUN)
-    (folder / "0.slots").write_bytes(SLOTS[:1_000] + bytes(4_000))  # a torn page, and a tail that nobody was told of
+    (folder / "0.slots").write_bytes(
+        SLOTS[:1_000] + bytes(4_000)
+    )  # a torn page, and a tail that was never acknowledged
     (folder / "0.lines").unlink()
 
     Intake(Home(tmp_path / "cut")).close()
@@ -100,10 +107,12 @@ def test_the_log_brings_back_what_a_power_cut_took(tmp_path: Path):
     assert (tmp_path / "cut" / "redo.log").stat().st_size == 0
 
 
-def test_a_torn_frame_of_the_log_and_all_after_it_are_left_out(tmp_path: Path):
+def test_a_torn_frame_of_the_log_and_all_after_it_are_ignored(tmp_path: Path):
     log = RedoLog(tmp_path / "redo.log")
     bodies = [bytes([n]) * 50 for n in range(3)]
-    log.append((Head(RUN, "0", 50 * n, 50, 0), (body[:10], memoryview(body)[10:])) for n, body in enumerate(bodies))
+    log.append(
+        (FrameHeader(RUN, "0", 50 * n, 50, 0), (body[:10], memoryview(body)[10:])) for n, body in enumerate(bodies)
+    )
     log.close()
     whole = log.path.read_bytes()
 
@@ -118,14 +127,14 @@ def test_a_torn_frame_of_the_log_and_all_after_it_are_left_out(tmp_path: Path):
     again.close()
 
 
-def test_a_removed_run_is_not_brought_back_in_part(tmp_path: Path):
+def test_a_removed_run_is_not_restored_in_part(tmp_path: Path):
     home = Home(tmp_path)
-    taking = Intake(home)
-    taking.submit(cut((0, 2_400), (0, 900))).result(10)
-    taking._settle()
-    taking.submit(cut((2_400, 4_800), (900, 1_800))).result(10)
+    receiving = Intake(home)
+    receiving.submit(make_range((0, 2_400), (0, 900))).result(10)
+    receiving._flush_journals()
+    receiving.submit(make_range((2_400, 4_800), (900, 1_800))).result(10)
     log = (tmp_path / "redo.log").read_bytes()
-    taking.close()
+    receiving.close()
     shutil.rmtree(home.run_folder(RUN))
     (tmp_path / "redo.log").write_bytes(log)
 
@@ -134,7 +143,7 @@ def test_a_removed_run_is_not_brought_back_in_part(tmp_path: Path):
     assert not home.run_folder(RUN).exists()
 
 
-def test_a_full_disk_takes_nothing_and_goes_on_when_there_is_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_stores_nothing_and_continues_when_there_is_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     home = Home(tmp_path)
     real = intake.os.pwrite
     room = [3_000]
@@ -146,14 +155,14 @@ def test_a_full_disk_takes_nothing_and_goes_on_when_there_is_space(tmp_path: Pat
         room[0] -= len(part)
         return real(fd, part, at)
 
-    with Intake(home) as taking:
+    with Intake(home) as receiving:
         monkeypatch.setattr("os.pwrite", pwrite)
-        taking.submit(cut((0, 480), (0, 90))).result(10)
+        receiving.submit(make_range((0, 480), (0, 90))).result(10)
         for _ in range(3):
             with pytest.raises(StoreFull, match="free some space"):
-                taking.submit(cut((480, 24_000), (90, 900))).result(10)
+                receiving.submit(make_range((480, 24_000), (90, 900))).result(10)
         assert files(home) == (SLOTS[:480], LINES[:90])
         room[0] = 1 << 30
-        taking.submit(cut((480, 24_000), (90, 900))).result(10)
+        receiving.submit(make_range((480, 24_000), (90, 900))).result(10)
 
     assert files(home) == (SLOTS, LINES[:900])

@@ -1,4 +1,4 @@
-"""What is sent of a journal while it is being written: only what will not change any more."""
+"""A live journal is sent only as far as it will not change any more."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from relive.store.journal import ROOT, Journal
+from relive.store.journal import ROOT, Journal, line_schema
 from relive.store.journal.journal_file import SLOT_BYTES
 from relive.store.sync import journal_tail
 from relive.store.sync.journal_tail import JournalTail
 
 
-def sent(path: Path, **how: bool) -> tuple[bytes, bytes]:
-    """All that a tail gives, range by range."""
+def read_tail(path: Path, **options: bool) -> tuple[bytes, bytes]:
+    """Reads the whole tail, range by range."""
     tail, slots, lines = JournalTail(path), b"", b""
     while True:
-        piece = tail.read(len(slots), len(lines), **how)
+        piece = tail.read(len(slots), len(lines), **options)
         slots, lines = slots + piece.slots, lines + piece.lines
         if not piece.more:
             return slots, lines
 
 
-def stored(path: Path) -> tuple[bytes, bytes]:
+def read_files(path: Path) -> tuple[bytes, bytes]:
     return path.with_name("0.slots").read_bytes(), path.with_name("0.lines").read_bytes()
 
 
@@ -36,52 +36,52 @@ def test_all_that_is_written_is_sent_and_the_unused_tail_is_not(path: Path):
     journal = Journal(path)
     for n in range(100_000):
         journal.append_float("loss", float(n), ROOT, 0)
-    slots, lines = sent(path)
+    slots, lines = read_tail(path)
 
     assert len(slots) == journal.written() * SLOT_BYTES < path.with_name("0.slots").stat().st_size
     journal.close()
-    assert sent(path, final=True) == stored(path) == (slots, lines)
+    assert read_tail(path, final=True) == read_files(path) == (slots, lines)
 
 
-def test_nothing_after_a_slot_that_is_not_settled_is_sent(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_slots_after_a_reserved_one_wait(path: Path, monkeypatch: pytest.MonkeyPatch):
     journal = Journal(path)
     journal.append_float("a", 1.0, ROOT, 0)
-    slow = journal._next()  # a thread reserved it, and is being slow
+    slow = journal._next()  # reserved by a thread that has not written it yet
     journal.append_float("a", 2.0, ROOT, 0)
 
-    assert len(sent(path)[0]) == slow * SLOT_BYTES
-    assert len(sent(path, final=True)[0]) == (slow + 2) * SLOT_BYTES
+    assert len(read_tail(path)[0]) == slow * SLOT_BYTES
+    assert len(read_tail(path, final=True)[0]) == (slow + 2) * SLOT_BYTES
 
     tail = JournalTail(path)
     assert len(tail.read(0, 0).slots) == slow * SLOT_BYTES
-    monkeypatch.setattr(journal_tail, "HOLE_S", 0.0)  # that was an interrupt: it will never be written
+    monkeypatch.setattr(journal_tail, "ABANDONED_S", 0.0)  # as if the thread was interrupted and will never write it
     assert len(tail.read(0, 0).slots) == (slow + 2) * SLOT_BYTES
 
 
-def test_a_half_written_slot_is_not_settled(path: Path):
+def test_a_half_written_slot_is_not_sent(path: Path):
     journal = Journal(path)
     journal.append_float("a", 1.0, ROOT, 0)
     at = journal._next() * SLOT_BYTES
     journal._buffer[at : at + 20] = b"x" * 20  # the kind is the last byte to be stored
 
-    assert len(sent(path)[0]) == at
+    assert len(read_tail(path)[0]) == at
 
 
-def test_lines_are_sent_whole_however_long_they_are(path: Path):
+def test_long_lines_are_sent_completely_and_torn_ones_not_at_all(path: Path):
     journal = Journal(path)
-    journal.line("a", text="x" * 3_000_000)
-    journal.line("b")
+    journal.line(line_schema.WarningGiven, message="x" * 3_000_000)
+    journal.line(line_schema.WarningGiven, message="")
     with path.with_name("0.lines").open("ab") as file:
         file.write(b'{"torn')
         file.flush()
 
-        slots, lines = sent(path)
+        slots, lines = read_tail(path)
 
     assert lines == path.with_name("0.lines").read_bytes().removesuffix(b'{"torn')
     assert len(slots) == journal.written() * SLOT_BYTES
 
 
-def test_lines_come_before_the_slots_that_need_them(path: Path):
+def test_lines_are_sent_before_the_slots_that_need_them(path: Path):
     journal = Journal(path)
     for n in range(30_000):
         journal.append_float(f"name {n}", 1.0, ROOT, 0)

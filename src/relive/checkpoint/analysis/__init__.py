@@ -1,4 +1,4 @@
-"""Static analysis of the user's source: which variables a loop defines, reads and changes."""
+"""Static analysis of the project's source: which variables and attributes a loop binds, reads and mutates."""
 
 from typing import TYPE_CHECKING
 
@@ -6,27 +6,27 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.checkpoint.analysis.live_variables import (
+        bound_after_line,
         bound_in_function,
-        falls_through,
-        given_in,
+        escaping_from_loop,
+        is_left_by_break,
         live_outs,
-        rebound_in,
-        set_in,
-        set_later,
-        used_in,
+        modified_in_loop,
+        read_in_loop,
+        rebound_in_loop,
     )
     from relive.checkpoint.analysis.project_mutations import (
-        changed_globals,
-        changing_attributes,
-        given_by_functions,
-        is_foreign,
-        is_projects,
+        escaping_from_functions,
+        is_library_file,
+        is_project_module,
+        mutated_attributes,
+        mutated_globals,
+        names_read_by_functions,
+        parse_file,
         project_files,
         project_modules,
-        project_texts,
-        read_by_functions,
+        project_sources,
         rebound_attributes,
-        tree_of,
     )
 
 __getattr__ = lazy_names(__name__)

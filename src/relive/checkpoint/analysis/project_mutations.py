@@ -1,4 +1,4 @@
-"""What the project's own source changes while it runs: attributes of objects, and variables of modules."""
+"""Which attributes and module variables the project's own source mutates, by static analysis."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import ModuleType
 
-_FOREIGN = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
-# Built-in functions that change nothing that they are given; `next` and `iter` are not among them.
-_HARMLESS = frozenset(
+from relive import syntax_tree
+
+_LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
+# Built-in functions that don't mutate their arguments; `next` and `iter` are not among them.
+_PURE_BUILTINS = frozenset(
     "abs all any bool bytes callable dict enumerate float format frozenset hash id int isinstance len list max min "
     "print range repr reversed round set sorted str sum tuple type zip".split()
 )
@@ -20,96 +22,93 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @lru_cache(maxsize=8192)
-def is_foreign(filename: str) -> bool:
-    """Code of Python, of a library, or of relive itself."""
+def is_library_file(filename: str) -> bool:
+    """Whether a file belongs to Python, to an installed library, or to relive itself."""
     own = sys.modules["relive"].__file__ or ""
-    return any(part in filename for part in _FOREIGN) or filename.startswith(own.removesuffix("__init__.py"))
+    return any(part in filename for part in _LIBRARY_PATHS) or filename.startswith(own.removesuffix("__init__.py"))
 
 
 @lru_cache(maxsize=8192)
-def _is_projects(name: str, file: str | None) -> bool:
-    # Some libraries make modules up, with a file that is no path.
-    return name == "__main__" or (file is not None and os.path.isabs(file) and not is_foreign(file))
+def _is_project_module(name: str, file: str | None) -> bool:
+    # Some libraries create modules at run time, whose `__file__` is not a path.
+    return name == "__main__" or (file is not None and os.path.isabs(file) and not is_library_file(file))
 
 
-def is_projects(name: str) -> bool:
-    """Is the module of this name one of the project's own?"""
-    return _is_projects(name, getattr(sys.modules.get(name), "__file__", None))
+def is_project_module(name: str) -> bool:
+    """Whether the module of this name is one of the project's own."""
+    return _is_project_module(name, getattr(sys.modules.get(name), "__file__", None))
 
 
 def project_modules() -> tuple[ModuleType, ...]:
-    """The project's own modules that are loaded."""
+    """Returns the project's own modules that are loaded."""
     return _project_modules(len(sys.modules))
 
 
 @lru_cache(maxsize=2)
 def _project_modules(_count: int) -> tuple[ModuleType, ...]:
-    """Looked for anew when their number has changed: there are thousands, and the training waits."""
-    found = [module for name, module in list(sys.modules.items()) if is_projects(name) and module is not None]
+    """Searches again only if the number of loaded modules has changed: there are thousands, and the training waits."""
+    found = [module for name, module in list(sys.modules.items()) if is_project_module(name) and module is not None]
     return tuple({id(module): module for module in found}.values())
 
 
 @lru_cache(maxsize=2)
-def _files(_count: int) -> tuple[str, ...]:
-    return tuple(sorted({file for module in _project_modules(_count) if (file := file_of(module))}))
+def _project_files(_count: int) -> tuple[str, ...]:
+    return tuple(sorted({file for module in _project_modules(_count) if (file := getattr(module, "__file__", None))}))
 
 
 def project_files() -> tuple[str, ...]:
-    """The files of the project's own modules that are loaded."""
-    return _files(len(sys.modules))
+    """Returns the files of the project's own modules that are loaded."""
+    return _project_files(len(sys.modules))
 
 
-def project_texts() -> Iterator[str]:
-    """The sources of the project's own modules that are loaded."""
+def project_sources() -> Iterator[str]:
+    """Yields the sources of the project's own modules that are loaded."""
     for file in project_files():
         yield "".join(linecache.getlines(file))
 
 
-def file_of(module: ModuleType) -> str | None:
-    return getattr(module, "__file__", None)
-
-
 @lru_cache(maxsize=256)
-def tree_of(filename: str) -> ast.Module | None:
+def parse_file(filename: str) -> ast.Module | None:
+    """Returns the syntax tree of a file; None if it has no source or can't be parsed."""
     try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
+        tree = syntax_tree.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError, RecursionError):
         return None
     return tree if tree.body else None
 
 
-def changing_attributes() -> frozenset[str] | None:
-    """The attributes that code of the project sets or changes outside of `__init__`; None: any may change."""
+def mutated_attributes() -> frozenset[str] | None:
+    """Returns the attributes that the project binds or mutates outside of `__init__`; None: any may be."""
     files = project_files()
-    return _changing_in(files) if files else None
+    return _mutated_attributes_in(files) if files else None
 
 
 @lru_cache(maxsize=16)
-def _changing_in(files: tuple[str, ...]) -> frozenset[str] | None:
+def _mutated_attributes_in(files: tuple[str, ...]) -> frozenset[str] | None:
     found: set[str] = set()
     for file in files:
-        tree = tree_of(file)
-        if tree is None or _sets_by_name(tree):
+        tree = parse_file(file)
+        if tree is None or _may_set_any_attribute(tree):
             return None
-        found.update(_changes(tree))
+        found.update(_mutated_attribute_names(tree))
     return frozenset(found)
 
 
 def rebound_attributes() -> frozenset[str] | None:
-    """The attributes that code of the project outside of `__init__` binds anew."""
+    """Returns the attributes that the project binds outside of `__init__`; None: any may be."""
     files = project_files()
-    return _rebound_in(files) if files else None
+    return _rebound_attributes_in(files) if files else None
 
 
 @lru_cache(maxsize=16)
-def _rebound_in(files: tuple[str, ...]) -> frozenset[str] | None:
-    trees = [tree_of(file) for file in files]
-    if any(tree is None or _sets_by_name(tree) for tree in trees):
+def _rebound_attributes_in(files: tuple[str, ...]) -> frozenset[str] | None:
+    trees = [parse_file(file) for file in files]
+    if any(tree is None or _may_set_any_attribute(tree) for tree in trees):
         return None
-    return frozenset(name for tree in trees if tree is not None for name in _rebound(tree))
+    return frozenset(name for tree in trees if tree is not None for name in _rebound_attribute_names(tree))
 
 
-def _rebound(node: ast.AST) -> Iterator[str]:
+def _rebound_attribute_names(node: ast.AST) -> Iterator[str]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) and child.name == "__init__":
             continue
@@ -119,131 +118,133 @@ def _rebound(node: ast.AST) -> Iterator[str]:
             and not isinstance(node, ast.AugAssign)
         ):
             yield child.attr
-        yield from _rebound(child)
+        yield from _rebound_attribute_names(child)
 
 
-def _sets_by_name(tree: ast.Module) -> bool:
-    """`setattr(thing, name, …)` and `vars(thing)[…]` may change anything."""
+def _may_set_any_attribute(tree: ast.Module) -> bool:
+    """Whether the file uses `setattr`, `vars(…)`, `exec` or the like, which may set any attribute."""
     names = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     dicts = any(isinstance(node, ast.Attribute) and node.attr == "__dict__" for node in ast.walk(tree))
     return dicts or bool(names & {"setattr", "delattr", "vars", "exec"})
 
 
-def _changes(node: ast.AST) -> Iterator[str]:
+def _mutated_attribute_names(node: ast.AST) -> Iterator[str]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) and child.name == "__init__":
-            yield from _changes_of_others(child)
+            yield from _mutations_outside_self(child)
             continue
-        yield from _changed_by(child)
-        yield from _changes(child)
+        yield from _attributes_mutated_by(child)
+        yield from _mutated_attribute_names(child)
 
 
-def _changed_by(node: ast.AST) -> Iterator[str]:
+def _attributes_mutated_by(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Attribute(attr=attr, ctx=ast.Store() | ast.Del()):
             yield attr
         case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
-            yield from _attribute(owner)
+            yield from _attribute_chain(owner)
         case ast.Call(func=function, args=args, keywords=keywords):
             if isinstance(function, ast.Attribute):
-                yield from _attribute(function.value)
-            # What is given away may be changed by whoever gets it.
-            for given in [*args, *(keyword.value for keyword in keywords)]:
-                yield from _attribute(given)
+                yield from _attribute_chain(function.value)
+            # An argument may be mutated by the function that receives it.
+            for argument in [*args, *(keyword.value for keyword in keywords)]:
+                yield from _attribute_chain(argument)
         case ast.Assign(value=value) | ast.Return(value=value) | ast.Yield(value=value) if value is not None:
-            yield from _attribute(value)  # and so may what has another name from now on
+            yield from _attribute_chain(value)  # an object that gets another name may be mutated by that name
         case ast.For(iter=items) | ast.comprehension(iter=items):
-            yield from _attribute(items)
+            yield from _attribute_chain(items)
 
 
-def _changes_of_others(init: ast.FunctionDef) -> Iterator[str]:
-    """What `__init__` changes besides the object that it makes: `Net.made += 1`."""
-    own = init.args.args[0].arg if init.args.args else "self"
+def _mutations_outside_self(init: ast.FunctionDef) -> Iterator[str]:
+    """Yields what `__init__` mutates besides the new object, as in `Net.count += 1`."""
+    self_name = init.args.args[0].arg if init.args.args else "self"
     for node in ast.walk(init):
         owner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
-        if owner is not None and not (isinstance(owner, ast.Name) and owner.id == own):
-            yield from _changed_by(node)
+        if owner is not None and not (isinstance(owner, ast.Name) and owner.id == self_name):
+            yield from _attributes_mutated_by(node)
 
 
-def _attribute(node: ast.expr) -> Iterator[str]:
+def _attribute_chain(node: ast.expr) -> Iterator[str]:
     while isinstance(node, ast.Subscript | ast.Starred):
         node = node.value
     if isinstance(node, ast.Attribute):
         yield node.attr
-        yield from _attribute(node.value)
+        yield from _attribute_chain(node.value)
 
 
 # --- variables of modules ---------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def changed_globals(filename: str) -> frozenset[str]:
-    """Variables of a module that its functions bind anew or change."""
-    tree = tree_of(filename)
-    return frozenset(changed_by_functions(tree, None)) if tree is not None else frozenset()
+def mutated_globals(filename: str) -> frozenset[str]:
+    """Returns the variables of a module that its functions bind or mutate."""
+    tree = parse_file(filename)
+    return frozenset(globals_mutated_by_functions(tree, None)) if tree is not None else frozenset()
 
 
 @lru_cache(maxsize=256)
-def given_by_functions(filename: str) -> frozenset[str]:
-    """Names whose objects functions of a file give to others."""
-    tree = tree_of(filename)
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)] if tree is not None else []
-    return frozenset(name for function in functions for name in given_away(function))
+def escaping_from_functions(filename: str) -> frozenset[str]:
+    """Returns the names whose objects escape from functions of a file."""
+    return frozenset(name for function in _functions_in(filename) for name in escaping_names(function))
 
 
 @lru_cache(maxsize=256)
-def read_by_functions(filename: str) -> frozenset[str]:
-    """Names that functions of a file read."""
-    tree = tree_of(filename)
-    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)] if tree is not None else []
-    return frozenset(name for function in functions for name in names(function, ast.Load))
+def names_read_by_functions(filename: str) -> frozenset[str]:
+    """Returns the names that functions of a file read."""
+    return frozenset(name for function in _functions_in(filename) for name in names_in_context(function, ast.Load))
 
 
-def changed_by_functions(tree: ast.Module, loop: ast.AST | None) -> Iterator[str]:
-    """Globals that functions of the file bind or change, but for the function that holds the loop."""
-    tops = set(names(tree, ast.Store)) | set(names(tree, ast.Load))
+def _functions_in(filename: str) -> list[ast.AST]:
+    tree = parse_file(filename)
+    return [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)] if tree is not None else []
+
+
+def globals_mutated_by_functions(tree: ast.Module, loop: ast.AST | None) -> Iterator[str]:
+    """Yields the globals that functions of the file bind or mutate, except the function that contains the loop."""
+    module_names = set(names_in_context(tree, ast.Store)) | set(names_in_context(tree, ast.Load))
     for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and not _holds(function, loop):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and not _contains(function, loop):
             declared = {n for node in ast.walk(function) if isinstance(node, ast.Global) for n in node.names}
-            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
-            own |= {name for name in names(function, ast.Store) if name not in declared}
-            yield from (n for n in [*declared, *changed_in_place(function)] if n not in own and n in tops)
+            local = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+            local |= {name for name in names_in_context(function, ast.Store) if name not in declared}
+            yield from (n for n in [*declared, *mutated_in_place(function)] if n not in local and n in module_names)
 
 
-def _holds(function: ast.AST, loop: ast.AST | None) -> bool:
+def _contains(function: ast.AST, loop: ast.AST | None) -> bool:
     return loop is not None and any(node is loop for node in ast.walk(function))
 
 
-def names(node: ast.AST, context: type[ast.expr_context]) -> Iterator[str]:
+def names_in_context(node: ast.AST, context: type[ast.expr_context]) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, context):
             yield inner.id
 
 
-def changed_in_place(node: ast.AST) -> Iterator[str]:
-    """Names whose objects may be changed in place: receivers of method calls, and owners of assigned parts."""
+def mutated_in_place(node: ast.AST) -> Iterator[str]:
+    """Yields the names whose objects may be mutated: receivers of method calls, and owners of assigned parts."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            yield from owner(inner.func.value)
+            yield from root_name(inner.func.value)
         elif isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store | ast.Del):
-            yield from owner(inner.value)
+            yield from root_name(inner.value)
         if isinstance(inner, ast.Call):
-            yield from (n for k in inner.keywords if k.arg == "out" for n in owner(k.value))
+            yield from (n for k in inner.keywords if k.arg == "out" for n in root_name(k.value))
 
 
-def given_away(node: ast.AST) -> Iterator[str]:
-    """Names whose objects are given to a function or get another name, either of which may change them."""
+def escaping_names(node: ast.AST) -> Iterator[str]:
+    """Yields the names whose objects escape: passed to a function or bound to another name, which may mutate them."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and not (isinstance(inner.func, ast.Name) and inner.func.id in _HARMLESS):
-            for given in [*inner.args, *(keyword.value for keyword in inner.keywords)]:
-                yield from owner(given.value if isinstance(given, ast.Starred) else given)
+        if isinstance(inner, ast.Call) and not (isinstance(inner.func, ast.Name) and inner.func.id in _PURE_BUILTINS):
+            for argument in [*inner.args, *(keyword.value for keyword in inner.keywords)]:
+                yield from root_name(argument.value if isinstance(argument, ast.Starred) else argument)
         elif isinstance(inner, ast.Assign | ast.Return | ast.For | ast.NamedExpr):
             value = inner.iter if isinstance(inner, ast.For) else inner.value
             for part in value.elts if isinstance(value, ast.Tuple) else [value]:
-                yield from owner(part) if part is not None else ()
+                yield from root_name(part) if part is not None else ()
 
 
-def owner(node: ast.expr) -> Iterator[str]:
+def root_name(node: ast.expr) -> Iterator[str]:
+    """Yields `x` for `x`, `x.a` and `x[i].b`; nothing for other expressions."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     if isinstance(node, ast.Name):

@@ -1,4 +1,4 @@
-"""When a checkpoint is taken: the cost controller, and the schedule that ranks share."""
+"""When a checkpoint is taken: the checkpointer, its cost controller, and the schedule that ranks share."""
 
 from typing import TYPE_CHECKING
 

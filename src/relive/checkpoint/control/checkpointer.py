@@ -1,4 +1,4 @@
-"""When and of what a checkpoint is taken while a run records: the loops report to it, the writer works for it."""
+"""Takes checkpoints while a run records: loops report their iterations, a background thread writes the state."""
 
 from __future__ import annotations
 
@@ -9,99 +9,102 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from relive.checkpoint.analysis import falls_through
-from relive.checkpoint.control.controller import DEFAULT_OVERHEAD, Block, Ledger, SlowDown
+from relive.checkpoint.analysis import is_left_by_break
+from relive.checkpoint.control.controller import Block, Ledger, SlowDown
 from relive.checkpoint.control.rank_schedule import RankSchedule, SingleRankSchedule
 from relive.checkpoint.io import (
-    AROUND,
+    DISCOVERED,
     GRADIENTS,
-    NEAR,
-    RANDOM,
-    UNKEPT,
+    OUTER_VARIABLES,
+    RANDOM_STATES,
+    UNCAPTURED,
     VARIABLES,
     Capture,
     CapturedState,
-    Writer,
-    Written,
+    CheckpointWriter,
+    WrittenCheckpoint,
 )
 from relive.checkpoint.memory import is_plain
 from relive.checkpoint.state import (
     ModulePartsCache,
-    Outer,
+    OuterLoop,
     StateHandler,
     TrainerState,
-    global_states,
-    gradients_of,
-    gradients_outlive,
+    capture_gradients,
+    capture_outer_variables,
+    capture_random_states,
+    capture_variables,
+    discover_around_loop,
+    find_loop_frame,
+    find_user_frame,
     handler_for,
-    loops_frame,
-    lost_around,
-    lost_variables,
-    near,
-    unkept,
-    users_frame,
-    variables,
-    variables_around,
+    has_loop_carried_gradients,
+    uncaptured_names,
+    uncaptured_outer_variables,
+    uncaptured_variables,
 )
 from relive.errors import ReliveError
+from relive.settings import Settings
+from relive.store.journal import line_schema
 
 MAIN_DEPTH, NESTED_DEPTH = 1, 2
-_CHEAP = 0.25  # of what ε allows for an iteration: then its end is kept even if a nested loop's end was
-_MOST = 0.5  # of an iteration: nested loops that take more of it are where its checkpoints belong
-_BESIDE = 0.3  # of what the writer uses beside the training is felt by it: Python's lock, and the memory they share
-_BRIEF_S = 1e-3
+_CHEAP_SHARE = 0.25  # of ε: below it, an iteration gets a checkpoint at its end even if a nested loop's end had one
+_NESTED_SHARE = 0.5  # of an iteration: if nested loops take more of it, checkpoints belong at their ends
+_CONTENTION_SHARE = 0.3  # of the writer's CPU time slows the training down on a spare core: GIL and memory bandwidth
+_BRIEF_S = 1e-3  # shorter iterations are considered together
 _now = time.perf_counter
 
 
 class LineSink(Protocol):
     """Writes a line to the run's journal."""
 
-    def __call__(self, kind: str, loop: int, iteration: int, /, **content: Any) -> None: ...
+    def __call__(self, kind: type[line_schema.JournalLine], loop: int, iteration: int, /, **content: Any) -> None: ...
 
 
 class Checkpointer:
-    """The checkpoints of one `relive.checkpointing` block."""
+    """Takes the checkpoints of one `relive.checkpointing` block."""
 
     def __init__(
-        self, objects: dict[str, Any], writer: Writer, line: LineSink, *, overhead: float | None,
+        self, objects: dict[str, Any], writer: CheckpointWriter, line: LineSink, *, overhead: float | None,
         every: int | None, moments: RankSchedule | None = None,
     ) -> None:  # fmt: skip
-        self._subjects: dict[str, StateHandler] = {name: handler_for(name, thing) for name, thing in objects.items()}
+        self._handlers: dict[str, StateHandler] = {name: handler_for(name, obj) for name, obj in objects.items()}
         self._objects = objects
         self._modules = ModulePartsCache()
-        self._named = {id(thing) for thing in objects.values()}
-        # Where a library runs the loop, what is inside an iteration has no place to be entered.
-        self._deepest = MAIN_DEPTH if any(isinstance(one, TrainerState) for one in objects.values()) else NESTED_DEPTH
-        self._capture = Capture(dict(self._subjects))
-        self._known = {id(thing): name for name, thing in objects.items() if not is_plain(thing)}
+        self._named = {id(obj) for obj in objects.values()}
+        # If a library runs the main loop, a replay can't resume inside an iteration.
+        self._max_depth = MAIN_DEPTH if any(isinstance(one, TrainerState) for one in objects.values()) else NESTED_DEPTH
+        self._capture = Capture(dict(self._handlers))
+        self._known = {id(obj): name for name, obj in objects.items() if not is_plain(obj)}
         self._capture.known = dict(self._known)
         self._writer = writer
         self._line = line
         self._every = every
-        self._moments = moments or SingleRankSchedule()
-        allowed = DEFAULT_OVERHEAD if overhead is None else overhead
-        self.ledger = Ledger(overhead=allowed, restore_bytes_per_s=writer.restore_speed())
+        self._schedule = moments or SingleRankSchedule()
+        self.ledger = Ledger(
+            overhead=Settings().overhead if overhead is None else overhead, restore_bytes_per_s=writer.restore_speed()
+        )
         self._slow_down = SlowDown()
-        self._charged_s: float | None = None  # for the work of the writer, until what it slowed down is settled
+        self._charged_s: float | None = None  # background cost of the last checkpoint, until its slow-down is charged
         self._wrote_s = 0.0
-        self._stalled_s, self._was_writing = 0.0, False  # in this iteration of the main loop
+        self._stalled_s, self._was_writing = 0.0, False  # in the current main-loop iteration
         self._taken_at = 0.0
         self._is_prepared = False
         self._begun = _now()
         self._process = os.getpid()
         self._depth = 0
         self._nested_taken_at = -1
-        self._nested_s = 0.0  # of the current iteration
+        self._nested_s = 0.0  # time of nested loops in the current iteration
         self.main_iteration = -1
-        self.main_loop: Outer | None = None
+        self.main_loop: OuterLoop | None = None
         self.left_out: set[str] = set()
-        self.kept: dict[str, dict[str, str]] = {}  # what the last checkpoint of each loop holds, and of which kind
+        self.kept: dict[str, dict[str, str]] = {}  # by loop: the entries of its last checkpoint, and their kinds
 
-    # --- what loops report --------------------------------------------------------------------------------------
+    # --- reports of loops ---------------------------------------------------------------------------------------
 
     def enter(self, name: str, loop: int) -> LoopWatch | None:
-        """A loop begins; gives who is to be told of its iterations, if it is one that matters."""
-        if self._depth >= self._deepest:
+        """A loop begins; returns the watch that its iterations report to, None if it is nested too deeply."""
+        if self._depth >= self._max_depth:
             return None
         self._depth += 1
         return LoopWatch(self, name, loop, is_main=self._depth == MAIN_DEPTH)
@@ -109,185 +112,190 @@ class Checkpointer:
     def leave(self) -> None:
         self._depth -= 1
 
-    def consider(self, watch: LoopWatch, iteration: int, took_s: float, frame: FrameType | None) -> None:
-        """A nested loop or an iteration of the main loop ended: take a checkpoint if it is worth it."""
+    def consider_checkpoint(self, watch: LoopWatch, iteration: int, took_s: float, frame: FrameType | None) -> None:
+        """A nested loop or a main-loop iteration ended: takes a checkpoint if it is due."""
         if self._is_forked():
             return
-        self._tell_trouble()
-        block = self.ledger.executed(watch.block, took_s)
+        self._raise_writer_error()
+        block = self.ledger.record_execution(watch.block, took_s)
         if watch.is_main:
-            self._observe(took_s)
+            self._charge_slow_down(took_s)
         else:
             self._nested_s += took_s
         if self._every is not None:
-            self._writer.wait()  # asked for in so many words: rather wait than leave one out
+            self._writer.wait()  # `every` is explicit: waiting is better than skipping a checkpoint
         if self._is_due(watch, iteration, block, took_s) and not self._writer.is_busy:
-            self._take(watch, iteration, block, frame)
+            self._take_checkpoint(watch, iteration, block, frame)
             if not watch.is_main:
                 self._nested_taken_at = watch.parent_iteration
         elif not self._is_prepared:
             self._is_prepared = True
             self._capture.prepare()
         if self._every is None:
-            worth = partial(self._is_worth_it, watch, iteration, block, took_s, is_ahead=True)
-            self._moments.look_ahead(watch.block, self.main_iteration + 1, worth)
+            is_worth_it = partial(self._is_worth_it, watch, iteration, block, took_s, is_ahead=True)
+            self._schedule.decide_ahead(watch.block, self.main_iteration + 1, is_worth_it)
 
     def begin_iteration(self, iteration: int) -> None:
         self.main_iteration = iteration
         self._stalled_s, self._was_writing, self._nested_s = 0.0, self._writer.is_busy, 0.0
 
-    def _is_left_to_nested(self, iteration: int, took_s: float) -> bool:
-        """Is the end of a nested loop the better place? From there the rest is soon done, and the loop can be skipped.
+    def _belongs_to_nested(self, iteration: int, took_s: float) -> bool:
+        """Whether the end of a nested loop is the better place: a replay can skip that loop and run the rest quickly.
 
-        If it was too early for a checkpoint there, what is saved now is spent there the next time.
+        If no checkpoint was affordable there, the time saved now pays for one there in a later iteration.
         """
-        return self._nested_taken_at == iteration or self._nested_s > _MOST * took_s
+        return self._nested_taken_at == iteration or self._nested_s > _NESTED_SHARE * took_s
 
-    def _observe(self, took_s: float) -> None:
-        """What iterations took longer while the writer worked is charged to its checkpoint."""
+    def _charge_slow_down(self, took_s: float) -> None:
+        """Charges the slow-down of iterations while the writer worked to its checkpoint."""
         self._slow_down.observe(took_s - self._stalled_s, is_writing=self._was_writing)
         if self._charged_s is not None and not self._writer.is_busy:
-            self.ledger.charge_more(self._slow_down.settle(self._charged_s, self._wrote_s))
+            self.ledger.charge_extra(self._slow_down.take_extra_cost(self._charged_s, self._wrote_s))
             self._charged_s = None
 
-    def _tell_trouble(self) -> None:
-        error = self._writer.trouble()
+    def _raise_writer_error(self) -> None:
+        error = self._writer.take_error()
         if error is not None:
-            self.ledger.charge(_now() - self._taken_at)  # at most; else each further attempt would seem to be free
+            # An upper bound of the cost; otherwise every further attempt would seem free.
+            self.ledger.charge(_now() - self._taken_at)
             raise ReliveError(f"a checkpoint could not be written ({error}); free some space") from error
 
     @property
-    def is_regular(self) -> bool:
-        """Are checkpoints taken every so many iterations, rather than as often as they are worth it?"""
+    def has_fixed_interval(self) -> bool:
+        """Whether a checkpoint is taken every N iterations, rather than whenever it is worth it."""
         return self._every is not None
 
     def is_of(self, objects: dict[str, Any]) -> bool:
-        """Are these the very objects whose state is kept here?"""
-        return {id(thing) for thing in objects.values()} == self._named
+        """Whether these are the same objects whose state this checkpointer captures."""
+        return {id(obj) for obj in objects.values()} == self._named
 
     def end_block(self, name: str, loop: int, took_s: float, line: int, frame: FrameType) -> None:
-        """A stretch of code that is no loop ended."""
+        """A `relive.skipblock`, which is no loop, ended."""
         watch = LoopWatch(self, name, loop, is_main=False)
         watch.line = line
-        self._begun = min(self._begun, _now() - took_s)  # the first block has earned its own time
+        self._begun = min(self._begun, _now() - took_s)  # the time of the first block pays for its checkpoint
         self.main_iteration += 1
-        self.consider(watch, 0, took_s, frame)
+        self.consider_checkpoint(watch, 0, took_s, frame)
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Waits for the checkpoint that is being written."""
         if not self._is_forked():
             self._writer.wait()
-            self._tell_trouble()
+            self._raise_writer_error()
 
     def _is_forked(self) -> bool:
-        """In a forked child checkpoints are the parent's business, and the writer's thread is not here."""
+        """Whether this is a forked child: it takes no checkpoints, and the writer's thread does not exist in it."""
         return os.getpid() != self._process
 
     def finish(self, watch: LoopWatch, iteration: int, frame: FrameType | None) -> None:
-        """The main loop is over: its end is always kept, whatever it costs."""
+        """The main loop is over: always takes a checkpoint of its end, whatever it costs."""
         if self._is_forked():
             return
         self._writer.wait()
         block = self.ledger.blocks.setdefault(f"{watch.name}: end", Block())
-        self._take(watch, iteration, block, frame, is_end=True)
+        self._take_checkpoint(watch, iteration, block, frame, is_end=True)
         self._writer.wait()
-        self._moments.begin_anew()
+        self._schedule.reset()
 
     def _is_due(self, watch: LoopWatch, iteration: int, block: Block, took_s: float) -> bool:
         if self._every is not None:
             return (self.main_iteration + 1) % self._every == 0
-        worth = partial(self._is_worth_it, watch, iteration, block, took_s)
-        return self._moments.is_due(watch.block, self.main_iteration, worth)
+        is_worth_it = partial(self._is_worth_it, watch, iteration, block, took_s)
+        return self._schedule.is_due(watch.block, self.main_iteration, is_worth_it)
 
     def _is_worth_it(
         self, watch: LoopWatch, iteration: int, block: Block, took_s: float, *, is_ahead: bool = False
     ) -> bool:
-        """Is a checkpoint worth it here, or `is_ahead`, when as much time again has passed?"""
-        if watch.is_main and self._is_left_to_nested(iteration, took_s) and not self._is_cheap(block):
+        """Whether a checkpoint is worth it now, or, with `is_ahead`, after one more execution of the block."""
+        if watch.is_main and self._belongs_to_nested(iteration, took_s) and not self._is_cheap(block):
             return False
         size, elapsed_s, owed_s = self._capture.size_bytes(), _now() - self._begun, 0.0
         if is_ahead:
             if self._writer.is_busy and self._wrote_s > block.mean_s:
-                return False  # it would still be at it
+                return False  # the writer would still be busy then
             block = Block(block.compute_s + block.mean_s, block.executions + 1, block.checkpoints)
             elapsed_s += block.mean_s
             owed_s = self.ledger.cost_s(size) if self._writer.is_busy else 0.0
         return self.ledger.is_worth_it(block, size_bytes=size, elapsed_s=elapsed_s, owed_s=owed_s)
 
-    def is_awaited(self, watch: LoopWatch) -> bool:
-        """Did the ranks agree on a checkpoint in the current iteration?"""
-        return self._moments.is_awaited(watch.block, self.main_iteration)
+    def is_agreed(self, watch: LoopWatch) -> bool:
+        """Whether the ranks agreed on a checkpoint in the current iteration."""
+        return self._schedule.is_agreed(watch.block, self.main_iteration)
 
     def _is_cheap(self, block: Block) -> bool:
         cost_s = self.ledger.cost_s(self._capture.size_bytes())
-        return cost_s < _CHEAP * self.ledger.overhead * block.mean_s
+        return cost_s < _CHEAP_SHARE * self.ledger.overhead * block.mean_s
 
-    # --- taking one ---------------------------------------------------------------------------------------------
+    # --- taking a checkpoint ------------------------------------------------------------------------------------
 
-    def _take(
+    def _take_checkpoint(
         self, watch: LoopWatch, iteration: int, block: Block, frame: FrameType | None, *, is_end: bool = False
     ) -> None:
         begun = self._taken_at = _now()
-        user = users_frame(frame)
-        moment = self._moment(user, watch, is_end=is_end)
-        inner = user if not watch.is_main else None
-        around = lost_around(inner, self.main_loop, self._capture.known) if inner and self.main_loop else []
+        user = find_user_frame(frame)
+        captured = self._capture_state(user, watch, is_end=is_end)
+        left_around: list[str] = []
+        if user is not None and self.main_loop is not None and not watch.is_main:
+            left_around = uncaptured_outer_variables(user, self.main_loop, self._capture.known)
         stall_s = _now() - begun
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
-        self.left_out.update(moment.left_out)
-        self.kept[watch.name] = {name: str(part["kind"]) for name, part in moment.subjects.items()}
+        self.left_out.update(captured.uncaptured)
+        self.kept[watch.name] = {name: str(part["kind"]) for name, part in captured.entries.items()}
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
-        def done(written: Written) -> None:
-            behind_s = self._behind_s(written)
-            self.ledger.charge(stall_s + behind_s)
-            self._charged_s, self._wrote_s = behind_s, written.took_s
+        def on_written(written: WrittenCheckpoint) -> None:
+            background_s = self._background_cost_s(written)
+            self.ledger.charge(stall_s + background_s)
+            self._charged_s, self._wrote_s = background_s, written.took_s
             self._line(
-                "checkpoint", watch.loop, iteration, place=place, name=watch.name, manifest=written.manifest,
-                bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s, write_s=written.took_s,
-                left_out=moment.left_out, exhausted=watch.is_exhausted, plainly=watch.is_plainly_left,
-                left_around=around,
+                line_schema.CheckpointTaken, watch.loop, iteration, place=place, name=watch.name,
+                manifest=written.manifest, bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s,
+                write_s=written.took_s,
+                left_out=captured.uncaptured, exhausted=watch.is_exhausted, plainly=watch.falls_through,
+                left_around=left_around,
             )  # fmt: skip
 
-        self._writer.begin(moment, done)
+        self._writer.begin(captured, on_written)
 
-    def _behind_s(self, written: Written) -> float:
-        """What the training lost to the writer's thread, as far as is known when it is done.
+    def _background_cost_s(self, written: WrittenCheckpoint) -> float:
+        """Returns the time that the training lost to the writer's thread, as far as it is known now.
 
-        On a machine whose cores are all busy that is what the thread used. If iterations turn out to be slowed down by
-        more, that is added; while that can't be known, the worst is.
+        If all cores are busy, that is the CPU time of the thread. If iterations turn out to be slowed down by more, the
+        difference is charged later; while the slow-down can't be known, the worst case is charged.
         """
         if has_spare_core():
-            return written.cpu_s * (_BESIDE if self._slow_down.is_known else 1.0)
+            return written.cpu_s * (_CONTENTION_SHARE if self._slow_down.is_known else 1.0)
         return written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
 
-    def _moment(self, user: FrameType | None, watch: LoopWatch, *, is_end: bool) -> CapturedState:
-        extra: dict[str, Any] = {RANDOM: global_states()}
-        things = dict(self._objects)
+    def _capture_state(self, user: FrameType | None, watch: LoopWatch, *, is_end: bool) -> CapturedState:
+        extra: dict[str, Any] = {RANDOM_STATES: capture_random_states()}
+        objects = dict(self._objects)
         if user is not None:
             outer = self.main_loop if not watch.is_main else None
-            found = near(user, watch.line, self._objects, outer, modules=self._modules)
-            things |= {f"{NEAR}:{name}": one for name, one in found.things.items()}
-            self._capture.replace(NEAR, found.subjects)
-            self._capture.known = self._known | {id(one): f"{NEAR}:{name}" for name, one in found.things.items()}
-            self._capture.known = self._capture.parts() | self._capture.known
-            kept = variables(user, watch.line, self._capture.known)
-            extra |= {f"{VARIABLES}:{name}": value for name, value in kept.items()}
-            extra[UNKEPT] = unkept(user, watch.line, kept)
+            found = discover_around_loop(user, watch.line, self._objects, outer, modules=self._modules)
+            objects |= {f"{DISCOVERED}:{name}": one for name, one in found.objects.items()}
+            self._capture.replace_group(DISCOVERED, found.handlers)
+            self._capture.known = self._known | {id(one): f"{DISCOVERED}:{name}" for name, one in found.objects.items()}
+            self._capture.known = self._capture.module_parts() | self._capture.known
+            values = capture_variables(user, watch.line, self._capture.known)
+            extra |= {f"{VARIABLES}:{name}": value for name, value in values.items()}
+            extra[UNCAPTURED] = uncaptured_names(user, watch.line, values)
             if not watch.is_main:
-                for level, values in enumerate(variables_around(user, self.main_loop, self._capture.known)):
-                    extra |= {f"{AROUND}:{level}:{name}": value for name, value in values.items()}
-        if is_end or gradients_outlive():
-            extra[GRADIENTS] = gradients_of(things)
-        moment = self._capture.take(extra, is_certain=is_end, has_looked=user is not None)
+                for level, outer_values in enumerate(
+                    capture_outer_variables(user, self.main_loop, self._capture.known)
+                ):
+                    extra |= {f"{OUTER_VARIABLES}:{level}:{name}": value for name, value in outer_values.items()}
+        if is_end or has_loop_carried_gradients():
+            extra[GRADIENTS] = capture_gradients(objects)
+        captured = self._capture.take(extra, is_certain=is_end, is_fresh=user is not None)
         if user is not None:
-            moment.left_out.extend(lost_variables(user, watch.line, self._capture.known))
-        return moment
+            captured.uncaptured.extend(uncaptured_variables(user, watch.line, self._capture.known))
+        return captured
 
 
 def has_spare_core() -> bool:
-    """Does the training leave a core to others?"""
+    """Whether the training leaves a core idle."""
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch is not None else 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -295,7 +303,7 @@ def has_spare_core() -> bool:
 
 
 class LoopWatch:
-    """One loop inside a `checkpointing` block, and the time its iterations take."""
+    """Watches one loop inside a `checkpointing` block, and times its iterations."""
 
     def __init__(self, owner: Checkpointer, name: str, loop: int, *, is_main: bool) -> None:
         self._owner = owner
@@ -304,11 +312,11 @@ class LoopWatch:
         self.is_main = is_main
         self.block = f"{name}: iteration" if is_main else f"{name}: loop"
         self.line = 0
-        self.is_exhausted = False  # else it was left by a break, a return or an exception
-        self.is_plainly_left = True  # what follows it came next
-        self.made_in: CodeType | None = None  # the code that asked for the loop
+        self.is_exhausted = False  # otherwise it was left by a break, a return or an exception
+        self.falls_through = True  # execution continues with the statement after the loop
+        self.created_in: CodeType | None = None  # the code that created the loop
         self.parent_iteration = owner.main_iteration
-        self._iteration_begun = self._begun = self._considered = _now()
+        self._iteration_begun = self._begun = self._last_considered = _now()
 
     def begin_iteration(self, iteration: int, frame: FrameType | None) -> None:
         self._iteration_begun = _now()
@@ -320,24 +328,24 @@ class LoopWatch:
                 self._owner.main_loop = id(user), id(user.f_code), user.f_lineno
 
     def end_iteration(self, iteration: int, frame: FrameType | None) -> None:
-        # Iterations that are over in no time are considered together, or asking would take longer than they do.
-        is_brief = _now() - self._considered <= _BRIEF_S
-        if self.is_main and (not is_brief or self._owner.is_regular or self._owner.is_awaited(self)):
-            self._owner.consider(self, iteration, _now() - self._iteration_begun, self._frame(frame))
-            self._considered = _now()
+        # Brief iterations are considered together: deciding would take longer than they do.
+        is_brief = _now() - self._last_considered <= _BRIEF_S
+        if self.is_main and (not is_brief or self._owner.has_fixed_interval or self._owner.is_agreed(self)):
+            self._owner.consider_checkpoint(self, iteration, _now() - self._iteration_begun, self._frame(frame))
+            self._last_considered = _now()
 
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
-        """The loop is over, whether it ran out or was left."""
+        """The loop is over: its items are exhausted, or it was left."""
         self.is_exhausted = exhausted
         user = self._frame(frame)
         if not self.line and user is not None:
-            self.line = user.f_lineno  # it had no iteration
-        self.is_plainly_left = exhausted or (user is not None and falls_through(user, self.line))
+            self.line = user.f_lineno  # the loop had no iteration
+        self.falls_through = exhausted or (user is not None and is_left_by_break(user, self.line))
         self._owner.leave()
         if self.is_main:
             self._owner.finish(self, iteration, user)
         else:
-            self._owner.consider(self, iteration, _now() - self._begun, user)
+            self._owner.consider_checkpoint(self, iteration, _now() - self._begun, user)
 
     def _frame(self, frame: FrameType | None) -> FrameType | None:
-        return loops_frame(frame, self.made_in) if self.made_in is not None else users_frame(frame)
+        return find_loop_frame(frame, self.created_in) if self.created_in is not None else find_user_frame(frame)

@@ -1,4 +1,4 @@
-"""One moment of the training's state: copied out of its memory at once, to be written at leisure."""
+"""Captures the training's state: copies it out of the training's memory quickly, to be written later."""
 
 from __future__ import annotations
 
@@ -17,153 +17,162 @@ from relive.checkpoint.memory import (
     Layout,
     Leaf,
     LeafType,
-    TensorSources,
+    TensorPlacement,
     Unpicklable,
-    size_bytes,
+    max_layout_bytes,
 )
 from relive.checkpoint.state import ModuleHandler, OptimizerHandler, StateHandler, part_name
 
-_HELD = frozenset({"_module", "_optimizer", "_array", "_generator", "_thing", "_owner"})  # what subjects are of
+_OBJECT_FIELDS = frozenset(
+    {"_module", "_optimizer", "_array", "_generator", "_object", "_owner"}
+)  # the attributes in which handlers hold their object
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedState:
-    """A copy of the state: leaves as bytes, and the tree that says what they are."""
+    """A copy of the state: the bytes of all leaves, and an entry for each object that refers to them."""
 
-    subjects: dict[str, dict[str, Json]]  # name → kind, leaves, rest
+    entries: dict[str, dict[str, Json]]  # name → kind, leaves, rest
     leaves: list[tuple[LeafType, Any]]
     blobs: list[bytes]
     size_bytes: int
-    left_out: list[str]  # what could not be kept, and why
-    is_right: Callable[[], bool] = lambda: True  # were tensors laid out as they were taken to be? Asked soon afterwards
+    uncaptured: list[str]  # what could not be captured, and why
+    is_valid: Callable[[], bool] = lambda: True  # whether tensors still had the assumed shapes; to be called soon
 
 
 class Capture:
-    """Takes moments of some subjects. What it learnt about their tensors is kept, so that the next one is quick."""
+    """Captures the state of some objects repeatedly. Remembers their tensors, so that the next capture is fast."""
 
-    def __init__(self, subjects: dict[str, StateHandler]) -> None:
-        self.subjects = subjects
-        self.known: dict[int, str] = {}  # the objects that were named, by identity
+    def __init__(self, handlers: dict[str, StateHandler]) -> None:
+        self.handlers = handlers
+        self.known: dict[int, str] = {}  # objects with their own entry, by identity
         self._arena = Arena()
         self._copier = Copier()
         self._leaves: list[Leaf] = []
         self._sources: list[Any] = []
-        self._laid_out = TensorSources([])
+        self._placement = TensorPlacement([])
         self._is_stale = False
-        self._numbers: dict[str, dict[str, int]] = {}
-        self._seen: dict[int, int] = {}
+        self._leaf_numbers: dict[str, dict[str, int]] = {}
+        self._number_by_id: dict[int, int] = {}
         self._parts: dict[int, str] = {}
         self._layout: Layout | None = None
 
-    def replace(self, group: str, subjects: dict[str, StateHandler]) -> None:
-        """Take also these from now on, instead of those that were given for the group before."""
-        start = f"{group}:"
-        known = {name: subject for name, subject in self.subjects.items() if name.startswith(start)}
-        found = {start + name: subject for name, subject in subjects.items()}
-        if {name: _identity(one) for name, one in known.items()} == {
-            name: _identity(one) for name, one in found.items()
+    def replace_group(self, group: str, handlers: dict[str, StateHandler]) -> None:
+        """Captures these handlers as well from now on, in place of the previous ones of the group."""
+        prefix = f"{group}:"
+        before = {name: handler for name, handler in self.handlers.items() if name.startswith(prefix)}
+        after = {prefix + name: handler for name, handler in handlers.items()}
+        if {name: _handler_identity(one) for name, one in before.items()} == {
+            name: _handler_identity(one) for name, one in after.items()
         }:
             return
-        self.subjects = {name: one for name, one in self.subjects.items() if name not in known} | found
-        self._numbers = {}
+        self.handlers = {name: one for name, one in self.handlers.items() if name not in before} | after
+        self._leaf_numbers = {}
 
-    def parts(self) -> dict[int, str]:
-        """What the modules are made of, by identity: whoever else holds a layer has that very layer."""
-        self._look()
+    def module_parts(self) -> dict[int, str]:
+        """Returns the names of all layers and tensors of modules, by identity: others refer to them by name."""
+        self._collect_tensors()
         return self._parts
 
     def size_bytes(self) -> int:
-        """How much memory the tensors took when they were last looked at."""
+        """Returns the size of the tensors when they were last collected."""
         if not self._leaves:
-            self._look()
+            self._collect_tensors()
         return sum(leaf.size_bytes for leaf in self._leaves)
 
     def prepare(self) -> None:
-        """Make the arena ready before it is needed, in the background: touching memory takes longer than copying."""
-        self._look()
-        self._arena.reserve_soon(size_bytes(self._leaves))
+        """Reserves the arena in the background before it is needed: touching fresh memory takes longer than copying."""
+        self._collect_tensors()
+        self._arena.reserve_soon(max_layout_bytes(self._leaves))
 
-    def take(self, extra: dict[str, Any], *, is_certain: bool = False, has_looked: bool = False) -> CapturedState:
-        """Copy the state now. `extra` are small values besides the subjects: random states, variables.
+    def take(self, extra: dict[str, Any], *, is_certain: bool = False, is_fresh: bool = False) -> CapturedState:
+        """Copies the state now. `extra` are small values without a handler: random states, variables.
 
-        Whether tensors changed their shapes in place, which they hardly ever do, is found out when the training needs
-        not wait for it; unless it must be certain that this moment counts. `has_looked`: it was just asked for `parts`.
+        Tensors rarely change their shapes in place, so that is checked by the writer, while the training goes on; with
+        `is_certain` it is checked first, so that the result is valid. `is_fresh`: `module_parts` was called just now.
         """
-        if is_certain and not self._laid_out.have_their_shapes():
+        if is_certain and not self._placement.have_same_shapes():
             self._is_stale = True
-        if self._is_stale or not has_looked:
-            self._look()
+        if self._is_stale or not is_fresh:
+            self._collect_tensors()
         if self._layout is None:
             self._layout = Layout(self._leaves, self._arena)
         self._layout.copy(self._copier)
-        planter = Flattener(self._sources, self._seen, self.known)
-        described = {
-            name: {"kind": subject.kind, "leaves": self._numbers[name], "rest": subject.rest(planter.flatten)}
-            for name, subject in self.subjects.items()
+        flattener = Flattener(self._sources, self._number_by_id, self.known)
+        entries = {
+            name: {
+                "kind": handler.kind,
+                "leaves": self._leaf_numbers[name],
+                "rest": handler.other_state(flattener.flatten),
+            }
+            for name, handler in self.handlers.items()
         }
-        left_out: list[str] = [why for subject in self.subjects.values() for why in getattr(subject, "left_out", ())]
+        uncaptured: list[str] = [
+            why for handler in self.handlers.values() for why in getattr(handler, "uncaptured", ())
+        ]
         for name, value in extra.items():
             try:
-                described[name] = {"kind": "extra", "leaves": {}, "rest": planter.flatten(value, name)}
+                entries[name] = {"kind": "extra", "leaves": {}, "rest": flattener.flatten(value, name)}
             except Unpicklable as error:
-                left_out.append(str(error))
-        loose = [_copied(source) for source in planter.leaves[len(self._leaves) :]]
-        loose_bytes = sum(len(data) for _, data in loose) + sum(map(len, planter.blobs))
-        copies = self._layout.copies + loose
-        size = self._layout.size_bytes + loose_bytes
-        return CapturedState(described, copies, planter.blobs, size, left_out, partial(self._is_right, self._laid_out))
+                uncaptured.append(str(error))
+        small = [_copy_leaf(source) for source in flattener.leaves[len(self._leaves) :]]
+        small_bytes = sum(len(data) for _, data in small) + sum(map(len, flattener.blobs))
+        leaves = self._layout.copies + small
+        size = self._layout.size_bytes + small_bytes
+        is_valid = partial(self._is_valid, self._placement)
+        return CapturedState(entries, leaves, flattener.blobs, size, uncaptured, is_valid)
 
-    def _is_right(self, laid_out: TensorSources) -> bool:
-        """Asked by the writer's thread, soon after a moment was taken."""
-        is_right = laid_out.have_their_shapes()
-        self._is_stale |= not is_right
-        return is_right
+    def _is_valid(self, placement: TensorPlacement) -> bool:
+        """Called by the writer's thread, soon after a capture."""
+        is_valid = placement.have_same_shapes()
+        self._is_stale |= not is_valid
+        return is_valid
 
-    def _look(self) -> None:
-        """Find the tensors, unless they are where they were."""
-        known = len(self._numbers) == len(self.subjects)  # subjects may join when they are found near the loop
+    def _collect_tensors(self) -> None:
+        """Collects the tensors of all handlers, unless they are the same as before."""
+        is_complete = len(self._leaf_numbers) == len(self.handlers)  # discovery may add handlers
         if (
-            known
+            is_complete
             and self._leaves
             and not self._is_stale
-            and all(subject.is_same() for subject in self.subjects.values())
-            and self._laid_out.are_in_place()
+            and all(handler.has_same_layout() for handler in self.handlers.values())
+            and self._placement.have_same_addresses()
         ):
             return
-        self._leaves, self._numbers, self._seen, self._layout, self._is_stale = [], {}, {}, None, False
-        for name, subject in self.subjects.items():
-            self._numbers[name] = {key: self._number(tensor) for key, tensor in subject.tensors().items()}
-        for name, subject in self.subjects.items():
-            if isinstance(subject, OptimizerHandler):  # what it trains and no module has
-                loose = subject.parameters_beyond(self._seen)
-                self._numbers[name] |= {key: self._number(tensor) for key, tensor in loose.items()}
+        self._leaves, self._leaf_numbers, self._number_by_id, self._layout, self._is_stale = [], {}, {}, None, False
+        for name, handler in self.handlers.items():
+            self._leaf_numbers[name] = {key: self._number_of(tensor) for key, tensor in handler.tensors().items()}
+        for name, handler in self.handlers.items():
+            if isinstance(handler, OptimizerHandler):  # the parameters that it trains and no module has
+                others = handler.parameters_beyond(self._number_by_id)
+                self._leaf_numbers[name] |= {key: self._number_of(tensor) for key, tensor in others.items()}
         self._sources = [leaf.source for leaf in self._leaves]
-        self._laid_out = TensorSources(self._sources)
+        self._placement = TensorPlacement(self._sources)
         self._parts = {
-            id(part): part_name(name, way)
-            for name, subject in self.subjects.items()
-            if isinstance(subject, ModuleHandler)
-            for way, part in subject.parts.items()
+            id(part): part_name(name, path)
+            for name, handler in self.handlers.items()
+            if isinstance(handler, ModuleHandler)
+            for path, part in handler.parts.items()
         }
 
-    def _number(self, tensor: Any) -> int:
-        if id(tensor) not in self._seen:
-            self._seen[id(tensor)] = len(self._leaves)
+    def _number_of(self, tensor: Any) -> int:
+        if id(tensor) not in self._number_by_id:
+            self._number_by_id[id(tensor)] = len(self._leaves)
             self._leaves.append(Leaf(tensor))
-        return self._seen[id(tensor)]
+        return self._number_by_id[id(tensor)]
 
 
-def _identity(subject: StateHandler) -> tuple[Any, ...]:
-    """Which object a subject is of."""
-    held = [value for key, value in sorted(vars(subject).items()) if key in _HELD]
-    return (type(subject), *map(id, held))
+def _handler_identity(handler: StateHandler) -> tuple[Any, ...]:
+    """Returns the class of a handler and the identity of its object."""
+    objects = [value for key, value in sorted(vars(handler).items()) if key in _OBJECT_FIELDS]
+    return (type(handler), *map(id, objects))
 
 
-def _copied(source: Any) -> tuple[LeafType, Any]:
+def _copy_leaf(source: Any) -> tuple[LeafType, Any]:
     leaf = Leaf(source)
-    plain = leaf.flat()
-    if plain is not None:
-        return leaf.kind, plain.copy()
+    flat = leaf.flat()
+    if flat is not None:
+        return leaf.kind, flat.copy()
     memory = np.empty(leaf.size_bytes, np.uint8)
     leaf.copy_to(memory)
     return leaf.kind, memory

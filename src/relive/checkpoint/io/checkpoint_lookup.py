@@ -1,4 +1,4 @@
-"""Which checkpoint a user means by a run and an iteration."""
+"""Finds the checkpoint of a run at an iteration, and restores the first one that is intact."""
 
 from __future__ import annotations
 
@@ -10,61 +10,60 @@ from relive.checkpoint.io.checkpoint_reader import Checkpoint
 from relive.errors import Damaged, NotFound
 from relive.store import Home
 from relive.store.catalog import Index, find_run
-from relive.store.chunks import CheckpointRow, Chunks, Packs, candidates, kept_checkpoints
+from relive.store.chunks import CheckpointRow, Chunks, Packs, list_kept_checkpoints, restore_candidates
 from relive.store.journal import parse_run
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCheckpoint:
-    """A checkpoint that a run's journal names; whether its bytes are whole shows when it is read."""
+    """A checkpoint that a run's journal names; whether its bytes are intact is known when it is read."""
 
     where: str
     manifest: str
     home: Home
 
     def open(self) -> Checkpoint:
-        return Checkpoint(self.manifest, Chunks(self.home.chunks), packs_of(self.home))
+        return Checkpoint(self.manifest, Chunks(self.home.chunks), open_packs(self.home))
 
 
 def find_checkpoints(home: Home, run: str, at: Mapping[str, Any]) -> list[FoundCheckpoint]:
-    """The checkpoint of a run at an iteration, and then the earlier ones; says which there are when there is none."""
+    """Returns the checkpoint of a run at an iteration, then the earlier ones; raises NotFound if there is none."""
     record = find_run(Index(home).runs(), run).record
     canonical = [journal for journal in parse_run(home, record.run) if not journal.journal.rank]
-    rows = kept_checkpoints(home.run_folder(record.run), canonical)
-    found = candidates(rows, at)
+    rows = list_kept_checkpoints(home.run_folder(record.run), canonical)
+    found = restore_candidates(rows, at)
     if not found:
-        raise NotFound(_missing(record.run, at, rows))
+        raise NotFound(_missing_message(record.run, at, rows))
     return [FoundCheckpoint(row.where, row.manifest, home) for row in found]
 
 
-def restore_first_whole(
+def restore_first_intact(
     found: Sequence[FoundCheckpoint], into: Mapping[str, Any], *, random: bool, only_first: bool
 ) -> tuple[Checkpoint, list[str]]:
-    """Restore the first checkpoint that is whole; tells what is wrong with those before it."""
+    """Restores the first checkpoint that is intact; returns it, and what is wrong with those before it."""
     damaged: list[str] = []
-    for one in found:
+    for candidate in found:
         try:
-            checkpoint = one.open()
+            checkpoint = candidate.open()
             checkpoint.restore(into, random=random)
         except Damaged as error:
             if only_first:
-                others = (
-                    f"whole may be {', '.join(f.where for f in found[1:6])}" if found[1:] else "there is no earlier"
-                )
-                raise type(error)(f"the checkpoint at {one.where} can't be read: {error}; {others}") from error
-            damaged.append(f"{one.where}: {error}")
+                earlier = ", ".join(one.where for one in found[1:6])
+                remedy = f"try an earlier one: {earlier}" if earlier else "there is no earlier one"
+                raise type(error)(f"the checkpoint at {candidate.where} can't be read: {error}; {remedy}") from error
+            damaged.append(f"{candidate.where}: {error}")
         else:
             return checkpoint, damaged
     raise Damaged(f"no checkpoint of the run can be read ({damaged[0]}); run `relive doctor`")
 
 
-def packs_of(home: Home) -> Packs:
+def open_packs(home: Home) -> Packs:
     return Packs(home.packs)
 
 
-def _missing(run: str, at: Mapping[str, Any], rows: Sequence[CheckpointRow]) -> str:
-    wanted = ", ".join(f"{loop}={value}" for loop, value in at.items()) or "any iteration"
+def _missing_message(run: str, at: Mapping[str, Any], rows: Sequence[CheckpointRow]) -> str:
+    iteration = ", ".join(f"{loop}={value}" for loop, value in at.items()) or "any iteration"
     if not rows:
         return f"run {run} has no checkpoints; train inside `with relive.checkpointing(model=…)`"
-    there = ", ".join(row.where for row in rows[-10:])
-    return f"run {run} has no checkpoint at {wanted}; there are {there}"
+    existing = ", ".join(row.where for row in rows[-10:])
+    return f"run {run} has no checkpoint at {iteration}; there are {existing}; name one of those"

@@ -1,4 +1,4 @@
-"""A checkpoint read back: into the very objects it was taken of, or as new values; only the parts asked for."""
+"""Reads a checkpoint: restores live objects in place, or builds new values, reading only what is needed."""
 
 from __future__ import annotations
 
@@ -9,30 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from relive.checkpoint.memory import Json, SharedObjects, StoredTensor, fill, made, unflatten, window
+from relive.checkpoint.memory import (
+    Json,
+    SharedContainers,
+    StoredTensor,
+    build_tensor,
+    fill_tensor,
+    unflatten,
+    writable_memory,
+)
 from relive.checkpoint.state import (
     ModuleHandler,
     ObjectHandler,
     handler_for,
     part_name,
-    put_gradients_back,
-    refilled,
-    restore_global_states,
+    refill,
+    restore_gradients,
+    restore_random_states,
 )
 from relive.errors import Damaged, NotFound
-from relive.store.chunks import Chunks, Packs, Piece, note_restore, read_pieces
+from relive.store.chunks import Chunks, Packs, Piece, read_pieces, record_restore
 
 if TYPE_CHECKING:
     from relive.checkpoint.state import DiscoveredState
 
-RANDOM = "random states"  # the subject that holds the global generators
-VARIABLES = "variables"
-AROUND = "around"  # variables of the frames around a nested loop, as they were when it ended
-GRADIENTS = "gradients"  # where they outlive the iteration in which they were made
-UNKEPT = "unkept"  # the names of variables that were too large
-_HIDDEN = frozenset({"places", "file", "lost", "module attributes"})  # what nobody could give to `restore(into=…)`
-_OF_TENSORS = frozenset({"module", "optimizer", "array", "generator"})
-NEAR = "near"  # what was found near the loop without being named
+RANDOM_STATES = "random states"  # the entry of the global random generators
+VARIABLES = "variables"  # prefix: live-out variables of the loop
+OUTER_VARIABLES = "around"  # prefix: variables of the frames around a nested loop when it ended
+GRADIENTS = "gradients"  # the entry of loop-carried gradients
+UNCAPTURED = "unkept"  # the entry with the names of variables that were not captured
+_INTERNAL_KINDS = frozenset({"places", "file", "lost", "module attributes"})  # not for `restore(into=…)`
+_TENSOR_KINDS = frozenset({"module", "optimizer", "array", "generator"})  # which hold no other objects
+DISCOVERED = "near"  # prefix: objects discovered around the loop
 
 
 class _CheckpointManifest(msgspec.Struct):
@@ -46,208 +54,210 @@ class _CheckpointManifest(msgspec.Struct):
 _decode = msgspec.json.Decoder(_CheckpointManifest).decode
 
 
-def _decoded(content: bytes, name: str) -> _CheckpointManifest:
+def _decode_manifest(content: bytes, name: str) -> _CheckpointManifest:
     try:
         return _decode(content)
     except msgspec.DecodeError as error:
         raise Damaged(f"manifest {name[:12]} can't be read ({error}); restore another checkpoint") from error
 
 
-def _with_parts(things: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, and the layers, parameters and buffers of those which are modules."""
-    found = dict(things)
+def _with_module_parts(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns these objects, and the layers, parameters and buffers of those that are modules."""
+    found = dict(objects)
     torch = sys.modules.get("torch")
-    for name, thing in things.items():
-        if torch is not None and isinstance(thing, torch.nn.Module):
-            subject = ModuleHandler(thing)
-            subject.tensors()
-            found |= {part_name(name, way): part for way, part in subject.parts.items()}
+    for name, obj in objects.items():
+        if torch is not None and isinstance(obj, torch.nn.Module):
+            handler = ModuleHandler(obj)
+            handler.tensors()
+            found |= {part_name(name, path): part for path, part in handler.parts.items()}
     return found
 
 
 class Checkpoint:
-    """A stored moment. Tensors are read without running any code; pickled parts only when they are asked for."""
+    """A stored checkpoint. Reading tensors runs no code; pickled parts are loaded only when they are needed."""
 
     def __init__(self, manifest: str, chunks: Chunks, packs: Packs) -> None:
-        content = _decoded(chunks.get(manifest), manifest)
-        self._subjects = content.subjects
+        content = _decode_manifest(chunks.get(manifest), manifest)
+        self._entries = content.subjects
         self._leaves = content.leaves
         self._blobs = content.blobs
         self._pieces = content.pieces
         self._packs = packs
-        self._later: list[tuple[Piece, Any]] = []
-        self._alive: list[Any] = []  # the tensors whose memory is still to be filled
-        self._made: dict[int, Any] = {}
-        self._live: dict[str, Any] = {}  # the objects that it was restored into
-        self._shared = SharedObjects(lambda: (subject["rest"] for subject in self._subjects.values()))
-        self._filled: dict[int, Any] = {}  # objects that have got their content
-        self._settled: dict[int, tuple[Any, Any]] = {}  # what was restored, and the object that has its content now
+        self._pending: list[tuple[Piece, Any]] = []  # pieces to read, and the memory to fill
+        self._alive: list[Any] = []  # the tensors that own that memory
+        self._tensors: dict[int, Any] = {}
+        self._live: dict[str, Any] = {}  # the objects that it is restored into
+        self._shared = SharedContainers(lambda: (entry["rest"] for entry in self._entries.values()))
+        self._refilled: dict[int, Any] = {}  # live objects that were refilled already, by identity
+        self._live_by_value: dict[int, tuple[Any, Any]] = {}  # restored values, and the live object of each
 
     @property
     def size_bytes(self) -> int:
         return sum(piece.size_bytes for piece in self._pieces)
 
     def names(self) -> list[str]:
-        """The objects that the checkpoint holds."""
-        return [name for name, subject in self._subjects.items() if subject["kind"] != "extra"]
+        """Returns the names of the objects in the checkpoint."""
+        return [name for name, entry in self._entries.items() if entry["kind"] != "extra"]
 
-    def given(self) -> list[str]:
-        """The objects that were named, rather than found near the loop."""
-        return [name for name in self.names() if not name.startswith(NEAR + ":")]
+    def named(self) -> list[str]:
+        """Returns the names of the objects that the user named, without the discovered ones."""
+        return [name for name in self.names() if not name.startswith(DISCOVERED + ":")]
 
-    def near(self) -> list[str]:
-        """Objects found near the loop: schedulers, generators and the like, by the names of their variables."""
-        return [name for name in self._all_near() if self._subjects[f"{NEAR}:{name}"]["kind"] not in _HIDDEN]
+    def discovered(self) -> list[str]:
+        """Returns the variable names of discovered objects: schedulers, generators and the like."""
+        kinds = {name: self._entries[f"{DISCOVERED}:{name}"]["kind"] for name in self._all_discovered()}
+        return [name for name, kind in kinds.items() if kind not in _INTERNAL_KINDS]
 
-    def _all_near(self) -> list[str]:
-        return [name.partition(":")[2] for name in self._subjects if name.startswith(NEAR + ":")]
+    def _all_discovered(self) -> list[str]:
+        return [name.partition(":")[2] for name in self._entries if name.startswith(DISCOVERED + ":")]
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
-        """Put the state back into live objects, in place, and the global random generators if asked for."""
-        by_name = {name: thing for given, thing in into.items() for name in (given, f"{NEAR}:{given}")}
-        self._live.update(_with_parts(by_name))
+        """Restores the state of live objects in place, and with `random` the global random generators."""
+        by_name = {key: obj for name, obj in into.items() for key in (name, f"{DISCOVERED}:{name}")}
+        self._live.update(_with_module_parts(by_name))
         begun = time.perf_counter()
-        with self._packs.reading():
-            for name, thing in into.items():
-                stored = self._stored(name)
+        with self._packs.read_lock():
+            for name, obj in into.items():
+                stored = self._entry(name)
                 is_object = stored["kind"] == ObjectHandler.kind
-                subject = ObjectHandler(name, thing) if is_object else handler_for(name, thing)
-                subject.put_back(stored["leaves"], stored["rest"], self)
-            size_bytes = self._finish()
-        note_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
+                handler = ObjectHandler(name, obj) if is_object else handler_for(name, obj)
+                handler.restore(stored["leaves"], stored["rest"], self)
+            size_bytes = self._read_pending()
+        record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         if random:
             self.restore_random()
 
     def state(self, name: str, keys: Iterable[str] | None = None) -> dict[str, Any]:
-        """The tensors of one object as new tensors: all of them, or only those asked for (one layer, say)."""
-        leaves = self._stored(name)["leaves"]
-        wanted = list(leaves) if keys is None else list(keys)
-        unknown = [key for key in wanted if key not in leaves]
+        """Returns the tensors of an object as new tensors: all of them, or only those of `keys` (one layer, say)."""
+        leaves = self._entry(name)["leaves"]
+        selected = list(leaves) if keys is None else list(keys)
+        unknown = [key for key in selected if key not in leaves]
         if unknown:
             raise NotFound(f"{name} has no {unknown[0]!r} in this checkpoint; it has {', '.join(leaves)}")
-        with self._packs.reading():
-            return {key: self.made(leaves[key]) for key in wanted}
+        with self._packs.read_lock():
+            return {key: self.new_tensor(leaves[key]) for key in selected}
 
     def variables(self) -> dict[str, Any]:
-        """The variables of the loop as they were."""
+        """Returns the captured variables of the loop."""
         return {
-            name.partition(":")[2]: self.value(subject["rest"])
-            for name, subject in self._subjects.items()
+            name.partition(":")[2]: self.unflatten(entry["rest"])
+            for name, entry in self._entries.items()
             if name.startswith(VARIABLES + ":")
         }
 
-    def around(self, level: int) -> dict[str, Any]:
-        """The variables of the frames around a nested loop: level 0 is that of the loop itself."""
-        start = f"{AROUND}:{level}:"
+    def outer_variables(self, level: int) -> dict[str, Any]:
+        """Returns the variables of a frame around a nested loop: level 0 is the frame of the loop itself."""
+        prefix = f"{OUTER_VARIABLES}:{level}:"
         return {
-            name.removeprefix(start): self.value(subject["rest"])
-            for name, subject in self._subjects.items()
-            if name.startswith(start)
+            name.removeprefix(prefix): self.unflatten(entry["rest"])
+            for name, entry in self._entries.items()
+            if name.startswith(prefix)
         }
 
-    def may_refer(self) -> bool:
-        """Do objects that were named hold others than tensors? Those may be ones that were found near the loop."""
-        return any(self._subjects[name]["kind"] not in _OF_TENSORS for name in self.given())
+    def may_refer_to_discovered(self) -> bool:
+        """Whether named objects may refer to discovered ones: they hold more than tensors."""
+        return any(self._entries[name]["kind"] not in _TENSOR_KINDS for name in self.named())
 
-    def meet(self, found: DiscoveredState) -> None:
-        """Know what is near the loop, before any of it is put back."""
-        self._live.update(_with_parts({f"{NEAR}:{name}": thing for name, thing in found.things.items()}))
+    def register(self, found: DiscoveredState) -> None:
+        """Registers discovered objects as live ones, so that restored values can refer to them."""
+        self._live.update(_with_module_parts({f"{DISCOVERED}:{name}": obj for name, obj in found.objects.items()}))
 
-    def restore_near(self, found: DiscoveredState) -> list[str]:
-        """Put back what was found near the loop; gives the names of what was kept and is not there now."""
-        self.meet(found)
-        for name in self._all_near():
-            if name in found.subjects:
-                stored = self._subjects[f"{NEAR}:{name}"]
-                found.subjects[name].put_back(stored["leaves"], stored["rest"], self)
-        self._finish()
-        return [name for name in self._all_near() if name not in found.subjects]
+    def restore_discovered(self, found: DiscoveredState) -> list[str]:
+        """Restores discovered objects; returns the captured names that were not discovered now."""
+        self.register(found)
+        for name in self._all_discovered():
+            if name in found.handlers:
+                stored = self._entries[f"{DISCOVERED}:{name}"]
+                found.handlers[name].restore(stored["leaves"], stored["rest"], self)
+        self._read_pending()
+        return [name for name in self._all_discovered() if name not in found.handlers]
 
     def restore_gradients(self) -> None:
-        """Put them back into the objects that the rest was restored into, if they were kept."""
-        if GRADIENTS in self._subjects:
-            put_gradients_back(self.extra(GRADIENTS), self._live)
+        """Restores gradients into the objects that were restored before, if the checkpoint has them."""
+        if GRADIENTS in self._entries:
+            restore_gradients(self.extra(GRADIENTS), self._live)
 
-    def unkept(self) -> list[str]:
-        """Variables that the loop bound and that are not held here."""
-        return list(self.extra(UNKEPT)) if UNKEPT in self._subjects else []
+    def uncaptured(self) -> list[str]:
+        """Returns the names of variables that the loop bound and that were not captured."""
+        return list(self.extra(UNCAPTURED)) if UNCAPTURED in self._entries else []
 
     def restore_random(self) -> None:
-        """Put the global random generators back: the last step, since rebuilding objects may draw numbers."""
-        if RANDOM in self._subjects:
-            restore_global_states(self.value(self._subjects[RANDOM]["rest"]))
+        """Restores the global random generators: the last step, since rebuilding objects may draw numbers."""
+        if RANDOM_STATES in self._entries:
+            restore_random_states(self.unflatten(self._entries[RANDOM_STATES]["rest"]))
 
     def extra(self, name: str) -> Any:
-        return self.value(self._stored(name)["rest"])
+        """Returns a value that was captured without a handler."""
+        return self.unflatten(self._entry(name)["rest"])
 
-    def _stored(self, name: str) -> dict[str, Json]:
-        name = f"{NEAR}:{name}" if f"{NEAR}:{name}" in self._subjects else name
-        if name not in self._subjects:
+    def _entry(self, name: str) -> dict[str, Json]:
+        name = f"{DISCOVERED}:{name}" if f"{DISCOVERED}:{name}" in self._entries else name
+        if name not in self._entries:
             raise NotFound(f"the checkpoint has no {name!r}; it has {', '.join(self.names()) or 'no objects'}")
-        return self._subjects[name]
+        return self._entries[name]
 
-    # --- what subjects ask for ----------------------------------------------------------------------------------
+    # --- the RestoreSource of handlers --------------------------------------------------------------------------
 
-    def value(self, tree: Json) -> Any:
-        return unflatten(tree, self.made, self._blob, self._live, self._shared)
+    def unflatten(self, tree: Json) -> Any:
+        return unflatten(tree, self.new_tensor, self._blob, self._live, self._shared)
 
-    def settle(self, before: Any, value: Any) -> Any:
-        """Put a value where another is: into that very object, if it can be.
+    def refill(self, before: Any, value: Any) -> Any:
+        """Restores a value into the live object `before`, if possible; returns the object that has the value now.
 
-        Names may share an object now that they did not share then: only one of them gets its content. And names that
-        shared one then do so again.
+        Names that shared an object in the checkpoint share one again. If names share a live object that they did not
+        share in the checkpoint, only the first of them refills it.
         """
-        if id(value) in self._settled:
-            return self._settled[id(value)][1]
-        is_taken = id(before) in self._filled
-        kept = value if is_taken else refilled(before, value)
-        if kept is before:
-            self._filled[id(before)] = before
-        self._settled[id(value)] = value, kept
-        return kept
+        if id(value) in self._live_by_value:
+            return self._live_by_value[id(value)][1]
+        live = value if id(before) in self._refilled else refill(before, value)
+        if live is before:
+            self._refilled[id(before)] = before
+        self._live_by_value[id(value)] = value, live
+        return live
 
-    def settled(self, value: Any) -> Any:
-        """The object that has the content of a restored value, if one was filled with it."""
-        return self._settled.get(id(value), (value, value))[1]
+    def live_object_for(self, value: Any) -> Any:
+        """Returns the live object that was refilled with a restored value; the value itself if there is none."""
+        return self._live_by_value.get(id(value), (value, value))[1]
 
     def fill(self, leaf: int, target: Any) -> bool:
-        """Fill a live tensor, if it is of the stored type; plain memory is filled later, all of it at once."""
+        """Fills a live tensor; False if its type or shape differs. Contiguous host memory is filled later, at once."""
         stored = self._leaves[leaf]
         if not stored.is_like(target):
             return False
-        memory = window(target)
+        memory = writable_memory(target)
         if memory is None:
-            fill(target, lambda buffer: self._read(stored.pieces, buffer), stored.kind)
+            fill_tensor(target, lambda buffer: self._read(stored.pieces, buffer), stored.kind)
         elif len(stored.pieces) == 1:
-            self._later.append((self._pieces[stored.pieces[0]], memory))
+            self._pending.append((self._pieces[stored.pieces[0]], memory))
         else:
-            self._later.extend(self._parts(stored.pieces, memory))
+            self._pending.extend(self._split(stored.pieces, memory))
         self._alive.append(target)
         return True
 
-    def made(self, leaf: int) -> Any:
-        if leaf not in self._made:
+    def new_tensor(self, leaf: int) -> Any:
+        """Returns a leaf as a new tensor or array, always the same one."""
+        if leaf not in self._tensors:
             stored = self._leaves[leaf]
-            self._made[leaf] = made(stored.kind, lambda buffer: self._read(stored.pieces, buffer))
-        return self._made[leaf]
+            self._tensors[leaf] = build_tensor(stored.kind, lambda buffer: self._read(stored.pieces, buffer))
+        return self._tensors[leaf]
 
     def _blob(self, number: int) -> bytes:
         return b"".join(self._packs.read(self._pieces[at]) for at in self._blobs[number])
 
     def _read(self, pieces: list[int], buffer: Any) -> None:
-        for piece, part in self._parts(pieces, buffer):
+        for piece, part in self._split(pieces, buffer):
             self._packs.read_into(piece, part)
 
-    def _parts(self, pieces: list[int], buffer: Any) -> Iterator[tuple[Piece, memoryview]]:
+    def _split(self, pieces: list[int], buffer: Any) -> Iterator[tuple[Piece, memoryview]]:
         view, at = memoryview(buffer), 0
         for piece in (self._pieces[number] for number in pieces):
             yield piece, view[at : at + piece.size_bytes]
             at += piece.size_bytes
 
-    def _finish(self) -> int:
-        """Fill what is to be filled; gives its size in bytes."""
-        wanted, alive = self._later, self._alive
-        self._later, self._alive = [], []
-        read_pieces(self._packs, wanted)
+    def _read_pending(self) -> int:
+        """Reads the pending pieces; returns their size in bytes."""
+        pending, alive = self._pending, self._alive
+        self._pending, self._alive = [], []
+        read_pieces(self._packs, pending)
         del alive
-        return sum(piece.size_bytes for piece, _ in wanted)
+        return sum(piece.size_bytes for piece, _ in pending)

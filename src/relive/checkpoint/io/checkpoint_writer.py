@@ -1,4 +1,4 @@
-"""The thread that writes moments to disk: what is new into a pack, then the manifest, and last the journal's line."""
+"""The thread that writes captured state to disk: new pieces to a pack, then the manifest, last the journal line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from relive.store.chunks import Chunks, Packs, PackWriter, Piece, piece_digest, 
 
 FORMAT = 1
 PIECE_BYTES = 4 << 20
-STAY_S = 30.0
-Done = Callable[["Written"], None]
+IDLE_S = 30.0  # after which an idle thread ends
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A checkpoint on disk, and what it took."""
+class WrittenCheckpoint:
+    """A checkpoint on disk, and the time that writing it took."""
 
     manifest: str
     size_bytes: int
@@ -31,38 +30,41 @@ class Written:
     cpu_s: float
 
 
-class Writer:
-    """Writes one moment at a time. While it is at it others are refused: memory is bounded, training never waits."""
+OnWritten = Callable[[WrittenCheckpoint], None]
+
+
+class CheckpointWriter:
+    """Writes one checkpoint at a time in the background; while it is busy none is captured, so memory is bounded."""
 
     def __init__(self, packs: Packs, chunks: Chunks) -> None:
-        # Loaded here, not by the writer's thread: a child that is forked during an import waits for it for ever.
+        # Imported here, not by the writer's thread: a child that is forked during an import would wait for it forever.
         import xxhash  # noqa: F401
         import zstandard  # noqa: F401
 
         self._packs = packs
         self._chunks = chunks
         self._known: dict[tuple[str, int], Piece] | None = None
-        self._present: set[str] = set()  # the packs that were there when it was last looked
-        self._todo: deque[tuple[CapturedState, Done]] = deque()
+        self._packs_seen: set[str] = set()  # the packs that existed at the last check
+        self._queue: deque[tuple[CapturedState, OnWritten]] = deque()
         self._changed = threading.Condition()
-        self._is_at_it = False
+        self._is_busy = False
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
     @property
     def is_busy(self) -> bool:
-        return self._is_at_it
+        return self._is_busy
 
     def restore_speed(self) -> float | None:
-        """How quickly checkpoints were seen to come back in this home."""
+        """Returns the measured speed of restores in this home, in bytes per second; None if there were none."""
         return restore_speed(self._packs.folder)
 
-    def begin(self, moment: CapturedState, done: Done) -> None:
-        """Write in the background; `done` is called on the writer's thread, and makes the checkpoint exist."""
+    def begin(self, captured: CapturedState, on_written: OnWritten) -> None:
+        """Writes in the background; `on_written` is called on the writer's thread, and commits the checkpoint."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_at_it)
-            self._todo.append((moment, done))
-            self._is_at_it = True
+            self._changed.wait_for(lambda: not self._is_busy)
+            self._queue.append((captured, on_written))
+            self._is_busy = True
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="relive-checkpoint", daemon=True)
                 self._thread.start()
@@ -70,63 +72,63 @@ class Writer:
 
     def wait(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_at_it)
+            self._changed.wait_for(lambda: not self._is_busy)
 
-    def trouble(self) -> Exception | None:
-        """What went wrong since it was last asked."""
+    def take_error(self) -> Exception | None:
+        """Returns the error since the last call, if any."""
         error, self._error = self._error, None
         return error
 
     def _run(self) -> None:
-        """Stays awhile after a checkpoint, because starting a thread takes the training as long as a small copy."""
+        """The thread stays alive for a while: starting one takes the training as long as a small copy."""
         while True:
             with self._changed:
-                if not self._changed.wait_for(lambda: self._todo, timeout=STAY_S):
+                if not self._changed.wait_for(lambda: self._queue, timeout=IDLE_S):
                     self._thread = None
                     return
-                moment, done = self._todo.popleft()
+                captured, on_written = self._queue.popleft()
             try:
-                self.write(moment, done)
-            except Exception as error:  # noqa: BLE001 - told by the next checkpoint; the user's training must go on
+                self.write(captured, on_written)
+            except Exception as error:  # noqa: BLE001 - raised by the next checkpoint; the user's training must go on
                 self._error = error
-                self._known = None  # it may count pieces that were not written
-            del moment, done
+                self._known = None  # it may contain pieces that were not written
+            del captured, on_written
             with self._changed:
-                self._is_at_it = False
+                self._is_busy = False
                 self._changed.notify_all()
 
-    def write(self, moment: CapturedState, done: Done) -> None:
-        if not moment.is_right():
-            return  # it is as if it had not been taken; the next one will be
+    def write(self, captured: CapturedState, on_written: OnWritten) -> None:
+        if not captured.is_valid():
+            return  # skipped; the next capture collects the tensors again
         begun, cpu = time.perf_counter(), time.thread_time()
-        with self._packs.shared():
-            known = self._fresh_known()
+        with self._packs.shared_lock():
+            known = self._existing_pieces()
             with PackWriter(self._packs) as pack:
-                numbers = _Pieces(known, pack)
-                leaves = [[kind.form(), numbers.all(data)] for kind, data in moment.leaves]
-                blobs = [numbers.all(data) for data in moment.blobs]
+                pieces = _PieceNumbers(known, pack)
+                leaves = [[kind.to_json(), pieces.add(data)] for kind, data in captured.leaves]
+                blobs = [pieces.add(data) for data in captured.blobs]
             manifest = {
-                "v": FORMAT, "subjects": _told(moment.subjects), "leaves": leaves, "blobs": blobs,
-                "pieces": numbers.listed,
+                "v": FORMAT, "subjects": _with_deferred_trees(captured.entries), "leaves": leaves, "blobs": blobs,
+                "pieces": pieces.listed,
             }  # fmt: skip
-            self._present.add(pack.name)
+            self._packs_seen.add(pack.name)
             name = self._chunks.put(msgspec.json.encode(manifest))
             took = time.perf_counter() - begun
-            done(Written(name, moment.size_bytes, pack.stored_bytes, took, time.thread_time() - cpu))
+            on_written(WrittenCheckpoint(name, captured.size_bytes, pack.stored_bytes, took, time.thread_time() - cpu))
 
-    def _fresh_known(self) -> dict[tuple[str, int], Piece]:
-        """Pieces that need not be written again; those whose pack was collected meanwhile don't count."""
+    def _existing_pieces(self) -> dict[tuple[str, int], Piece]:
+        """Returns the pieces that exist on disk, without those whose pack was garbage-collected in the meantime."""
         present = set(self._packs.names())
         if self._known is None:
             self._known = self._packs.known()
-        elif not self._present <= present:
+        elif not self._packs_seen <= present:
             self._known = {key: piece for key, piece in self._known.items() if piece.pack in present}
-        self._present = present
+        self._packs_seen = present
         return self._known
 
 
-class _Pieces:
-    """The pieces of one checkpoint, numbered; what is known already is not written again."""
+class _PieceNumbers:
+    """Numbers the pieces of one checkpoint, and writes those that don't exist on disk yet."""
 
     def __init__(self, known: dict[tuple[str, int], Piece], pack: PackWriter) -> None:
         self._known = known
@@ -134,11 +136,12 @@ class _Pieces:
         self._numbers: dict[tuple[str, int], int] = {}
         self.listed: list[Piece] = []
 
-    def all(self, data: Any) -> list[int]:
+    def add(self, data: Any) -> list[int]:
+        """Splits data into pieces; returns their numbers."""
         view = memoryview(data)
-        return [self._one(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES)]
+        return [self._number_of(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES)]
 
-    def _one(self, data: memoryview) -> int:
+    def _number_of(self, data: memoryview) -> int:
         key = piece_digest(data), len(data)
         number = self._numbers.get(key)
         if number is None:
@@ -150,9 +153,9 @@ class _Pieces:
         return number
 
 
-def _told(subjects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Subjects with all of their trees: some left theirs to be made here."""
+def _with_deferred_trees(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns entries with all of their trees: some handlers defer building theirs to this thread."""
     return {
-        name: {**subject, "rest": subject["rest"]() if callable(subject["rest"]) else subject["rest"]}
-        for name, subject in subjects.items()
+        name: {**entry, "rest": entry["rest"]() if callable(entry["rest"]) else entry["rest"]}
+        for name, entry in entries.items()
     }

@@ -1,4 +1,4 @@
-"""Many copies at the speed of memory: shared by two threads, so that neither waits for the other."""
+"""Memory copies at memory bandwidth: by one thread, by torch's threads, or shared with a helper thread."""
 
 from __future__ import annotations
 
@@ -12,48 +12,49 @@ from typing import Any
 
 import numpy as np
 
-PART_BYTES = 8 << 20  # large copies are cut into parts, so that they can be shared
-WORTH_SHARING_BYTES = 32 << 20  # below, waking a thread of our own takes longer than it saves
-RETRY_EVERY = 8  # copies after which the slower way gets another chance
-Part = tuple[Any, Any]
+PART_BYTES = 8 << 20  # large copies are split into parts of this size, so that two threads can share them
+WORTH_SHARING_BYTES = 32 << 20  # below this size, waking the helper thread takes longer than it saves
+RETRY_EVERY = 8  # every so many copies the other method is tried again
+CopyPart = tuple[Any, Any]  # target, source
 
 
-def parts_of(target: Any, source: Any) -> list[Part]:
-    """A copy of bytes as copies of at most PART_BYTES each."""
+def split_copy(target: Any, source: Any) -> list[CopyPart]:
+    """Splits a copy of bytes into parts of at most PART_BYTES."""
     ends = range(0, len(source), PART_BYTES)
     return [(target[at : at + PART_BYTES], source[at : at + PART_BYTES]) for at in ends]
 
 
-class Copies:
-    """Parts that are copied again and again, side by side or by one thread: what was quicker lately is done."""
+class CopyPlan:
+    """Parts that are copied repeatedly, each time by the method that was faster recently."""
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[CopyPart]) -> None:
         self.parts = parts
-        self.are_many = sum(len(source) for _, source in parts) >= WORTH_SHARING_BYTES
-        self._ways: list[Callable[[], None]] = [self._one_by_one]
-        tensors = None if self.are_many else _as_tensors(parts)
+        self.is_large = sum(len(source) for _, source in parts) >= WORTH_SHARING_BYTES
+        self._methods: list[Callable[[], None]] = [self._copy_each]
+        tensors = None if self.is_large else _as_tensors(parts)
         if tensors is not None:
-            # torch's threads are still awake after a step and share what isn't worth waking ours; but if others
-            # want the cores, too, they keep each other waiting, and one thread alone is quicker.
-            self._ways.append(partial(sys.modules["torch"]._foreach_copy_, *tensors))
-        self._took_s = [0.0] * len(self._ways)
-        self._times = 0
+            # torch's threads are still awake after a training step, so they can share copies too small for the helper
+            # thread. If other processes compete for the cores, they wait for each other and one thread is faster.
+            self._methods.append(partial(sys.modules["torch"]._foreach_copy_, *tensors))
+        self._took_s = [0.0] * len(self._methods)
+        self._runs = 0
 
-    def do(self) -> None:
-        self._times += 1
-        retry = self._times % RETRY_EVERY == 0
-        way = self._times // RETRY_EVERY % len(self._ways) if retry else self._took_s.index(min(self._took_s))
+    def run(self) -> None:
+        """Copies all parts."""
+        self._runs += 1
+        retry = self._runs % RETRY_EVERY == 0
+        method = self._runs // RETRY_EVERY % len(self._methods) if retry else self._took_s.index(min(self._took_s))
         begun = time.perf_counter()
-        self._ways[way]()
-        self._took_s[way] = time.perf_counter() - begun
+        self._methods[method]()
+        self._took_s[method] = time.perf_counter() - begun
 
-    def _one_by_one(self) -> None:
+    def _copy_each(self) -> None:
         for target, source in self.parts:
             np.copyto(target, source)
 
 
-def _as_tensors(parts: list[Part]) -> tuple[list[Any], list[Any]] | None:
-    """Targets and sources for torch; None where there is no torch, or it would warn about what it may not write."""
+def _as_tensors(parts: list[CopyPart]) -> tuple[list[Any], list[Any]] | None:
+    """Returns targets and sources as tensors; None without torch, or if torch would warn about a read-only source."""
     torch = sys.modules.get("torch")
     if torch is None or not parts or not all(source.flags.writeable for _, source in parts):
         return None
@@ -61,42 +62,42 @@ def _as_tensors(parts: list[Part]) -> tuple[list[Any], list[Any]] | None:
 
 
 class Copier:
-    """Does copies. Its second thread sleeps in between, and if it gets no core the first does it all."""
+    """Runs copy plans. Its helper thread sleeps in between; if it gets no core, the calling thread copies it all."""
 
     def __init__(self) -> None:
-        self._heap: deque[Part] = deque()
+        self._queue: deque[CopyPart] = deque()
         self._wake = threading.Semaphore(0)
         self._idle = threading.Event()
         self._idle.set()
         self._thread: threading.Thread | None = None
 
-    def copy(self, copies: Copies) -> None:
-        """All of it is copied when this returns."""
-        if copies.are_many:
-            self._share(copies.parts)
+    def copy(self, plan: CopyPlan) -> None:
+        """Runs a plan; returns when all bytes are copied."""
+        if plan.is_large:
+            self._copy_shared(plan.parts)
         else:
-            copies.do()
+            plan.run()
 
-    def _share(self, parts: list[Part]) -> None:
+    def _copy_shared(self, parts: list[CopyPart]) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._help, name="relive-copy", daemon=True)
+            self._thread = threading.Thread(target=self._run_helper, name="relive-copy", daemon=True)
             self._thread.start()
-        self._heap.extend(parts)
+        self._queue.extend(parts)
         self._wake.release()
-        self._work()
-        self._idle.wait()  # at most one part is still being copied by the other thread
+        self._drain_queue()
+        self._idle.wait()  # the helper thread is copying at most one part
 
-    def _work(self) -> None:
+    def _drain_queue(self) -> None:
         while True:
             try:
-                target, source = self._heap.popleft()
+                target, source = self._queue.popleft()
             except IndexError:
                 return
             np.copyto(target, source)
 
-    def _help(self) -> None:
+    def _run_helper(self) -> None:
         while True:
             self._wake.acquire()
             self._idle.clear()
-            self._work()
+            self._drain_queue()
             self._idle.set()

@@ -1,4 +1,4 @@
-"""Any state as a tree that JSON can say, with its tensors and arrays taken out as leaves and the rest pickled apart."""
+"""Pytrees: any state as a JSON tree that refers to tensor leaves and to pickled blobs by number."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from relive.errors import ReliveError
 from relive.store.journal import encode_value
 
 Json = Any
-_NOTHING: Mapping[str, Any] = {}
+_NO_OBJECTS: Mapping[str, Any] = {}
 _INT64 = 1 << 63
-_LONG_TEXT = 1_000  # longer ones would go to chunks, which a tree does not use
-_PLAIN = (type(None), bool, int, float, str, complex)
+_MAX_INLINE_TEXT = 1_000  # longer texts would be encoded as chunks, which trees do not support
+_PLAIN_TYPES = (type(None), bool, int, float, str, complex)
 _SEQUENCES: dict[type, str] = {list: "$list", tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: "$deque"}
 
-_MUTABLE = frozenset({list, dict, set, deque, OrderedDict})
+_MUTABLE_CONTAINERS = frozenset({list, dict, set, deque, OrderedDict})
 
 
 class Unpicklable(ReliveError):
-    """An object of the training's state that can't be kept."""
+    """An object of the training state that can't be pickled."""
 
 
 class Flattener:
-    """Flattens values into trees. Leaves and pickles are numbered in the order in which they are met."""
+    """Flattens values into trees. Leaves and blobs are numbered in the order of their first occurrence."""
 
     def __init__(self, leaves: list[Any], numbers: dict[int, int], known: Mapping[int, str] | None = None) -> None:
-        self.leaves = leaves.copy()  # those that have their numbers already
-        self.blobs: list[bytes] = []  # pickles, and bytes as they are
-        self._known = known or {}  # objects that are kept by themselves: a pickle only names them
-        self._seen = numbers.copy()
-        self._containers: dict[int, tuple[Any, Json]] = {}  # held, so that no other gets their identity
-        self._shared = 0
+        self.leaves = leaves.copy()  # starts with the leaves that are numbered already
+        self.blobs: list[bytes] = []  # pickled objects, and bytes objects
+        self._known = known or {}  # objects with their own entry: trees and pickles refer to them by name
+        self._numbers = numbers.copy()  # of leaves, by identity
+        self._containers: dict[int, tuple[Any, Json]] = {}  # referenced, so that no identity is reused
+        self._shared_count = 0
 
     def flatten(self, value: Any, name: str) -> Json:
-        """The tree of a value; `name` is what a message calls it if it can't be kept."""
+        """Returns the tree of a value; `name` is used in the error message if it can't be pickled."""
         kind = type(value)
-        if kind in _PLAIN:
-            return _plain(value, kind)
+        if kind in _PLAIN_TYPES:
+            return _encode_plain(value, kind)
         if self._known.get(id(value), name) != name:
             return {"$known": self._known[id(value)]}
-        if kind in _MUTABLE:
-            return self._container(value, name)
+        if kind in _MUTABLE_CONTAINERS:
+            return self._flatten_container(value, name)
         return self._flatten(value, kind, name)
 
-    def _container(self, value: Any, name: str) -> Json:
-        """A list that is met twice comes back as one."""
+    def _flatten_container(self, value: Any, name: str) -> Json:
+        """Flattens a mutable container; a container that occurs twice is restored as one object."""
         if id(value) in self._containers:
             tree = self._containers[id(value)][1]
             if "$first" not in tree:
-                self._shared += 1
+                self._shared_count += 1
                 whole = dict(tree)
                 tree.clear()
-                tree["$first"] = [self._shared, whole]
+                tree["$first"] = [self._shared_count, whole]
             return {"$same": tree["$first"][0]}
         tree = {}
         self._containers[id(value)] = value, tree
@@ -76,24 +76,24 @@ class Flattener:
         if kind in _SEQUENCES:
             return {_SEQUENCES[kind]: [self.flatten(item, name) for item in value]}
         if is_sparse(value):
-            return self._sparse(value)
-        return self._pickle(value, name)
+            return self._flatten_sparse(value)
+        return self._flatten_by_pickle(value, name)
 
     def leaf(self, value: Any) -> int:
-        """The number of a leaf; the same tensor met twice is one leaf."""
-        if id(value) not in self._seen:
-            self._seen[id(value)] = len(self.leaves)
+        """Returns the number of a leaf; a tensor that occurs twice is one leaf."""
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self.leaves)
             self.leaves.append(value)
-        return self._seen[id(value)]
+        return self._numbers[id(value)]
 
-    def _sparse(self, value: Any) -> Json:
+    def _flatten_sparse(self, value: Any) -> Json:
         coalesced = value.detach().coalesce()
         parts = {"indices": self.leaf(coalesced.indices()), "values": self.leaf(coalesced.values())}
         return {"$sparse": {**parts, "shape": list(value.shape)}}
 
-    def _pickle(self, value: Any, name: str) -> Json:
+    def _flatten_by_pickle(self, value: Any, name: str) -> Json:
         try:
-            self.blobs.append(_pickled(value, name, self._known))
+            self.blobs.append(_pickle_value(value, name, self._known))
         except Exception as error:
             raise Unpicklable(
                 f"{name} can't be kept in a checkpoint ({error}); leave it out or give it a state_dict"
@@ -102,60 +102,60 @@ class Flattener:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles an object, but not those inside it that are kept by themselves."""
+    """Pickles an object, with references to the objects inside it that have their own entry."""
 
     def __init__(self, stream: io.BytesIO, name: str, known: Mapping[int, str]) -> None:
         super().__init__(stream, protocol=5)
         self._name = name
         self._known = known
 
-    def persistent_id(self, thing: Any) -> str | None:
-        known = self._known.get(id(thing))
-        return known if known != self._name else None  # where its own state is kept, it is not only named
+    def persistent_id(self, obj: Any) -> str | None:
+        known = self._known.get(id(obj))
+        return known if known != self._name else None  # in its own entry an object is pickled
 
 
 class _Unpickler(pickle.Unpickler):
-    """Gives the live objects for those that were kept by themselves."""
+    """Resolves references to objects with their own entry to the live objects."""
 
     def __init__(self, stream: io.BytesIO, live: Mapping[str, Any]) -> None:
         super().__init__(stream)
         self._live = live
 
     def persistent_load(self, name: str) -> Any:
-        return _live(self._live, name)
+        return _resolve_live(self._live, name)
 
 
-def _live(live: Mapping[str, Any], name: str) -> Any:
+def _resolve_live(live: Mapping[str, Any], name: str) -> Any:
     if name not in live:
-        told = name.removeprefix("near:")
-        raise ReliveError(f"it refers to {told!r}, which is not restored with it; give that in `into=`, too")
+        shown = name.removeprefix("near:")
+        raise ReliveError(f"it refers to {shown!r}, which is not restored with it; give that in `into=`, too")
     return live[name]
 
 
-def _pickled(value: Any, name: str, known: Mapping[int, str]) -> bytes:
+def _pickle_value(value: Any, name: str, known: Mapping[int, str]) -> bytes:
     stream = io.BytesIO()
     _Pickler(stream, name, known).dump(value)
     return stream.getvalue()
 
 
-def _plain(value: Any, kind: type) -> Json:
-    """Nearly all values are small numbers and short names, which JSON says as they are."""
+def _encode_plain(value: Any, kind: type) -> Json:
+    """Encodes a scalar or text. Nearly all are small numbers and short names, which JSON represents directly."""
     if kind is int:
-        return value if -_INT64 <= value < _INT64 else encode_value(value, _no_chunk)
+        return value if -_INT64 <= value < _INT64 else encode_value(value, _refuse_chunk)
     if kind is float:
-        return value if math.isfinite(value) else encode_value(value, _no_chunk)
+        return value if math.isfinite(value) else encode_value(value, _refuse_chunk)
     if kind is str and value.isascii():
-        return value if len(value) <= _LONG_TEXT else {"$str": value}
-    return value if value is None or kind is bool else encode_value(value, _no_chunk)
+        return value if len(value) <= _MAX_INLINE_TEXT else {"$str": value}
+    return value if value is None or kind is bool else encode_value(value, _refuse_chunk)
 
 
 def is_plain(value: Any) -> bool:
-    """A number or a text: equal ones may be the same object, so their identity says nothing."""
-    return type(value) in _PLAIN
+    """Whether a value is a number or text: equal ones may be the same object, so their identity has no meaning."""
+    return type(value) in _PLAIN_TYPES
 
 
 def is_leaf(value: Any) -> bool:
-    """A dense tensor, or an array of plain numbers."""
+    """Whether a value is a dense tensor, or an array without object elements."""
     np = sys.modules.get("numpy")
     if np is not None and type(value) is np.ndarray:
         return not value.dtype.hasobject
@@ -168,19 +168,19 @@ def is_sparse(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor) and value.layout == torch.sparse_coo
 
 
-def _no_chunk(data: bytes) -> str:
+def _refuse_chunk(data: bytes) -> str:
     raise ReliveError(f"a text of {len(data)} bytes is too long for a checkpoint's tree")
 
 
-class SharedObjects:
-    """Containers that several places of a checkpoint hold: made once."""
+class SharedContainers:
+    """Containers that occur in several places of a checkpoint, each built once."""
 
     def __init__(self, trees: Callable[[], Iterable[Json]]) -> None:
         self.values: dict[int, Any] = {}
         self._trees = trees
 
     def find(self, number: int) -> Json:
-        """The tree that is shared under a number, wherever it stands."""
+        """Returns the tree of a shared container, wherever its first occurrence is."""
         todo = list(self._trees())
         while todo:
             tree = todo.pop()
@@ -194,12 +194,12 @@ class SharedObjects:
 
 
 def unflatten(
-    tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any] = _NOTHING,
-    shared: SharedObjects | None = None,
+    tree: Json, leaf: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any] = _NO_OBJECTS,
+    shared: SharedContainers | None = None,
 ) -> Any:  # fmt: skip
-    """The value of a tree; `leaf` and `blob` give the parts that were taken out, `shared` what is met again.
+    """Returns the value of a tree. `leaf` and `blob` read the parts by number, `shared` holds containers already built.
 
-    Pickled parts are unpickled: only trees that this user's own runs planted may come here.
+    Pickled parts are unpickled: pass only trees that this user's own runs wrote.
     """
     from relive.store.journal import decode_value
 
@@ -213,7 +213,7 @@ def unflatten(
             shared.values[number] = unflatten(whole, leaf, blob, live, shared)
         return shared.values[number]
     if tag == "$known":
-        return _live(live, inner)
+        return _resolve_live(live, inner)
     if tag == "$leaf":
         return leaf(inner)
     if tag == "$pickle":
@@ -223,7 +223,7 @@ def unflatten(
     if tag == "$str":
         return inner
     if tag in ("$dict", "$ordered"):
-        # Most keys and values are what they look like; a call for each would take longer than all the rest.
+        # Most keys and values are plain; a call for each of them would dominate the time.
         pairs = [
             (
                 unflatten(k, leaf, blob, live, shared) if type(k) is dict else k,

@@ -1,4 +1,4 @@
-"""Tensors and arrays as plain bytes: how each kind is copied out of the training's memory, and put back into it."""
+"""Tensors and arrays as bytes: how each kind is copied out of the training's memory and back into it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from relive.errors import ReliveError
 
 @dataclass(frozen=True, slots=True)
 class LeafType:
-    """What a leaf is apart from its bytes, in words that JSON can say."""
+    """The type of a leaf: everything but its bytes, in JSON values."""
 
     library: str  # "torch" or "numpy"
     dtype: Any  # a name, or numpy's description of a structured type
     shape: tuple[int, ...]
-    extra: dict[str, Any]  # quantisation
+    extra: dict[str, Any]  # quantization parameters
 
-    def form(self) -> list[Any]:
+    def to_json(self) -> list[Any]:
         return [self.library, self.dtype, list(self.shape), self.extra]
 
     @classmethod
-    def of_form(cls, form: list[Any]) -> LeafType:
-        library, dtype, shape, extra = form
+    def from_json(cls, fields: list[Any]) -> LeafType:
+        library, dtype, shape, extra = fields
         return cls(library, dtype, tuple(shape), extra)
 
 
@@ -38,24 +38,24 @@ class Leaf:
 
     def __init__(self, source: Any) -> None:
         self.source = source
-        self.kind = type_of(source)
+        self.kind = leaf_type_of(source)
         self.size_bytes = _size_bytes(source)
         self.is_on_device = self.kind.library == "torch" and source.device.type != "cpu"
 
     def flat(self) -> Any:
-        """Its memory as bytes; None when the library that owns it has to do the copying."""
+        """Returns its memory as bytes; None if only the library that owns it can copy it."""
         return flat_bytes(self.source)
 
-    def copy_to(self, place: Any) -> None:
-        """Copy what is not plain memory: strided, quantised, or on a device."""
+    def copy_to(self, target: Any) -> None:
+        """Copies a leaf that isn't contiguous host memory: strided, quantized, or on a device."""
         if self.size_bytes:
-            _copy_anyhow(self.source, self.kind, place)
+            _copy_through_library(self.source, self.kind, target)
 
 
-class TensorSources:
-    """Tensors and arrays, and quick looks at how they lie in memory: their content may change while that does not.
+class TensorPlacement:
+    """The addresses and shapes of tensors and arrays, to detect that one was moved or reshaped.
 
-    Each look is a few loops in C over all of them at once, because the training waits.
+    Each check is a few C loops over all of them, because the training waits.
     """
 
     def __init__(self, sources: list[Any]) -> None:
@@ -63,29 +63,29 @@ class TensorSources:
         kind = torch.Tensor if torch is not None else ()
         self._tensors = [source for source in sources if isinstance(source, kind)]
         self._arrays = [source for source in sources if not isinstance(source, kind)]
-        self._places, self._shapes = self._placed(), self._shaped()
+        self._addresses, self._shapes = self._current_addresses(), self._current_shapes()
 
-    def are_in_place(self) -> bool:
-        """Is the memory of each where it was?"""
-        return self._placed() == self._places
+    def have_same_addresses(self) -> bool:
+        """Whether the memory of each is where it was."""
+        return self._current_addresses() == self._addresses
 
-    def have_their_shapes(self) -> bool:
-        """Is each laid out as it was? This changes while the memory does not only if somebody means it to."""
-        return self._shaped() == self._shapes
+    def have_same_shapes(self) -> bool:
+        """Whether each has its shape and contiguity. These rarely change while the address stays the same."""
+        return self._current_shapes() == self._shapes
 
-    def _placed(self) -> list[Any]:
+    def _current_addresses(self) -> list[Any]:
         found: list[Any] = [(a.__array_interface__["data"], a.shape, a.strides, a.dtype) for a in self._arrays]
         return [*found, *map(sys.modules["torch"].Tensor.data_ptr, self._tensors)] if self._tensors else found
 
-    def _shaped(self) -> list[Any]:
+    def _current_shapes(self) -> list[Any]:
         if not self._tensors:
             return []
         kind = sys.modules["torch"].Tensor
-        # What isn't contiguous is copied by torch itself, whatever its strides are by then.
+        # Strides don't matter: torch copies non-contiguous tensors by their current strides.
         return [*map(kind.size, self._tensors), *map(kind.is_contiguous, self._tensors)]
 
 
-def type_of(source: Any) -> LeafType:
+def leaf_type_of(source: Any) -> LeafType:
     if isinstance(source, np.ndarray):
         descr: Any = np.lib.format.dtype_to_descr(source.dtype)
         return LeafType("numpy", descr if isinstance(descr, str) else [list(f) for f in descr], source.shape, {})
@@ -100,7 +100,7 @@ def _size_bytes(source: Any) -> int:
 
 
 def flat_bytes(source: Any) -> Any:
-    """The memory of a contiguous tensor or array as bytes; None when it has to be copied in another way."""
+    """Returns the memory of a contiguous tensor or array as bytes; None if it isn't contiguous host memory."""
     if isinstance(source, np.ndarray):
         if not source.flags.c_contiguous or source.nbytes == 0:
             return None
@@ -116,8 +116,8 @@ def flat_bytes(source: Any) -> Any:
     return plain.reshape(-1).view(torch.uint8).numpy()
 
 
-def _copy_anyhow(source: Any, kind: LeafType, target: Any) -> None:
-    """Strided, quantised and device memory, through the library that owns it."""
+def _copy_through_library(source: Any, kind: LeafType, target: Any) -> None:
+    """Copies strided, quantized or device memory through the library that owns it."""
     if kind.library == "numpy":
         target.view(source.dtype).reshape(source.shape)[...] = source
         return
@@ -128,27 +128,27 @@ def _copy_anyhow(source: Any, kind: LeafType, target: Any) -> None:
 
 
 _WRITABLE = 0x200  # PyBUF_WRITE
-_memory_at = ctypes.pythonapi.PyMemoryView_FromMemory
-_memory_at.argtypes, _memory_at.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
+_memoryview_at = ctypes.pythonapi.PyMemoryView_FromMemory
+_memoryview_at.argtypes, _memoryview_at.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
 
 
 class StoredTensor(msgspec.Struct, frozen=True, array_like=True):
-    """A leaf of a checkpoint: the form of its type, and the numbers of its pieces."""
+    """A leaf of a checkpoint: its `LeafType` as JSON, and the numbers of its pieces."""
 
     form: list[Any]
     pieces: list[int]
 
     @property
     def kind(self) -> LeafType:
-        return LeafType.of_form(self.form)
+        return LeafType.from_json(self.form)
 
     def is_like(self, target: Any) -> bool:
-        """Is a live tensor or array of the stored type and shape?"""
+        """Whether a live tensor or array has the stored type and shape."""
         library, dtype, shape, extra = self.form
-        if type(target) in _plain_tensors() and not extra:  # nearly all are: no need to describe it in words first
+        if type(target) in _plain_tensors() and not extra:  # nearly all leaves, without building a LeafType
             is_dtype = library == "torch" and target.dtype is getattr(sys.modules["torch"], dtype, None)
             return is_dtype and list(target.shape) == shape and not target.is_quantized
-        return type_of(target) == self.kind
+        return leaf_type_of(target) == self.kind
 
 
 def _plain_tensors() -> tuple[type, ...]:
@@ -156,25 +156,25 @@ def _plain_tensors() -> tuple[type, ...]:
     return (torch.Tensor, torch.nn.Parameter) if torch is not None else ()
 
 
-def window(target: Any) -> Any:
-    """The memory of a live tensor or array, to be written to; None when it isn't plain memory.
+def writable_memory(target: Any) -> Any:
+    """Returns a writable view of the memory of a live tensor or array; None if it isn't contiguous host memory.
 
-    It doesn't keep the tensor alive: whoever fills it has to.
+    The view doesn't keep the tensor alive: the caller must.
     """
     if type(target) not in _plain_tensors() or not target.numel():
         return flat_bytes(target)
     if target.device.type != "cpu" or not target.is_contiguous() or target.is_conj() or target.is_neg():
         return None
-    return _memory_at(target.data_ptr(), target.nbytes, _WRITABLE)
+    return _memoryview_at(target.data_ptr(), target.nbytes, _WRITABLE)
 
 
-def fill(target: Any, read: Any, kind: LeafType) -> None:
-    """Fill a live tensor or array that isn't plain memory through `read(buffer)`."""
+def fill_tensor(target: Any, read: Any, kind: LeafType) -> None:
+    """Fills a live tensor or array that isn't contiguous host memory, with bytes from `read(buffer)`."""
     if _size_bytes(target):
-        _assign(target, made(kind, read))
+        _assign_in_place(target, build_tensor(kind, read))
 
 
-def _assign(target: Any, value: Any) -> None:
+def _assign_in_place(target: Any, value: Any) -> None:
     if isinstance(target, np.ndarray):
         target[...] = value
         return
@@ -183,8 +183,8 @@ def _assign(target: Any, value: Any) -> None:
         target.detach().copy_(value)
 
 
-def made(kind: LeafType, read: Any) -> Any:
-    """A new tensor or array with the stored content."""
+def build_tensor(kind: LeafType, read: Any) -> Any:
+    """Builds a new tensor or array with bytes from `read(buffer)`."""
     if kind.library == "numpy":
         descr: Any = kind.dtype
         array = np.empty(kind.shape, np.dtype(descr if isinstance(descr, str) else [tuple(f) for f in descr]))

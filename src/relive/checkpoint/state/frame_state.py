@@ -1,4 +1,4 @@
-"""What a checkpoint reaches besides the objects it was given: variables of running functions, and objects near them."""
+"""What a checkpoint captures of running frames: live-out variables of the loop, and objects discovered around it."""
 
 from __future__ import annotations
 
@@ -7,109 +7,124 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, Modu
 from typing import Any
 
 from relive.checkpoint.analysis import (
-    given_in,
-    is_foreign,
+    bound_after_line,
+    escaping_from_loop,
+    is_library_file,
     live_outs,
-    rebound_in,
-    set_in,
-    set_later,
-    used_in,  # fmt: skip
+    modified_in_loop,
+    read_in_loop,  # fmt: skip
+    rebound_in_loop,
 )
 from relive.checkpoint.memory import is_leaf
 from relive.checkpoint.state.discovery import DiscoveredState, discover_state
-from relive.checkpoint.state.function_state import is_given
-from relive.checkpoint.state.loader_iterators import is_watched
+from relive.checkpoint.state.function_state import is_small_mutable_data
+from relive.checkpoint.state.loader_iterators import is_tracked_iterator
 from relive.checkpoint.state.module_parts import ModulePartsCache
-from relive.checkpoint.state.object_state import holds_too_many, is_data, is_lost_iterator, is_small, is_users_object
-from relive.checkpoint.state.user_frames import MAX_FRAMES, frames_of
+from relive.checkpoint.state.object_state import (
+    has_too_many_objects,
+    is_data,
+    is_small,
+    is_untracked_iterator,
+    is_user_object,
+)
+from relive.checkpoint.state.user_frames import MAX_FRAMES, collect_user_frames
 
-Known = Mapping[int, str]  # objects that are kept by themselves, by identity
-Outer = tuple[int, int, int]  # the loop around: identities of its frame and code, and its line
+KnownObjects = Mapping[int, str]  # names of objects with their own entry, by identity
+OuterLoop = tuple[int, int, int]  # the enclosing loop: identities of its frame and code, and its line
 
 
-def near(
-    frame: FrameType, line: int, named: Mapping[str, Any], outer: Outer | None, *, with_empty: bool = False,
+def discover_around_loop(
+    frame: FrameType, line: int, named: Mapping[str, Any], outer: OuterLoop | None, *, with_empty: bool = False,
     modules: ModulePartsCache | None = None,
 ) -> DiscoveredState:  # fmt: skip
-    """Objects with state around the loop at a line, but for those that are made in it, or later in the loop around."""
-    frames = frames_of(frame)
-    made = (name for name in rebound_in(frame, line) if not is_watched(_value(frame, name)))
-    inside: dict[int, frozenset[str]] = {id(frame): frozenset(made)}
+    """Discovers objects with state around the loop at a line.
+
+    Variables that the loop binds, or that the outer loop binds after it, do not exist when the loop is skipped.
+    """
+    frames = collect_user_frames(frame)
+    bound = (name for name in rebound_in_loop(frame, line) if not is_tracked_iterator(_lookup(frame, name)))
+    inside: dict[int, frozenset[str]] = {id(frame): frozenset(bound)}
     for one in frames:
         if outer is not None and id(one) == outer[0]:
-            later = set_later(one, outer[2], line if one is frame else one.f_lineno)
+            later = bound_after_line(one, outer[2], line if one is frame else one.f_lineno)
             inside[id(one)] = inside.get(id(one), frozenset()) | later
     return discover_state(frames, named, inside, modules=modules or ModulePartsCache(), with_empty=with_empty)
 
 
-def lost_variables(frame: FrameType, line: int, known: Known) -> list[str]:
-    """What the loop at a line uses up or makes, and no checkpoint can hold."""
-    iterators = [name for name in used_in(frame, line) if is_lost_iterator(_value(frame, name))]
-    made = [name for name in live_outs(frame, line) if name in rebound_in(frame, line)]
-    lost = [name for name in made if id(_value(frame, name)) not in known and _cannot_be_kept(_value(frame, name))]
+def uncaptured_variables(frame: FrameType, line: int, known: KnownObjects) -> list[str]:
+    """Returns what the loop at a line consumes or creates and no checkpoint can hold, with the reason."""
+    iterators = [name for name in read_in_loop(frame, line) if is_untracked_iterator(_lookup(frame, name))]
+    created = [name for name in live_outs(frame, line) if name in rebound_in_loop(frame, line)]
+    unsupported = [
+        name for name in created if id(_lookup(frame, name)) not in known and _is_unsupported(_lookup(frame, name))
+    ]
     return [
         *(
-            f"{name} is an iterator, whose place can't be kept; iterate over it in a loop of its own"
+            f"{name} is an iterator, whose position can't be kept; iterate over it in a loop of its own"
             for name in iterators
         ),
         *(
-            f"{name} is made in the loop and can't be kept; make it before, or name it in checkpointing"
-            for name in lost
+            f"{name} is created in the loop and can't be kept; create it before, or name it in checkpointing"
+            for name in unsupported
         ),
     ]
 
 
-def _value(frame: FrameType, name: str) -> Any:
+def _lookup(frame: FrameType, name: str) -> Any:
     return frame.f_locals.get(name, frame.f_globals.get(name))
 
 
-def _cannot_be_kept(value: Any) -> bool:
-    return not (is_data(value) or is_users_object(value) or _is_stateless(value))
+def _is_unsupported(value: Any) -> bool:
+    return not (is_data(value) or is_user_object(value) or _is_stateless(value))
 
 
 def _is_stateless(value: Any) -> bool:
     return value is None or isinstance(value, ModuleType | FunctionType | BuiltinFunctionType | MethodType | type)
 
 
-def variables(frame: FrameType, line: int, known: Known) -> dict[str, Any]:
-    """What the loop at a line leaves in variables: all that others read, and what is small of the rest.
+def capture_variables(frame: FrameType, line: int, known: KnownObjects) -> dict[str, Any]:
+    """Returns the values of variables to capture: all live-outs of the loop at a line, and small other variables.
 
-    An object of the user's that was there before the loop is near it; one that it makes is kept whole.
+    Objects of the user's classes that existed before the loop are discovered; those that it creates are captured whole.
     """
-    rebound = rebound_in(frame, line)
-    names = [name for name in live_outs(frame, line) if name in rebound or not _is_by_itself(frame, name, known)]
-    names += [name for name in given_in(frame, line) if is_given(_value(frame, name)) and name not in names]
-    found = _data_in(frame, names, known)
-    rest = [name for name in sorted(rebound) if name not in found and _is_worth_it(frame, name, known)]
-    return found | _data_in(frame, rest, known)
+    rebound = rebound_in_loop(frame, line)
+    names = [name for name in live_outs(frame, line) if name in rebound or not _has_own_handler(frame, name, known)]
+    names += [
+        name
+        for name in escaping_from_loop(frame, line)
+        if is_small_mutable_data(_lookup(frame, name)) and name not in names
+    ]
+    found = _capturable_values(frame, names, known)
+    others = [name for name in sorted(rebound) if name not in found and _is_cheap_to_capture(frame, name, known)]
+    return found | _capturable_values(frame, others, known)
 
 
-def _is_worth_it(frame: FrameType, name: str, known: Known) -> bool:
+def _is_cheap_to_capture(frame: FrameType, name: str, known: KnownObjects) -> bool:
     value = frame.f_locals.get(name)
     return is_small(value) or id(value) in known
 
 
-def unkept(frame: FrameType, line: int, kept: Collection[str]) -> list[str]:
-    """What the loop at a line binds and the checkpoint does not hold: too large, or nothing that can be kept."""
+def uncaptured_names(frame: FrameType, line: int, captured: Collection[str]) -> list[str]:
+    """Returns the variables that the loop at a line binds and that are not captured: too large, or unsupported."""
     return [
         name
-        for name in sorted(rebound_in(frame, line))
-        if name not in kept and name in frame.f_locals and not _is_stateless(frame.f_locals[name])
+        for name in sorted(rebound_in_loop(frame, line))
+        if name not in captured and name in frame.f_locals and not _is_stateless(frame.f_locals[name])
     ]
 
 
-def _is_by_itself(frame: FrameType, name: str, known: Known) -> bool:
-    """Is the state of what a variable holds kept elsewhere, so that the variable needs not be touched?"""
-    value = _value(frame, name)
-    return id(value) in known or is_users_object(value)
+def _has_own_handler(frame: FrameType, name: str, known: KnownObjects) -> bool:
+    """Whether the object of a variable is captured by a handler, so that the variable needs not be captured."""
+    value = _lookup(frame, name)
+    return id(value) in known or is_user_object(value)
 
 
-def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
-    """The user's frames from that of a nested loop up to that of the loop around it; none if that isn't found."""
+def frames_between(inner: FrameType, outer: OuterLoop | None) -> list[FrameType]:
+    """Returns the user's frames from a nested loop up to the outer loop; none if that isn't found."""
     found: list[FrameType] = []
     frame: FrameType | None = inner
     while frame is not None and outer is not None and len(found) < MAX_FRAMES:
-        if not is_foreign(frame.f_code.co_filename):
+        if not is_library_file(frame.f_code.co_filename):
             found.append(frame)
         if (id(frame), id(frame.f_code)) == outer[:2]:
             return found
@@ -117,41 +132,41 @@ def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
     return []
 
 
-def variables_around(inner: FrameType, outer: Outer | None, known: Known) -> list[dict[str, Any]]:
-    """For each frame up to that of the main loop: what it has worked out so far in this iteration.
+def capture_outer_variables(inner: FrameType, outer: OuterLoop | None, known: KnownObjects) -> list[dict[str, Any]]:
+    """Returns for each frame up to that of the main loop the values that this iteration has computed so far.
 
-    With them a resume may begin in the middle of an iteration, after its nested loop. Objects are near the loop.
+    With them a replay can resume in the middle of an iteration, after its nested loop. Objects are discovered.
     """
     frames = frames_between(inner, outer)
     names = [list(frame.f_locals) for frame in frames[:-1]]
     if frames and outer is not None:
-        names.append(list(set_in(frames[-1], outer[2])))
+        names.append(list(modified_in_loop(frames[-1], outer[2])))
     return [
-        _data_in(frame, [name for name in chosen if not _is_by_itself(frame, name, known)], known)
-        for frame, chosen in zip(frames, names, strict=True)
+        _capturable_values(frame, [name for name in candidates if not _has_own_handler(frame, name, known)], known)
+        for frame, candidates in zip(frames, names, strict=True)
     ]
 
 
-def lost_around(inner: FrameType, outer: Outer, known: Known) -> list[str]:
-    """What keeps a run from beginning at the end of a nested loop, although that loop can be skipped.
+def uncaptured_outer_variables(inner: FrameType, outer: OuterLoop, known: KnownObjects) -> list[str]:
+    """Returns why a replay can't begin at the end of a nested loop, although it can skip that loop.
 
-    The iterations of the loop around it that were left out would have used something up that no checkpoint can hold.
+    The outer iterations that it would leave out consume something that no checkpoint can hold.
     """
     frames = frames_between(inner, outer)
     if not frames:
-        return ["the loop around it is too far away to be restored"]
-    return lost_variables(frames[-1], outer[2], known)
+        return ["the loop around it is too many calls away to be restored"]
+    return uncaptured_variables(frames[-1], outer[2], known)
 
 
-def _data_in(frame: FrameType, names: Iterable[str], known: Known) -> dict[str, Any]:
+def _capturable_values(frame: FrameType, names: Iterable[str], known: KnownObjects) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
-        value = _value(frame, name)
-        if holds_too_many(value):
+        value = _lookup(frame, name)
+        if has_too_many_objects(value):
             continue
         if id(value) in known:
             found[name] = value
-        elif value is not None and (is_data(value) or is_users_object(value)):
+        elif value is not None and (is_data(value) or is_user_object(value)):
             found[name] = value.detach() if is_leaf(value) and getattr(value, "requires_grad", False) else value
         elif value is None and name in frame.f_locals:
             found[name] = None

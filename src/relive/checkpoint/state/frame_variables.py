@@ -1,4 +1,4 @@
-"""Variables of running functions: put back from outside, as if the code that was skipped had set them."""
+"""Restores variables of running functions, as if the skipped code had assigned them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from relive.errors import ReliveError
 _MISSING = object()
 
 
-class Lost:
-    """Stands in a variable for a value that was not kept: whoever uses it is told so, rather than given another."""
+class UncapturedValue:
+    """Placeholder for a variable that was not captured: every use of it raises an error with the reason."""
 
     def __init__(self, name: str) -> None:
         self.__dict__["_name"] = name
 
     def _refuse(self, *_: Any) -> Any:
         raise ReliveError(
-            f"{self._name} is not in the checkpoint, because it is large or can't be kept, and the loop that makes it"
+            f"{self._name} is not in the checkpoint, because it is large or can't be kept, and the loop that creates it"
             " was skipped; replay with --from-start"
         )
 
@@ -39,40 +39,40 @@ class Lost:
 _LOCALS_WRITE_THROUGH = (3, 13)
 
 
-class Settling(Protocol):
-    """Knows which live objects got the content of restored ones."""
+class LiveObjects(Protocol):
+    """Keeps track of the live objects that restored values were written into."""
 
-    def settle(self, before: Any, value: Any) -> Any: ...
-    def settled(self, value: Any) -> Any: ...
+    def refill(self, before: Any, value: Any) -> Any: ...
+    def live_object_for(self, value: Any) -> Any: ...
 
 
-def set_variables(
-    frame: FrameType, values: Mapping[str, Any], *, rebound: Container[str], settling: Settling | None = None
+def restore_variables(
+    frame: FrameType, values: Mapping[str, Any], *, rebound: Container[str], live: LiveObjects | None = None
 ) -> None:
-    """Give variables of a running function, or of its module, these values.
+    """Restores variables of a running function, or of its module.
 
-    What the skipped code would have bound anew is bound anew; what it would only have changed stays the object it is,
-    with another content, since others may hold it too.
+    Variables that the skipped code would have bound are bound. Objects that it would only have mutated are refilled,
+    since other references to them may exist.
     """
-    own = {*frame.f_code.co_varnames, *frame.f_code.co_cellvars, *frame.f_code.co_freevars}
+    local_names = {*frame.f_code.co_varnames, *frame.f_code.co_cellvars, *frame.f_code.co_freevars}
     local: dict[str, Any] = {}
-    # What stays comes first: a variable that is bound anew may be another name for it.
+    # Refilled objects come first: a variable that is bound may refer to one of them.
     for name in sorted(values, key=lambda name: name in rebound):
-        is_local = name in own
+        is_local = name in local_names
         before = (frame.f_locals if is_local else frame.f_globals).get(name, _MISSING)
-        kept = _placed(before, values[name], settling, anew=name in rebound or before is _MISSING)
+        restored = _restored_object(before, values[name], live, rebind=name in rebound or before is _MISSING)
         if is_local:
-            local[name] = kept
+            local[name] = restored
         else:
-            frame.f_globals[name] = kept
+            frame.f_globals[name] = restored
     if local:
         _set_locals(frame, local)
 
 
-def _placed(before: Any, value: Any, settling: Settling | None, *, anew: bool) -> Any:
-    if settling is None:
-        return value if anew else refilled(before, value)
-    return settling.settled(value) if anew else settling.settle(before, value)
+def _restored_object(before: Any, value: Any, live: LiveObjects | None, *, rebind: bool) -> Any:
+    if live is None:
+        return value if rebind else refill(before, value)
+    return live.live_object_for(value) if rebind else live.refill(before, value)
 
 
 def _set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
@@ -81,8 +81,8 @@ def _set_locals(frame: FrameType, values: Mapping[str, Any]) -> None:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def refilled(before: Any, value: Any) -> Any:
-    """The object that was there, with the content of the other; the other itself where that can't be."""
+def refill(before: Any, value: Any) -> Any:
+    """Writes the content of `value` into `before` and returns that; returns `value` if it can't be done in place."""
     if before is value or type(before) is not type(value):
         return value
     if isinstance(before, list):
@@ -101,7 +101,7 @@ def refilled(before: Any, value: Any) -> Any:
 
 
 def _fill_array(before: Any, value: Any) -> bool:
-    """Views of an array must go on seeing what it holds, so that it is filled where it is."""
+    """Fills an array or tensor in place, since views of it may exist; returns whether that was possible."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     is_array = numpy is not None and isinstance(before, numpy.ndarray)
     is_tensor = torch is not None and isinstance(before, torch.Tensor)

@@ -1,4 +1,4 @@
-"""Gradients that outlive the iteration in which they were made: only then are they part of the state."""
+"""Loop-carried gradients: those that a later iteration reads are part of the state, by static analysis."""
 
 from __future__ import annotations
 
@@ -9,80 +9,87 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from relive.checkpoint.analysis import project_files, tree_of
+from relive.checkpoint.analysis import parse_file, project_files
 
 _CLEARS = frozenset({"zero_grad", "clear_grad", "clear_gradients"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_OPTIMIZING = "step"  # an optimizer of the project reads gradients where it is called
+_OPTIMIZER_STEP = "step"  # the method in which an optimizer of the project reads gradients
 
 
-def gradients_outlive() -> bool:
-    """May code of the project use gradients that another iteration, or an inner loop, has made?
+def has_loop_carried_gradients() -> bool:
+    """Whether the project may use gradients that another iteration, or an inner loop, has computed.
 
-    It is so if there is a `backward` without a `zero_grad` beside it in the same loop, whatever the
-    iteration does; or if gradients are read where none are made.
+    That is so if a `backward` has no unconditional `zero_grad` in the same loop, or if gradients are read where none
+    are computed.
     """
-    return _outlive(project_files())
+    return _has_loop_carried_gradients(project_files())
 
 
 @lru_cache(maxsize=16)
-def _outlive(files: tuple[str, ...]) -> bool:
-    trees = [tree for file in files if (tree := tree_of(file)) is not None]
-    return any(_outlive_in(list(_said(tree, _GradientUse()))) for tree in trees)
+def _has_loop_carried_gradients(files: tuple[str, ...]) -> bool:
+    trees = [tree for file in files if (tree := parse_file(file)) is not None]
+    return any(_are_loop_carried(list(_gradient_uses(tree, _GradientPosition()))) for tree in trees)
 
 
 @dataclass(frozen=True, slots=True)
-class _GradientUse:
-    """Where something stands: in which function, in which of its loops, and under which of the conditions there."""
+class _GradientPosition:
+    """A position in the code: its function, the loops around it, and the conditions in the innermost loop."""
 
     function: int = 0
     loops: tuple[int, ...] = ()
     conditions: tuple[tuple[int, str], ...] = ()
     is_step: bool = False
 
-    def is_beside(self, made: _GradientUse) -> bool:
-        """In the same iteration of the loop in which gradients are made, perhaps in a loop of its own."""
-        return self.function == made.function and self.loops[: len(made.loops)] == made.loops
+    def shares_iteration_with(self, other: _GradientPosition) -> bool:
+        """Whether this is in the innermost loop around `other`, perhaps in a loop nested in it."""
+        return self.function == other.function and self.loops[: len(other.loops)] == other.loops
 
-    def always_with(self, made: _GradientUse) -> bool:
-        inside = self.loops == made.loops
-        return self.is_beside(made) and (not inside or made.conditions[: len(self.conditions)] == self.conditions)
+    def is_executed_with(self, other: _GradientPosition) -> bool:
+        """Whether this is executed in every iteration in which `other` is."""
+        has_same_conditions = other.conditions[: len(self.conditions)] == self.conditions
+        return self.shares_iteration_with(other) and (self.loops != other.loops or has_same_conditions)
 
 
-def _outlive_in(said: list[tuple[str, _GradientUse]]) -> bool:
-    made, cleared, read = ([place for what, place in said if what == kind] for kind in ("made", "cleared", "read"))
-    if any(not any(clear.always_with(place) for clear in cleared) for place in made):
+def _are_loop_carried(uses: list[tuple[str, _GradientPosition]]) -> bool:
+    computed, cleared, read = (
+        [position for action, position in uses if action == kind] for kind in ("computed", "cleared", "read")
+    )
+    if any(not any(clear.is_executed_with(position) for clear in cleared) for position in computed):
         return True
-    return any(not place.is_step and not any(place.is_beside(one) for one in made) for place in read)
+    return any(
+        not position.is_step and not any(position.shares_iteration_with(one) for one in computed) for position in read
+    )
 
 
-def _said(node: ast.AST, place: _GradientUse) -> Iterator[tuple[str, _GradientUse]]:
-    """What a piece of code does with gradients, and where."""
+def _gradient_uses(node: ast.AST, position: _GradientPosition) -> Iterator[tuple[str, _GradientPosition]]:
+    """Yields what a piece of code does with gradients, and where."""
     for field, value in ast.iter_fields(node):
-        inner = _inside(node, field, place)
+        inner = _position_inside(node, field, position)
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from ((what, inner) for what in _does(child))
-                yield from _said(child, inner)
+                yield from ((action, inner) for action in _actions(child))
+                yield from _gradient_uses(child, inner)
 
 
-def _inside(node: ast.AST, field: str, place: _GradientUse) -> _GradientUse:
+def _position_inside(node: ast.AST, field: str, position: _GradientPosition) -> _GradientPosition:
     if field not in ("body", "orelse"):
-        return place
+        return position
     if isinstance(node, _FUNCTIONS):
-        return _GradientUse(id(node), is_step=getattr(node, "name", "") == _OPTIMIZING)
+        return _GradientPosition(id(node), is_step=getattr(node, "name", "") == _OPTIMIZER_STEP)
     if isinstance(node, _LOOPS) and field == "body":
-        return _GradientUse(place.function, (*place.loops, id(node)), (), place.is_step)
+        return _GradientPosition(position.function, (*position.loops, id(node)), (), position.is_step)
     if isinstance(node, ast.If | ast.IfExp):
-        return _GradientUse(place.function, place.loops, (*place.conditions, (id(node), field)), place.is_step)
-    return place
+        return _GradientPosition(
+            position.function, position.loops, (*position.conditions, (id(node), field)), position.is_step
+        )
+    return position
 
 
-def _does(node: ast.AST) -> Iterator[str]:
+def _actions(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Call(func=ast.Attribute(attr="backward")):
-            yield "made"
+            yield "computed"
         case ast.Call(func=ast.Attribute(attr=name)) if name in _CLEARS:
             yield "cleared"
         case ast.Attribute(attr="grad", ctx=ast.Store()):
@@ -93,42 +100,42 @@ def _does(node: ast.AST) -> Iterator[str]:
             yield "read"
 
 
-# --- keeping them -----------------------------------------------------------------------------------------------------
+# --- capture and restore ----------------------------------------------------------------------------------------------
 
-Gradients = dict[str, dict[str, Any]]  # of each object, by the names of its parameters
+Gradients = dict[str, dict[str, Any]]  # by object name and parameter name
 
 
-def gradients_of(things: Mapping[str, Any]) -> Gradients:
-    """The gradients of all modules, and of what optimizers train besides, each once."""
+def capture_gradients(objects: Mapping[str, Any]) -> Gradients:
+    """Returns the gradients of all modules, and of further parameters of optimizers, each once."""
     found: Gradients = {}
     seen: set[int] = set()
-    for name, thing in _modules_first(things):
-        fresh = {key: one for key, one in _parameters(thing) if id(one) not in seen}
+    for name, obj in _modules_first(objects):
+        fresh = {key: one for key, one in _named_parameters(obj) if id(one) not in seen}
         seen.update(map(id, fresh.values()))
         if fresh:
             found[name] = {key: one.grad for key, one in fresh.items() if one.grad is not None}
     return found
 
 
-def put_gradients_back(kept: Gradients, things: Mapping[str, Any]) -> None:
-    """Give parameters the gradients they had; those that had none have none."""
-    for name, thing in _modules_first(things):
-        if name in kept:
-            for key, parameter in _parameters(thing):
-                parameter.grad = kept[name].get(key)
+def restore_gradients(captured: Gradients, objects: Mapping[str, Any]) -> None:
+    """Restores the gradients of parameters; those without a captured gradient get None."""
+    for name, obj in _modules_first(objects):
+        if name in captured:
+            for key, parameter in _named_parameters(obj):
+                parameter.grad = captured[name].get(key)
 
 
-def _modules_first(things: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _modules_first(objects: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     torch = sys.modules.get("torch")
     if torch is None:
         return []
-    modules = [(name, one) for name, one in things.items() if isinstance(one, torch.nn.Module)]
-    return modules + [(name, one) for name, one in things.items() if isinstance(one, torch.optim.Optimizer)]
+    modules = [(name, one) for name, one in objects.items() if isinstance(one, torch.nn.Module)]
+    return modules + [(name, one) for name, one in objects.items() if isinstance(one, torch.optim.Optimizer)]
 
 
-def _parameters(thing: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(thing, "named_parameters"):
-        yield from thing.named_parameters()
+def _named_parameters(obj: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(obj, "named_parameters"):
+        yield from obj.named_parameters()
     else:
-        trained = (parameter for group in thing.param_groups for parameter in group["params"])
+        trained = (parameter for group in obj.param_groups for parameter in group["params"])
         yield from ((str(number), one) for number, one in enumerate(trained))

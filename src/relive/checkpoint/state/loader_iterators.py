@@ -1,39 +1,41 @@
-"""State of data loader iterators that outlive an iteration, as with `next(batches)`: the position of each."""
+"""The position of data loader iterators that are loop-carried, as with `next(batches)`."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from relive.checkpoint.memory import Json
 from relive.checkpoint.state.random_state import (
+    capture_random_states,
     generator_state,
-    global_states,
     is_generator,
     restore_generator,
-    restore_global_states,  # fmt: skip
+    restore_random_states,  # fmt: skip
 )
-from relive.checkpoint.state.state_handlers import RestoreSource, ValueHandler
+from relive.checkpoint.state.state_handlers import Flatten, RestoreSource, ValueHandler
 
-# Samplers that draw when they are asked for the first time, and from then on need nothing but what they drew.
-_KNOWN = ("SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
-          "DistributedSampler")  # fmt: skip
+# Samplers that draw all random numbers at the first `next`, so that the same random state gives the same indices.
+_REPEATABLE_SAMPLERS = (
+    "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
+    "DistributedSampler",
+)  # fmt: skip
 
-_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of samplers, as they are first used
+_sampler_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # in the order of first use
 _next_number = itertools.count()
 
 
-class Indices:
-    """What a sampler gives, counted; and the random states that it was about to draw from."""
+class CountedIndices:
+    """Iterates over a sampler and counts its indices; remembers the random states before its first draw."""
 
     def __init__(self, sampler: Any, inner: Iterator[Any]) -> None:
         self.sampler = sampler
-        if sampler not in _numbers:
-            _numbers[sampler] = next(_next_number)
-        self.number = _numbers[sampler]
+        if sampler not in _sampler_numbers:
+            _sampler_numbers[sampler] = next(_next_number)
+        self.number = _sampler_numbers[sampler]
         self.count = 0
         self.states: dict[str, Any] | None = None
         self._inner = inner
@@ -43,84 +45,90 @@ class Indices:
 
     def __next__(self) -> Any:
         if self.states is None:
-            self.states = _states(self.sampler)
+            self.states = _capture_states(self.sampler)
         found = next(self._inner)
         self.count += 1
         return found
 
-    def go_to(self, count: int, states: dict[str, Any] | None) -> None:
-        """Draw the same again, and leave out as many. The generators are left as they are now."""
-        now = _states(self.sampler)
+    def seek(self, count: int, states: dict[str, Any] | None) -> None:
+        """Repeats the draws from `states` and skips `count` indices; leaves the generators as they are now."""
+        current = _capture_states(self.sampler)
         if states is not None:
-            _restore(self.sampler, states)
+            _restore_states(self.sampler, states)
         self._inner, self.count, self.states = iter(self.sampler), count, states
         for _ in range(count):
             next(self._inner)
         if states is not None:
-            _restore(self.sampler, now)
+            _restore_states(self.sampler, current)
 
 
-def watched(batches: Any) -> None:
-    """Count what an iterator over a loader takes from its sampler, from its beginning on."""
-    if all(type(one).__name__ in _KNOWN and _is_torchs(one) for one in _samplers(batches._index_sampler)):
-        batches._sampler_iter = Indices(batches._index_sampler, batches._sampler_iter)
+def track_loader_iterator(batches: Any) -> None:
+    """Counts the indices that a new loader iterator takes from its sampler, if its sampler is repeatable."""
+    if all(
+        type(one).__name__ in _REPEATABLE_SAMPLERS and _is_torch_sampler(one)
+        for one in _nested_samplers(batches._index_sampler)
+    ):
+        batches._sampler_iter = CountedIndices(batches._index_sampler, batches._sampler_iter)
 
 
-def is_watched(value: Any) -> bool:
-    """An iterator whose place can be kept."""
-    return isinstance(value, batches_classes()) and isinstance(getattr(value, "_sampler_iter", None), Indices)
+def is_tracked_iterator(value: Any) -> bool:
+    """Whether a value is a loader iterator whose position can be captured."""
+    return isinstance(value, loader_iterator_classes()) and isinstance(
+        getattr(value, "_sampler_iter", None), CountedIndices
+    )
 
 
-def batches_classes() -> tuple[type, ...]:
-    """The class of those iterators, if torch is loaded."""
+def loader_iterator_classes() -> tuple[type, ...]:
+    """Returns the class of those iterators, if torch is loaded."""
     loaders = sys.modules.get("torch.utils.data.dataloader")
     return (loaders._SingleProcessDataLoaderIter,) if loaders is not None else ()
 
 
-def name_of_batches(name: str, batches: Any) -> str:
-    """With the number of its sampler: an iterator over another loader is not the same thing in the same variable."""
+def loader_iterator_name(name: str, batches: Any) -> str:
+    """Returns the entry name, with the number of the sampler: a variable may later hold another loader's iterator."""
     return f"{name} (loader {batches._sampler_iter.number})"
 
 
 class LoaderIteratorHandler(ValueHandler):
-    """An iterator over a data loader: how far it came, and from which random states it set out."""
+    """Captures the position of a loader iterator, and the random states that it started from."""
 
     kind = "batches"
 
-    def rest(self, plant: Callable[[Any, str], Json]) -> Json:
-        indices: Indices = self._thing._sampler_iter
-        return plant({"count": indices.count, "states": indices.states}, self._name)
+    def other_state(self, flatten: Flatten) -> Json:
+        indices: CountedIndices = self._object._sampler_iter
+        return flatten({"count": indices.count, "states": indices.states}, self._name)
 
-    def put_back(self, leaves: dict[str, int], rest: Json, source: RestoreSource) -> None:
-        kept = source.value(rest)
-        self._thing._sampler_iter.go_to(kept["count"], kept["states"])
-        self._thing._num_yielded = kept["count"]
+    def restore(self, leaves: dict[str, int], tree: Json, source: RestoreSource) -> None:
+        position = source.unflatten(tree)
+        self._object._sampler_iter.seek(position["count"], position["states"])
+        self._object._num_yielded = position["count"]
 
 
-def _samplers(sampler: Any) -> Iterator[Any]:
+def _nested_samplers(sampler: Any) -> Iterator[Any]:
+    """Yields a sampler and those that it wraps."""
     yield sampler
     inner = getattr(sampler, "sampler", None)
     if inner is not None:
-        yield from _samplers(inner)
+        yield from _nested_samplers(inner)
 
 
-def _is_torchs(sampler: Any) -> bool:
+def _is_torch_sampler(sampler: Any) -> bool:
     return type(sampler).__module__.startswith("torch.utils.data.")
 
 
-def _states(sampler: Any) -> dict[str, Any]:
-    own = [getattr(one, "generator", None) for one in _samplers(sampler)]
-    epochs = [getattr(one, "epoch", None) for one in _samplers(sampler)]
+def _capture_states(sampler: Any) -> dict[str, Any]:
+    generators = [getattr(one, "generator", None) for one in _nested_samplers(sampler)]
+    epochs = [getattr(one, "epoch", None) for one in _nested_samplers(sampler)]
     return {
-        "global": global_states(),
-        "own": [generator_state(one) if is_generator(one) else None for one in own],
+        "global": capture_random_states(),
+        "own": [generator_state(one) if is_generator(one) else None for one in generators],
         "epochs": epochs,
     }
 
 
-def _restore(sampler: Any, states: dict[str, Any]) -> None:
-    restore_global_states(states["global"])
-    for one, state, epoch in zip(_samplers(sampler), states["own"], states["epochs"], strict=True):
+def _restore_states(sampler: Any, states: dict[str, Any]) -> None:
+    restore_random_states(states["global"])
+    for one, state, epoch in zip(_nested_samplers(sampler), states["own"], states["epochs"], strict=True):
         if state is not None:
             restore_generator(one.generator, state)
         if epoch is not None:

@@ -1,40 +1,40 @@
-"""What an object of the user's own class keeps between iterations: its data, attribute by attribute."""
+"""State of objects of the project's classes: their data, attribute by attribute; and what counts as data."""
 
 from __future__ import annotations
 
 import io
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.analysis import changing_attributes, is_projects, rebound_attributes
+from relive.checkpoint.analysis import is_project_module, mutated_attributes, rebound_attributes
 from relive.checkpoint.memory import Json, Unpicklable, is_leaf
-from relive.checkpoint.state.loader_iterators import is_watched
+from relive.checkpoint.state.loader_iterators import is_tracked_iterator
 from relive.checkpoint.state.random_state import is_generator
-from relive.checkpoint.state.state_handlers import Rest, RestoreSource
+from relive.checkpoint.state.state_handlers import Flatten, OtherState, RestoreSource, TensorlessHandler
 
 MAX_VARIABLE_BYTES = 64 << 20
-MAX_ITEMS = 200_000  # in a list or dict that is kept whole
-MAX_OBJECTS = 64  # in a list or dict whose objects are looked after one by one
-_CONTENT = "(content)"  # of a class derived from list, dict or set
-_NO_STATE = (
+MAX_ITEMS = 200_000  # in a list or dict that is captured as data
+MAX_OBJECTS = 64  # in a list or dict whose objects are captured one by one
+_CONTENT = "(content)"  # the attribute name for the items of a subclass of list, dict or set
+_STATELESS = (
     ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, io.IOBase, property, staticmethod, classmethod,
 )  # fmt: skip
 _DATA_MODULES = frozenset({"builtins", "collections", "numpy", "pathlib", "decimal", "datetime", "fractions", "uuid"})
-_SIMPLE = (bool, int, float, str, type(None))  # kept with the module
-missing = object()
-_SMALL_BYTES = 1 << 20  # what nobody may ask for is kept if it is no larger
+_SIMPLE_TYPES = (bool, int, float, str, type(None))  # captured with the module
+MISSING = object()
+_SMALL_BYTES = 1 << 20  # values that may not be needed are captured up to this size
 _SMALL_ITEMS = 1_000
-_PARTS = (list, tuple, dict, set, frozenset, deque)
-_BUILTIN_PARTS = (list, dict, set)
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_BUILTIN_CONTAINERS = (list, dict, set)
 
 
 def is_data(value: Any) -> bool:
-    """Numbers, texts, containers, tensors and arrays; not machinery, which a restart makes anew."""
-    if isinstance(value, _NO_STATE) or is_generator(value) or is_iterator(value):
+    """Whether a value is a number, text, container, tensor or array, rather than code or a resource."""
+    if isinstance(value, _STATELESS) or is_generator(value) or is_iterator(value):
         return False
     if is_leaf(value):
         return bool(value.nbytes <= MAX_VARIABLE_BYTES)
@@ -44,37 +44,37 @@ def is_data(value: Any) -> bool:
 
 
 def is_iterator(value: Any) -> bool:
-    """Something that is used up by `next`: where it stands can't be kept."""
+    """Whether a value is an iterator, whose position can't be captured in general."""
     return hasattr(type(value), "__next__") and not isinstance(value, io.IOBase)
 
 
-def is_lost_iterator(value: Any) -> bool:
-    """The same, but for those that relive counts."""
-    return is_iterator(value) and not is_watched(value)
+def is_untracked_iterator(value: Any) -> bool:
+    """Whether a value is an iterator whose position can't be captured."""
+    return is_iterator(value) and not is_tracked_iterator(value)
 
 
 def is_small(value: Any, depth: int = 0) -> bool:
-    """Little enough to be kept without knowing whether anybody will ask for it: numbers, short lists, small arrays."""
+    """Whether a value is cheap enough to capture even if it may not be needed: numbers, short lists, small arrays."""
     if is_leaf(value):
         return bool(value.nbytes <= _SMALL_BYTES >> depth)
-    if isinstance(value, _PARTS):
+    if isinstance(value, _CONTAINERS):
         items = value.values() if isinstance(value, dict) else value
         limit = _SMALL_ITEMS >> 2 * depth
         return is_data(value) and len(value) <= limit and all(is_small(item, depth + 1) for item in list(items))
-    if depth == 0 and is_users_object(value):
+    if depth == 0 and is_user_object(value):
         return all(is_small(part, 1) for part in attributes_of(value).values())
     return value is None or (is_data(value) and (not hasattr(value, "__len__") or len(value) <= _SMALL_ITEMS))
 
 
-def is_users_object(value: Any) -> bool:
-    """An instance of a class of the project, such as a running average or a trainer."""
-    if isinstance(value, _NO_STATE) or _has_its_own_way(value):
+def is_user_object(value: Any) -> bool:
+    """Whether a value is an instance of a class of the project, such as a running average or a trainer."""
+    if isinstance(value, _STATELESS) or _has_torch_handler(value):
         return False
-    return is_projects(type(value).__module__) and (hasattr(value, "__dict__") or bool(_slots(type(value))))
+    return is_project_module(type(value).__module__) and (hasattr(value, "__dict__") or bool(_slots(type(value))))
 
 
-def _has_its_own_way(value: Any) -> bool:
-    """Modules, optimizers, schedulers and scalers of torch are kept otherwise, whoever derived them."""
+def _has_torch_handler(value: Any) -> bool:
+    """Whether a value is a torch module, optimizer, scheduler or scaler, also of a subclass."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(value, "state_dict"):
         return False
@@ -83,7 +83,7 @@ def _has_its_own_way(value: Any) -> bool:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes of an object, those in slots too."""
+    """Returns the attributes of an object, including slots."""
     slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
     return {**slots, **getattr(value, "__dict__", {})}
 
@@ -96,112 +96,109 @@ def _slots(kind: type) -> list[str]:
     return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 
-def may_change(value: Any) -> bool:
-    """May the program change an attribute of this object after it was made?"""
-    changing = changing_of(type(value))
-    return changing is None or any(name in changing for name in attributes_of(value))
+def may_mutate(value: Any) -> bool:
+    """Whether the project may mutate an attribute of this object after its creation."""
+    mutable = mutable_attributes_of(type(value))
+    return mutable is None or any(name in mutable for name in attributes_of(value))
 
 
-def changing_of(kind: type) -> frozenset[str] | None:
-    """The attributes of objects of a class that may change; None: any, since a library has a hand in it."""
-    bases = [base for base in kind.__mro__[:-1] if not is_projects(base.__module__)]
+def mutable_attributes_of(kind: type) -> frozenset[str] | None:
+    """Returns the attributes of instances that may be mutated; None: any, since a base class is a library's."""
+    bases = [base for base in kind.__mro__[:-1] if not is_project_module(base.__module__)]
     foreign = [base for base in bases if base.__module__ not in ("builtins", "abc", "typing", "enum")]
-    return None if foreign else changing_attributes()
+    return None if foreign else mutated_attributes()
 
 
-class ObjectHandler:
-    """An object of the user's own class. Only attributes that some method or function changes are kept."""
+class ObjectHandler(TensorlessHandler):
+    """Captures the attributes of a project object that some method or function mutates."""
 
     kind = "object"
 
-    def __init__(self, name: str, thing: Any) -> None:
+    def __init__(self, name: str, obj: Any) -> None:
         self._name = name
-        self._thing = thing
-        self.left_out: list[str] = []
+        self._object = obj
+        self.uncaptured: list[str] = []
 
-    def tensors(self) -> dict[str, Any]:
-        return {}
-
-    def is_same(self) -> bool:
-        return True
-
-    def rest(self, plant: Callable[[Any, str], Json]) -> Rest:
-        self.left_out = []
-        changing = changing_of(type(self._thing))
+    def other_state(self, flatten: Flatten) -> OtherState:
+        self.uncaptured = []
+        mutable = mutable_attributes_of(type(self._object))
         trees: list[list[Any]] = []
-        for name, value in self._parts(changing):
-            if is_data(value) and not holds_too_many(value):
+        for name, value in self._parts(mutable):
+            if is_data(value) and not has_too_many_objects(value):
                 try:
-                    trees.append([name, plant(value, f"{self._name}.{name}")])
+                    trees.append([name, flatten(value, f"{self._name}.{name}")])
                 except Unpicklable as error:
-                    self.left_out.append(str(error))
-            elif is_lost_iterator(value):
-                self.left_out.append(f"{self._name}.{name} is an iterator, whose place can't be kept")
+                    self.uncaptured.append(str(error))
+            elif is_untracked_iterator(value):
+                self.uncaptured.append(f"{self._name}.{name} is an iterator, whose position can't be kept")
         return {"$dict": trees}
 
-    def _parts(self, changing: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
-        for name, value in attributes_of(self._thing).items():
-            if changing is None or name in changing:
+    def _parts(self, mutable: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
+        for name, value in attributes_of(self._object).items():
+            if mutable is None or name in mutable:
                 yield name, value
-        for kind in _BUILTIN_PARTS:
-            if isinstance(self._thing, kind):
-                yield _CONTENT, kind(self._thing)
+        for kind in _BUILTIN_CONTAINERS:
+            if isinstance(self._object, kind):
+                yield _CONTENT, kind(self._object)
 
-    def put_back(self, leaves: dict[str, int], rest: Json, source: RestoreSource) -> None:
-        there, rebound = attributes_of(self._thing), rebound_attributes()
-        for name, value in source.value(rest).items():
+    def restore(self, leaves: dict[str, int], tree: Json, source: RestoreSource) -> None:
+        current, rebound = attributes_of(self._object), rebound_attributes()
+        for name, value in source.unflatten(tree).items():
             if name == _CONTENT:
-                _refill(self._thing, value)
+                _refill_container(self._object, value)
                 continue
-            before = there.get(name, missing)
-            is_new = before is missing or (is_leaf(value) and (rebound is None or name in rebound))
-            object.__setattr__(self._thing, name, source.settled(value) if is_new else source.settle(before, value))
+            before = current.get(name, MISSING)
+            is_new = before is MISSING or (is_leaf(value) and (rebound is None or name in rebound))
+            object.__setattr__(
+                self._object, name, source.live_object_for(value) if is_new else source.refill(before, value)
+            )
 
 
-class ModuleAttributes(ObjectHandler):
-    """What the user's own modules have besides parameters, buffers and simple attributes, and the program changes."""
+class ModuleAttributesHandler(ObjectHandler):
+    """Captures what torch modules of the project hold besides parameters, buffers and simple attributes."""
 
     kind = "module attributes"
 
-    def _parts(self, changing: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
-        yield from own_attributes(self._thing).items()
+    def _parts(self, mutable: frozenset[str] | None) -> Iterator[tuple[str, Any]]:
+        yield from extra_attributes(self._object).items()
 
 
-def own_attributes(module: Any) -> dict[str, Any]:
-    """Attributes of a module that are neither torch's nor kept with its parameters."""
-    changing, torchs = changing_attributes(), _module_attributes()
+def extra_attributes(module: Any) -> dict[str, Any]:
+    """Returns the mutable attributes of a torch module that are neither torch's nor captured by `ModuleHandler`."""
+    mutated, of_torch = mutated_attributes(), _module_attributes()
     return {
         name: value
         for name, value in vars(module).items()
-        if name not in torchs
-        and (name in changing if changing is not None else name[0] != "_" or type(value) in _SIMPLE)
-        and (name[0] == "_" or type(value) not in _SIMPLE)
+        if name not in of_torch
+        and (name in mutated if mutated is not None else name[0] != "_" or type(value) in _SIMPLE_TYPES)
+        and (name[0] == "_" or type(value) not in _SIMPLE_TYPES)
     }
 
 
 @lru_cache(maxsize=1)
 def _module_attributes() -> frozenset[str]:
+    """Returns the attributes that every torch module has."""
     return frozenset(vars(sys.modules["torch"].nn.Module()))
 
 
-def _refill(thing: Any, content: Any) -> None:
-    if isinstance(thing, list):
-        thing[:] = content
+def _refill_container(obj: Any, content: Any) -> None:
+    if isinstance(obj, list):
+        obj[:] = content
     else:
-        thing.clear()
-        thing.update(content)
+        obj.clear()
+        obj.update(content)
 
 
-def holds_too_many(value: Any) -> bool:
-    """A list or dict of so many objects that they are not looked after one by one."""
-    return isinstance(value, _PARTS) and len(value) > MAX_OBJECTS and _first_object(value) is not None
+def has_too_many_objects(value: Any) -> bool:
+    """Whether a container holds more than MAX_OBJECTS items, project objects among them: they are not captured."""
+    return isinstance(value, _CONTAINERS) and len(value) > MAX_OBJECTS and _first_object(value) is not None
 
 
-def loses_objects(value: Any) -> bool:
-    """The same, and the program changes such objects."""
-    return holds_too_many(value) and may_change(_first_object(value))
+def has_uncaptured_objects(value: Any) -> bool:
+    """Whether a container holds too many objects to capture, and the project may mutate them."""
+    return has_too_many_objects(value) and may_mutate(_first_object(value))
 
 
 def _first_object(value: Any) -> Any:
     items = list(value.values() if isinstance(value, dict) else value)[:MAX_OBJECTS]
-    return next((item for item in items if is_users_object(item)), None)
+    return next((item for item in items if is_user_object(item)), None)

@@ -1,4 +1,4 @@
-"""The states of random generators: Python's, numpy's, torch's on every device, and those objects that hold one."""
+"""States of random generators: the global ones of Python, numpy and torch on every device, and generator objects."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from array import array
 from typing import Any
 
 
-def global_states() -> dict[str, Any]:
-    """The states of the generators that need no object: what `random`, `np.random` and `torch` draw from."""
+def capture_random_states() -> dict[str, Any]:
+    """Returns the states of the global generators of `random`, `np.random` and `torch`."""
     version, words, gauss = random.getstate()
-    # 625 numbers as one array: the training waits while each of them would be looked at.
+    # 625 numbers as bytes: flattening each of them would hold up the training.
     states: dict[str, Any] = {"python": (version, array("I", words).tobytes(), gauss)}
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy.random" in sys.modules:
-        states["numpy"] = _as_bytes(numpy.random.get_state(legacy=False))
+        states["numpy"] = _key_as_bytes(numpy.random.get_state(legacy=False))
     torch = sys.modules.get("torch")
     if torch is not None:
         states["torch"] = torch.get_rng_state().numpy().tobytes()
@@ -26,13 +26,14 @@ def global_states() -> dict[str, Any]:
     return states
 
 
-def _as_bytes(state: dict[str, Any]) -> dict[str, Any]:
-    """The 624 words of numpy's usual generator as one piece; other generators have a few numbers."""
+def _key_as_bytes(state: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state with the 624 words of the Mersenne Twister as bytes; other generators have a few numbers."""
     inner = state["state"]
     return {**state, "state": {**inner, "key": inner["key"].tobytes()}} if "key" in inner else state
 
 
-def restore_global_states(states: dict[str, Any]) -> None:
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Restores the global generators."""
     version, words, gauss = states["python"]
     random.setstate((version, tuple(array("I", words)), gauss))
     if "numpy" in states:
@@ -54,12 +55,12 @@ def restore_global_states(states: dict[str, Any]) -> None:
 
 
 def is_generator(value: Any) -> bool:
-    """An object whose only business is to draw random numbers."""
-    return _kind(value) is not None
+    """Whether a value is a random generator of Python, numpy or torch."""
+    return _generator_kind(value) is not None
 
 
 def generator_state(value: Any) -> Any:
-    kind = _kind(value)
+    kind = _generator_kind(value)
     if kind == "python":
         return value.getstate()
     if kind == "numpy":
@@ -70,7 +71,7 @@ def generator_state(value: Any) -> Any:
 
 
 def restore_generator(value: Any, state: Any) -> None:
-    kind = _kind(value)
+    kind = _generator_kind(value)
     if kind == "python":
         value.setstate(state)
     elif kind == "numpy":
@@ -80,7 +81,7 @@ def restore_generator(value: Any, state: Any) -> None:
 
 
 def generator_classes() -> dict[type, str]:
-    """The classes of such objects, of the libraries that are loaded."""
+    """Returns the generator classes of the loaded libraries, with their kinds."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     found: dict[type, str] = {random.Random: "python"}
     if numpy is not None and "numpy.random" in sys.modules:
@@ -90,5 +91,5 @@ def generator_classes() -> dict[type, str]:
     return found
 
 
-def _kind(value: Any) -> str | None:
+def _generator_kind(value: Any) -> str | None:
     return next((name for kind, name in generator_classes().items() if isinstance(value, kind)), None)

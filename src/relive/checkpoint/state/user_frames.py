@@ -1,41 +1,41 @@
-"""Frames of the user's own code among those on the stack; frames of libraries and of relive are passed over."""
+"""Finds frames of the user's own code on the stack, skipping frames of libraries and of relive."""
 
 from __future__ import annotations
 
 from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 
-from relive.checkpoint.analysis import is_foreign
+from relive.checkpoint.analysis import is_library_file
 
 MAX_FRAMES = 20
 
 
-def users_frame(frame: FrameType | None) -> FrameType | None:
-    """The nearest frame of the user's own code: progress bars and wrappers of libraries are passed over."""
-    while frame is not None and is_foreign(frame.f_code.co_filename):
+def find_user_frame(frame: FrameType | None) -> FrameType | None:
+    """Returns the innermost frame of the user's own code, skipping progress bars and wrappers of libraries."""
+    while frame is not None and is_library_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def loops_frame(frame: FrameType | None, made_in: CodeType | None) -> FrameType | None:
-    """The user's frame whose loop goes through what was made in some code.
+def find_loop_frame(frame: FrameType | None, created_in: CodeType | None) -> FrameType | None:
+    """Returns the user's frame whose loop iterates over an iterable that was created in `created_in`.
 
-    A generator of the user's own between the two, `for x in progress(relive.loop(…))`, only hands the items on.
+    A generator of the user's in between, as in `for x in progress(relive.loop(…))`, only passes the items on.
     """
-    user = users_frame(frame)
-    while user is not None and user.f_code is not made_in and user.f_code.co_flags & CO_GENERATOR:
-        around = users_frame(user.f_back)
-        if around is None:
+    user = find_user_frame(frame)
+    while user is not None and user.f_code is not created_in and user.f_code.co_flags & CO_GENERATOR:
+        outer = find_user_frame(user.f_back)
+        if outer is None:
             return user
-        user = around
+        user = outer
     return user
 
 
-def frames_of(frame: FrameType | None) -> list[FrameType]:
-    """The user's frames from this one up."""
+def collect_user_frames(frame: FrameType | None) -> list[FrameType]:
+    """Returns the user's frames from this one outwards."""
     found: list[FrameType] = []
     while frame is not None and len(found) < MAX_FRAMES:
-        if not is_foreign(frame.f_code.co_filename):
+        if not is_library_file(frame.f_code.co_filename):
             found.append(frame)
         frame = frame.f_back
     return found

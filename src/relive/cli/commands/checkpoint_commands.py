@@ -1,4 +1,4 @@
-"""`relive checkpoints` and `relive gc`: what is kept of a run's state, and the space that can be freed."""
+"""`relive checkpoints` and `relive gc`: the checkpoints of a run, and garbage collection."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from typing import Any
 
 import click
 
-from relive.cli.display import cut, duration, size, when
-from relive.cli.targets import home_option, make_console, open_home, open_index, short
+from relive.cli.display import format_short_duration, format_size, format_time, truncate
+from relive.cli.targets import home_option, make_console, make_table, open_home, open_index, short_id
 from relive.errors import ReliveError
 from relive.store import Home
 from relive.store.catalog import find_run
 from relive.store.chunks import CheckpointRow
-from relive.store.gc import GarbageReport, Policy, collect_garbage, kept_outside, preview_garbage
-from relive.store.journal import to_text
+from relive.store.gc import GarbageReport, Policy, collect_garbage, offload_locations, preview_garbage
+from relive.store.journal import to_json
 
-_SHOWN_DOUBTS = 20
+_MAX_DOUBTS = 20
 
 
 @click.command()
 @click.argument("run")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @home_option
 def checkpoints(run: str, as_json: bool, home: Path | None) -> None:
-    """List the checkpoints of RUN: where they are, when they were taken, and what they cost."""
+    """List the checkpoints of RUN: the iteration, when they were taken, and what they cost."""
     index = open_index(home)
     entry = find_run(index.runs(), run)
     rows = index.checkpoints([entry]).get(entry.record.run, [])
-    outside = kept_outside(index.home, [row.manifest for row in rows])
+    outside = offload_locations(index.home, [row.manifest for row in rows])
     if as_json:
         for row in rows:
-            click.echo(to_text(_as_json(entry.record.run, row) | {"spooled": outside.get(row.manifest, [])}))
+            click.echo(to_json(_as_json(entry.record.run, row) | {"spooled": outside.get(row.manifest, [])}))
         return
     if rows:
-        make_console().print(_table(rows, outside), markup=False)
+        make_console().print(_checkpoint_table(rows, outside), markup=False)
     new_bytes = sum(row.new_bytes for row in rows)
-    click.echo(f"{len(rows)} checkpoints of run {short(entry.record.run)}, {size(new_bytes)} written", err=True)
+    click.echo(
+        f"{len(rows)} checkpoints of run {short_id(entry.record.run)}, {format_size(new_bytes)} written", err=True
+    )
 
 
 def _as_json(run: str, row: CheckpointRow) -> dict[str, Any]:
@@ -48,67 +50,62 @@ def _as_json(run: str, row: CheckpointRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _table(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> Any:
+def _checkpoint_table(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> Any:
     has_ranks = any(row.rank or row.process for row in rows)
     columns = (["rank"] if has_ranks else [], ["where", "when", "size", "new", "stall", "written in"])
     table = _plain_table(*columns[0], *columns[1], *(["kept in"] if outside else []))
     for row in rows:
-        cells = [cut(row.where), when(row.time_us), size(row.size_bytes), size(row.new_bytes)]
-        cells += [_short_s(row.stall_s), _short_s(row.write_s)]
+        cells = [truncate(row.where), format_time(row.time_us), format_size(row.size_bytes), format_size(row.new_bytes)]
+        cells += [format_short_duration(row.stall_s), format_short_duration(row.write_s)]
         place = [", ".join(outside.get(row.manifest, ["the home"]))] if outside else []
         table.add_row(*([row.journal.stem] if has_ranks else []), *cells, *place)
     return table
 
 
-def _short_s(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else duration(seconds)
-
-
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
 @home_option
 def gc(dry_run: bool, home: Path | None) -> None:
-    """Give up checkpoints beyond `keep` and `budget_bytes`, and remove what nothing names any more.
+    """Remove checkpoints beyond `keep` and `budget_bytes`, and all data that nothing refers to.
 
-    With the setting `spool`, what is beyond `budget_bytes` is moved there instead.
-    May run while runs are being recorded, and be killed at any moment.
+    With the setting `spool`, data beyond `budget_bytes` is moved there instead.
+    Safe to run while runs are being recorded, and safe to kill at any time.
     """
     place = open_home(home)
-    policy = _policy(place)
+    policy = _retention_policy(place)
     try:
         report = preview_garbage(place, policy) if dry_run else collect_garbage(place, policy)
     except OSError as error:
-        raise ReliveError(f"{error}; see to that, and run `relive gc` again") from error
-    _print(report)
-    total = size(report.total_bytes)
+        raise ReliveError(f"{error}; fix that, and run `relive gc` again") from error
+    _print_report(report)
+    total = format_size(report.total_bytes)
     click.echo(f"{total} would be freed; nothing was changed" if dry_run else f"{total} freed")
-    if report.troubles:
-        raise ReliveError(f"{report.troubles[0]}; then run `relive gc` again")
+    if report.failures:
+        raise ReliveError(f"{report.failures[0]}; then run `relive gc` again")
 
 
-def _policy(home: Home) -> Policy:
+def _retention_policy(home: Home) -> Policy:
     settings = home.settings
     return Policy.of(settings.keep, settings.budget_bytes, settings.spool)
 
 
-def _print(report: GarbageReport) -> None:
-    going = [tally for tally in report.tallies if tally.count]
-    if going:
+def _print_report(report: GarbageReport) -> None:
+    removed = [tally for tally in report.tallies if tally.count]
+    if removed:
         table = _plain_table("what", "count", "bytes")
-        for tally in going:
-            table.add_row(tally.reason, str(tally.count), size(tally.size_bytes) if tally.size_bytes else "")
+        for tally in removed:
+            table.add_row(tally.reason, str(tally.count), format_size(tally.size_bytes) if tally.size_bytes else "")
         make_console().print(table, markup=False)
-    for doubt in report.doubts[:_SHOWN_DOUBTS]:
-        click.echo(f"{short(doubt.run)}  {doubt.text}", err=True)
+    for doubt in report.doubts[:_MAX_DOUBTS]:
+        click.echo(f"{short_id(doubt.run)}  {doubt.text}", err=True)
     if report.doubts:
-        more = len(report.doubts) - _SHOWN_DOUBTS
-        click.echo(f"{f'and {more} more; ' if more > 0 else ''}all that these may name was kept", err=True)
+        more = len(report.doubts) - _MAX_DOUBTS
+        click.echo(f"{f'and {more} more; ' if more > 0 else ''}everything that these may refer to was kept", err=True)
 
 
 def _plain_table(*headings: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """Returns a table with numbers aligned to the right."""
+    table = make_table()
     for heading in headings:
         is_number = heading in ("size", "new", "stall", "written in", "count", "bytes")
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)

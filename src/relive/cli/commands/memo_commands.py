@@ -1,4 +1,4 @@
-"""`relive memo`: what is remembered, why something was not, and its removal."""
+"""`relive memo`: list, show, explain and remove stored calls."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 import click
 
-from relive.cli.display import cut, duration, size, when
-from relive.cli.targets import home_option, make_console, open_home, short
+from relive.cli.display import format_short_duration, format_size, format_time, truncate
+from relive.cli.targets import home_option, make_console, make_table, open_home, short_id
 from relive.errors import NotFound, ReliveError
 from relive.memo import Sqlite, find_function, parse_condition, why_text
 from relive.store.chunks import MemoRow, MemoTable
-from relive.store.journal import from_text, safe_repr, to_text
+from relive.store.journal import from_json, safe_repr, to_json
 
 _KEY_DIGITS = 12
 
 
 @click.group()
 def memo() -> None:
-    """Remembered calls: list them, look at one, ask why one was computed, remove them."""
+    """Remembered calls: list or show them, explain why one was computed, remove them."""
 
 
-def _filters(command: Any) -> Any:
+def _filter_options(command: Any) -> Any:
     for option in (
-        click.option("--function", help="Only calls of this function (the end of its name is enough)."),
-        click.option("--where", help='Only those for which this is true, for example "age > 30d and size > 10MB".'),
+        click.option("--function", help="Only calls of this function (the last part of its name is enough)."),
+        click.option("--where", help='Only calls that match this condition, for example "age > 30d and size > 10MB".'),
         home_option,
     ):
         command = option(command)
@@ -33,39 +33,39 @@ def _filters(command: Any) -> Any:
 
 
 @memo.command()
-@click.option("-n", "--limit", default=30, show_default=True, help="How many to show; 0 shows all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_filters
+@click.option("-n", "--limit", default=30, show_default=True, help="How many calls to show; 0 shows all.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@_filter_options
 def ls(limit: int, as_json: bool, function: str | None, where: str | None, home: Path | None) -> None:
-    """List what is remembered, newest first."""
-    rows = _chosen(_memos(home), (), function, where)
+    """List the remembered calls, newest first."""
+    rows = _select_rows(_open_memo_table(home), (), function, where)
     shown = rows[:limit] if limit else rows
     if as_json:
         for row in shown:
-            click.echo(to_text(_as_json(row)))
+            click.echo(to_json(_as_json(row)))
         return
     if shown:
-        make_console().print(_table(shown), markup=False)
-    total = size(sum(row.size_bytes for row in rows))
+        make_console().print(_row_table(shown), markup=False)
+    total = format_size(sum(row.size_bytes for row in rows))
     more = f", the newest {len(shown)} shown (-n 0 shows all)" if len(shown) < len(rows) else ""
-    click.echo(f"{_calls(len(rows))} remembered, {total}{more}", err=True)
+    click.echo(f"{_count_calls(len(rows))} remembered, {total}{more}", err=True)
 
 
 @memo.command()
 @click.argument("key")
-@click.option("--value", "with_value", is_flag=True, help="Read the value too; this runs code if it was pickled.")
+@click.option("--value", "with_value", is_flag=True, help="Also read the value; this runs code if it was pickled.")
 @home_option
 def show(key: str, with_value: bool, home: Path | None) -> None:
-    """Show the remembered call KEY (the beginning of it is enough): arguments, cost, and the code it depends on."""
-    memos = _memos(home)
-    row = _find(memos, key)
+    """Show the remembered call KEY (a prefix is enough): arguments, cost, and the code it depends on."""
+    memos = _open_memo_table(home)
+    row = _find_row(memos, key)
     rows = [
-        ("key", row.key), ("function", row.function), ("kind", row.kind), ("computed", when(row.created_us)),
-        ("took", _took(row.took_s)), ("run", row.run or "none"), ("used", when(row.used_us)),
-        ("size", size(row.size_bytes)), ("stored", "with pickle" if row.pickled else "without pickle"),
+        ("key", row.key), ("function", row.function), ("kind", row.kind), ("computed", format_time(row.created_us)),
+        ("took", format_short_duration(row.took_s)), ("run", row.run or "none"), ("used", format_time(row.used_us)),
+        ("size", format_size(row.size_bytes)), ("stored", "with pickle" if row.pickled else "without pickle"),
     ]  # fmt: skip
-    rows += [(f"argument {name}", told[1]) for name, told in from_text(row.arguments).items()]
-    rows += [(f"code {name}", told[:_KEY_DIGITS]) for name, told in from_text(memos.parts(row.code)).items()]
+    rows += [(f"argument {name}", text) for name, (_, text) in from_json(row.arguments).items()]
+    rows += [(f"code {name}", code_hash[:_KEY_DIGITS]) for name, code_hash in from_json(memos.parts(row.code)).items()]
     if with_value:
         rows.append(("value", safe_repr(Sqlite(open_home(home)).entry(row).value)))
     console = make_console()
@@ -77,46 +77,49 @@ def show(key: str, with_value: bool, home: Path | None) -> None:
 @click.argument("call")
 @home_option
 def why(call: str, home: Path | None) -> None:
-    """Explain why CALL, like "features('data.csv')", was computed; the name alone means the last computed call."""
-    click.echo(str(why_text(_memos(home), call)))
+    """Explain why CALL, like "features('data.csv')", was computed; a name alone means the last computed call."""
+    click.echo(str(why_text(_open_memo_table(home), call)))
 
 
 @memo.command()
 @click.argument("keys", nargs=-1)
-@click.option("--yes", is_flag=True, help="Don't ask.")
-@_filters
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@_filter_options
 def rm(keys: tuple[str, ...], yes: bool, function: str | None, where: str | None, home: Path | None) -> None:
-    """Forget calls: those named by KEYS, or all that fit. `relive gc` then frees the space."""
+    """Remove the calls named by KEYS, or all that match the options. `relive gc` then frees the space."""
     if not keys and not function and not where:
-        raise ReliveError("this would forget everything; name keys, --function or --where, or say --where 'age >= 0s'")
-    memos = _memos(home)
-    rows = _chosen(memos, keys, function, where)
+        raise ReliveError(
+            "this would remove every call; name keys, --function or --where, or write --where 'age >= 0s'"
+        )
+    memos = _open_memo_table(home)
+    rows = _select_rows(memos, keys, function, where)
     if rows and not yes:
-        click.confirm(f"Forget {_calls(len(rows))}, {size(sum(row.size_bytes for row in rows))}?", abort=True)
-    click.echo(f"{_calls(memos.remove(row.key for row in rows))} forgotten; `relive gc` frees the space")
+        total = format_size(sum(row.size_bytes for row in rows))
+        click.confirm(f"Remove {_count_calls(len(rows))}, {total}?", abort=True)
+    click.echo(f"{_count_calls(memos.remove(row.key for row in rows))} removed; `relive gc` frees the space")
 
 
 @memo.command()
 @home_option
 def trust(home: Path | None) -> None:
-    """Let pickled results of a home that was copied here be read. Only say so if you trust where it came from."""
-    click.echo(f"{_memos(home).trust()} pickled results are trusted from now on")
+    """Trust the pickled results of a home that was copied here. Reading them runs code, so trust its origin first."""
+    click.echo(f"{_open_memo_table(home).trust()} pickled results are now trusted")
 
 
-def _calls(count: int) -> str:
+def _count_calls(count: int) -> str:
     return f"{count} call" if count == 1 else f"{count} calls"
 
 
-def _memos(home: Path | None) -> MemoTable:
+def _open_memo_table(home: Path | None) -> MemoTable:
     place = open_home(home)
     if not place.memo.exists():
         raise NotFound(f"nothing is remembered in {place.path}; decorate a function with @relive.memo and call it")
     return MemoTable(place.memo)
 
 
-def _chosen(memos: MemoTable, keys: tuple[str, ...], function: str | None, where: str | None) -> list[MemoRow]:
+def _select_rows(memos: MemoTable, keys: tuple[str, ...], function: str | None, where: str | None) -> list[MemoRow]:
     if keys:
-        rows = [_find(memos, key) for key in keys]
+        rows = [_find_row(memos, key) for key in keys]
     elif function is not None:
         rows = memos.rows("function = ?", (find_function(memos, function),))
     else:
@@ -125,40 +128,37 @@ def _chosen(memos: MemoTable, keys: tuple[str, ...], function: str | None, where
     return [row for row in rows if condition is None or condition(row)]
 
 
-def _find(memos: MemoTable, key: str) -> MemoRow:
+def _find_row(memos: MemoTable, key: str) -> MemoRow:
     if not key or not all(c in "0123456789abcdef" for c in key.lower()):
-        raise NotFound(f"{key!r} is no key; `relive memo ls` lists the keys")
+        raise NotFound(f"{key!r} is not a key; `relive memo ls` lists the keys")
     found = memos.rows("key glob ?", (f"{key.lower()}*",), limit=2)
     if not found:
         raise NotFound(f"nothing is remembered under {key}; `relive memo ls` lists the keys")
     if len(found) > 1:
-        raise NotFound(f"{key} is the beginning of several keys; give more digits")
+        raise NotFound(f"{key} matches several keys; give more digits")
     return found[0]
 
 
-def _table(rows: list[MemoRow]) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _row_table(rows: list[MemoRow]) -> Any:
+    table = make_table()
     for heading in ("key", "function", "arguments", "took", "size", "when", "run"):
         table.add_column(heading, justify="right" if heading in ("took", "size") else "left", overflow="fold")
     for row in rows:
         mark = " (exception)" if row.kind == "exception" else ""
-        cells = [row.key[:_KEY_DIGITS], row.function + mark, cut(_arguments(row)), _took(row.took_s)]
-        table.add_row(*cells, size(row.size_bytes), when(row.created_us), short(row.run))
+        table.add_row(
+            row.key[:_KEY_DIGITS], row.function + mark, truncate(_format_arguments(row)),
+            format_short_duration(row.took_s), format_size(row.size_bytes), format_time(row.created_us),
+            short_id(row.run),
+        )  # fmt: skip
     return table
 
 
-def _arguments(row: MemoRow) -> str:
-    return " ".join(f"{name}={told[1]}" for name, told in from_text(row.arguments).items())
-
-
-def _took(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else duration(seconds)
+def _format_arguments(row: MemoRow) -> str:
+    return " ".join(f"{name}={text}" for name, (_, text) in from_json(row.arguments).items())
 
 
 def _as_json(row: MemoRow) -> dict[str, Any]:
-    arguments = {name: told[1] for name, told in from_text(row.arguments).items()}
+    arguments = {name: text for name, (_, text) in from_json(row.arguments).items()}
     return {
         "key": row.key, "function": row.function, "kind": row.kind, "arguments": arguments, "code": row.code,
         "bytes": row.size_bytes, "pickled": bool(row.pickled), "run": row.run or None, "created_us": row.created_us,

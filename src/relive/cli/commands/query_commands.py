@@ -1,4 +1,4 @@
-"""`relive dataframe` and `relive sql`: tables over all runs, on the screen or in a file."""
+"""`relive dataframe` and `relive sql`: tables over all runs, printed or written to a file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from relive.cli.targets import home_option, make_console, open_home
+from relive.cli.targets import home_option, make_console, make_table, open_home
 
-_SHOWN_ROWS = 40
+_MAX_ROWS = 40
 
 
 def _output_options(command: Any) -> Any:
     for option in (
-        click.option("--csv", "style", flag_value="csv", help="As CSV on stdout."),
-        click.option("--json", "style", flag_value="json", help="As JSON, one object a row."),
-        click.option("--parquet", type=click.Path(dir_okay=False, path_type=Path), help="Into a Parquet file."),
+        click.option("--csv", "style", flag_value="csv", help="Print CSV."),
+        click.option("--json", "style", flag_value="json", help="Print JSON, one object per row."),
+        click.option("--parquet", type=click.Path(dir_okay=False, path_type=Path), help="Write a Parquet file."),
         home_option,
     ):
         command = option(command)
@@ -25,20 +25,32 @@ def _output_options(command: Any) -> Any:
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--where", help='Only rows for which this is true, for example "lr < 0.1 and epoch > 3".')
-@click.option("--ranks", type=click.Choice(["canonical", "all"]), default="canonical", show_default=True)
-@click.option("--replays", type=click.Choice(["latest", "all", "none"]), default="latest", show_default=True)
-@click.option("--sources", is_flag=True, help="A column beside each name that tells where its values come from.")
+@click.option("--where", help='Only rows that match this condition, for example "lr < 0.1 and epoch > 3".')
+@click.option(
+    "--ranks",
+    type=click.Choice(["canonical", "all"]),
+    default="canonical",
+    show_default=True,
+    help="Rank 0 only, or all ranks.",
+)
+@click.option(
+    "--replays",
+    type=click.Choice(["latest", "all", "none"]),
+    default="latest",
+    show_default=True,
+    help="Which replayed values to include.",
+)
+@click.option("--sources", is_flag=True, help="Add a column per name with the source of each value.")
 @_output_options
 def dataframe(
     names: tuple[str, ...], where: str | None, ranks: str, replays: str, style: str | None, parquet: Path | None,
     home: Path | None, *, sources: bool,
 ) -> None:  # fmt: skip
-    """One wide table over all runs, with a column for each of NAMES."""
-    from relive.query import Query
+    """Show one wide table over all runs, with a column for each of NAMES."""
+    from relive.query import QueryEngine
 
-    query = Query(open_home(home))
-    _put_out(query.dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources), style, parquet)
+    query = QueryEngine(open_home(home))
+    _write_output(query.dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources), style, parquet)
 
 
 @click.command()
@@ -46,12 +58,12 @@ def dataframe(
 @_output_options
 def sql(query: str, style: str | None, parquet: Path | None, home: Path | None) -> None:
     """Run read-only SQL over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
-    from relive.query import Query
+    from relive.query import QueryEngine
 
-    _put_out(Query(open_home(home)).sql(query).df(), style, parquet)
+    _write_output(QueryEngine(open_home(home)).sql(query).df(), style, parquet)
 
 
-def _put_out(frame: Any, style: str | None, parquet: Path | None) -> None:
+def _write_output(frame: Any, style: str | None, parquet: Path | None) -> None:
     if parquet is not None:
         write_parquet(frame, parquet)
         click.echo(f"{len(frame)} rows written to {parquet}", err=True)
@@ -60,28 +72,26 @@ def _put_out(frame: Any, style: str | None, parquet: Path | None) -> None:
     elif style == "json":
         click.echo(frame.to_json(orient="records", lines=True, date_format="iso", default_handler=str), nl=False)
     else:
-        _print(frame)
+        _print_table(frame)
 
 
-def _print(frame: Any) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _print_table(frame: Any) -> None:
+    table = make_table()
     for name in frame.columns:
         table.add_column(str(name), justify="right" if frame[name].dtype.kind in "if" else "left", no_wrap=True)
-    half = _SHOWN_ROWS // 2
+    half = _MAX_ROWS // 2
     rows = [
-        _cells(row) for row in frame.head(half if len(frame) > _SHOWN_ROWS else _SHOWN_ROWS).itertuples(index=False)
+        _format_cells(row) for row in frame.head(half if len(frame) > _MAX_ROWS else _MAX_ROWS).itertuples(index=False)
     ]
-    if len(frame) > _SHOWN_ROWS:
-        rows += [["…"] * len(frame.columns), *(_cells(row) for row in frame.tail(half).itertuples(index=False))]
+    if len(frame) > _MAX_ROWS:
+        rows += [["…"] * len(frame.columns), *(_format_cells(row) for row in frame.tail(half).itertuples(index=False))]
     for row in rows:
         table.add_row(*row)
     make_console().print(table, markup=False)
     click.echo(f"{len(frame)} rows", err=True)
 
 
-def _cells(row: Any) -> list[str]:
+def _format_cells(row: Any) -> list[str]:
     import pandas
 
     def text(cell: Any) -> str:

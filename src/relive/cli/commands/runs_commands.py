@@ -1,4 +1,4 @@
-"""`relive runs`, `relive show`, `relive rm`, `relive pin`: the runs of a home, one of them, and what becomes of it."""
+"""`relive runs`, `show`, `rm`, `pin` and `unpin`: list, show, remove and pin runs."""
 
 from __future__ import annotations
 
@@ -9,77 +9,88 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relive.cli.display import cut, duration, last_value, size, value, when
-from relive.cli.targets import home_option, look_up, make_console, open_home, open_index, server_option, short
+from relive.cli.display import format_duration, format_last_value, format_size, format_time, format_value, truncate
+from relive.cli.targets import (
+    ask_home_then_server,
+    home_option,
+    make_console,
+    make_table,
+    open_home,
+    open_index,
+    server_option,
+    short_id,
+)
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
-from relive.store import Home, journals_in
+from relive.store import Home, list_journals
 from relive.store.catalog import Index, RunEntry, Summary, find_run
 from relive.store.gc import is_pinned
 from relive.store.gc import pin as pin_folder
 from relive.store.gc import unpin as unpin_folder
-from relive.store.journal import from_text, read_lines, to_text
+from relive.store.journal import from_json, line_schema, read_lines, to_json
 from relive.store.registry import Registry
 
 if TYPE_CHECKING:
-    from relive.query import Shown
+    from relive.query import RunDetails
 
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 
 
 @click.command()
 @click.option("-n", "--limit", default=30, show_default=True, help="How many runs to show; 0 shows all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @home_option
 @server_option
 def runs(limit: int, as_json: bool, home: Path | None, server: str | None) -> None:
-    """List the runs, newest first; live ones are marked."""
-    total, shown = look_up(home, server, lambda place: place.listed(limit))
+    """List the runs, newest first; live runs are marked."""
+    (total, shown), unreadable = ask_home_then_server(
+        home, server, lambda place: (place.listed(limit), place.unreadable())
+    )
+    for run_id, reason in unreadable.items():
+        click.echo(f"run {short_id(run_id)} can't be read and is left out ({reason}); see `relive doctor`", err=True)
     if as_json:
         for run in shown:
-            click.echo(to_text(run))
+            click.echo(to_json(run))
         return
     table = _table("run", "when", "took", "script", "args", "outcome", "last values")
     for run in shown:
-        table.add_row(*_row(run), style=_STYLES.get(run["outcome"], ""))
+        table.add_row(*_run_row(run), style=_STYLES.get(run["outcome"], ""))
     make_console().print(table)
     if len(shown) < total:
         click.echo(f"{total - len(shown)} more; relive runs -n 0 shows all", err=True)
 
 
 def _table(*headings: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = make_table()
     for heading in headings:
         table.add_column(heading, no_wrap=heading in ("run", "when", "took", "outcome"), overflow="fold")
     return table
 
 
-def _row(run: dict[str, Any]) -> list[str]:
-    args = " ".join(f"{name}={value(given)}" for name, given in run["args"].items())
+def _run_row(run: dict[str, Any]) -> list[str]:
+    args = " ".join(f"{name}={format_value(given)}" for name, given in run["args"].items())
     mark = "● " if run["outcome"] == RUNNING else ""
-    values = " ".join(f"{name}={_last(given)}" for name, given in list(run["last"].items())[:6])
+    values = " ".join(f"{name}={_format_last(given)}" for name, given in list(run["last"].items())[:6])
     named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
-    took = duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
-    return [short(run["run"]), when(run["started_us"]), took, named, args, mark + run["outcome"], values]
+    took = format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
+    return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, mark + run["outcome"], values]
 
 
-def _last(given: float | str | None) -> str:
-    """A number, or the JSON of another value; a server has none for what is no number."""
-    return "no number" if given is None else value(from_text(given) if isinstance(given, str) else given)
+def _format_last(given: float | str | None) -> str:
+    """Formats a number, or another value given as JSON text; a server sends None for values that are not numbers."""
+    return "no number" if given is None else format_value(from_json(given) if isinstance(given, str) else given)
 
 
 @click.command()
 @click.argument("run")
-@click.option("--json", "as_json", is_flag=True, help="The whole record as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole record as JSON.")
 @home_option
 @server_option
 def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None:
     """Show the record of RUN: config, code, data, metrics, environment, artifacts."""
-    found = look_up(home, server, lambda place: place.shown(run))
+    found = ask_home_then_server(home, server, lambda place: place.shown(run))
     if as_json:
-        click.echo(to_text(found.record))
+        click.echo(to_json(found.record))
         return
     console = make_console()
     record = found.record
@@ -90,154 +101,166 @@ def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None
             console.print(f"  {key:<14} {text}", highlight=False, markup=False)
 
 
-def _sections(found: Shown) -> list[tuple[str, list[tuple[str, str]]]]:
+def _sections(found: RunDetails) -> list[tuple[str, list[tuple[str, str]]]]:
     record = found.record
     return [
-        ("outcome", [*_outcome(record), *_kept(found)]),
-        ("config", _config(record)),
-        ("code", _code(record)),
-        ("data", _data(record)),
-        ("metrics", _metrics(found.metrics)),
-        ("environment", _environment(record)),
-        ("artifacts", _artifacts(record)),
-        *([("memo", rows)] if (rows := _memo(found.folder, record.run)) else []),
+        ("outcome", [*_outcome_rows(record), *_retention_rows(found)]),
+        ("config", _config_rows(record)),
+        ("code", _code_rows(record)),
+        ("data", _data_rows(record)),
+        ("metrics", _metric_rows(found.metrics)),
+        ("environment", _environment_rows(record)),
+        ("artifacts", _artifact_rows(record)),
+        *([("memo", rows)] if (rows := _memo_rows(found.folder, record.run)) else []),
     ]
 
 
-def _outcome(record: RunRecord) -> list[tuple[str, str]]:
-    rows = [("outcome", record.outcome), ("started", when(record.started_us)), ("took", duration(record.took_s))]
+def _outcome_rows(record: RunRecord) -> list[tuple[str, str]]:
+    rows = [
+        ("outcome", record.outcome),
+        ("started", format_time(record.started_us)),
+        ("took", format_duration(record.took_s)),
+    ]
     if record.error:
         rows.append(("error", f"{record.error['type']}: {record.error['message']} at {record.error['place']}"))
     if record.world_size > 1:
         rows.append(("ranks", f"{len(record.ranks)} of {record.world_size}"))
     rows += [("parent run", record.parent)] if record.parent else []
-    rows += [(f"tag {name}", value(form)) for name, form in record.tags.items()]
+    rows += [(f"tag {name}", format_value(form)) for name, form in record.tags.items()]
     return rows + [("warning", text) for text in record.warnings]
 
 
-def _kept(found: Shown) -> list[tuple[str, str]]:
-    """What keeps `relive gc` from its checkpoints; of a run that is here."""
+def _retention_rows(found: RunDetails) -> list[tuple[str, str]]:
+    """Returns why `relive gc` keeps all checkpoints of a local run: it is promoted or pinned."""
     if found.folder is None:
         return []
-    promoted = Registry(Home(found.folder.parent.parent)).held_runs().get(found.record.run)
+    promoted = Registry(Home(found.folder.parent.parent)).promoted_runs().get(found.record.run)
     rows = [("promoted to", ", ".join(promoted))] if promoted else []
     return [*rows, ("pinned", "yes")] if is_pinned(found.folder) else rows
 
 
-def _config(record: RunRecord) -> list[tuple[str, str]]:
+def _config_rows(record: RunRecord) -> list[tuple[str, str]]:
     args = record.config["args"].items()
-    rows = [(name, f"{value(a['value'])}" + _unlike_default(a)) for name, a in args]
+    rows = [(name, f"{format_value(a['value'])}" + _default_note(a)) for name, a in args]
     return [*rows, ("argv", " ".join(record.config["argv"]))]
 
 
-def _unlike_default(arg: dict[str, Any]) -> str:
-    return f"   (default {value(arg['default'])})" if arg["value"] != arg["default"] else ""
+def _default_note(arg: dict[str, Any]) -> str:
+    return f"   (default {format_value(arg['default'])})" if arg["value"] != arg["default"] else ""
 
 
-def _code(record: RunRecord) -> list[tuple[str, str]]:
+def _code_rows(record: RunRecord) -> list[tuple[str, str]]:
     code = record.code
     if not code.get("version"):
-        return [("version", "none was taken"), ("script", record.filename)]
+        return [("version", "not recorded"), ("script", record.filename)]
     head = code.get("head")
-    state = "with changes not committed" if code.get("dirty") else "as committed"
+    state = "with uncommitted changes" if code.get("dirty") else "as committed"
     return [
         ("version", f"{code['version'][:12]} on {str(code.get('branch')).removeprefix('refs/heads/')}"),
-        ("HEAD", f"{head[:12]} {state}" if head else "none: the project is not in git, or has no commit yet"),
+        ("HEAD", f"{head[:12]} {state}" if head else "none: the project is not in git, or has no commits yet"),
         ("script", record.filename),
         *[
-            ("not stored", f"{f['path']} {size(f['size_bytes'])} {(f['digest'] or 'not hashed')[:12]}")
+            ("not stored", f"{f['path']} {format_size(f['size_bytes'])} {(f['digest'] or 'not hashed')[:12]}")
             for f in code.get("large", [])
         ],
     ]
 
 
-def _data(record: RunRecord) -> list[tuple[str, str]]:
-    rows = [("version", record.data_version or "no data seen or declared")]
-    rows += [(name, _described(found)) for name, found in record.data["declared"].items()]
-    rows += [(f"read {found.get('role', '')}".strip(), _described(found)) for found in record.data["read"][:20]]
+def _data_rows(record: RunRecord) -> list[tuple[str, str]]:
+    rows = [("version", record.data_version or "no data read or declared")]
+    rows += [(name, _describe_data(found)) for name, found in record.data["declared"].items()]
+    rows += [(f"read {found.get('role', '')}".strip(), _describe_data(found)) for found in record.data["read"][:20]]
     more = len(record.data["read"]) - 20
     return [*rows, ("", f"and {more} more files")] if more > 0 else rows
 
 
-def _described(found: dict[str, Any]) -> str:
-    amount = size(found["size_bytes"]) if found.get("size_bytes") is not None else ""
+def _describe_data(found: dict[str, Any]) -> str:
+    amount = format_size(found["size_bytes"]) if found.get("size_bytes") is not None else ""
     where = found.get("path") or found.get("kind", "")
     return " ".join(part for part in (where, amount, str(found.get("digest") or "")[:12]) if part)
 
 
-def _metrics(found: list[Summary]) -> list[tuple[str, str]]:
+def _metric_rows(found: list[Summary]) -> list[tuple[str, str]]:
     return [
-        (s.name, f"{last_value(s)}   {s.count} values" + _span(s) + (f" in {'/'.join(s.path)}" if s.path else ""))
+        (
+            s.name,
+            f"{format_last_value(s)}   {s.count} values"
+            + _format_range(s)
+            + (f" in {'/'.join(s.path)}" if s.path else ""),
+        )
         for s in found
     ]
 
 
-def _span(summary: Summary) -> str:
+def _format_range(summary: Summary) -> str:
     if summary.lowest is None or summary.count == 1:
         return ""
-    return f", {value(summary.lowest)} to {value(summary.highest)}"
+    return f", {format_value(summary.lowest)} to {format_value(summary.highest)}"
 
 
-def _environment(record: RunRecord) -> list[tuple[str, str]]:
+def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
     found = record.environment
-    rows = [(key, cut(value(form))) for key, form in found.items() if key not in ("packages", "variables", "gpus")]
-    rows += [("gpu", cut(value(gpu))) for gpu in found.get("gpus") or []]
+    rows = [
+        (key, truncate(format_value(form)))
+        for key, form in found.items()
+        if key not in ("packages", "variables", "gpus")
+    ]
+    rows += [("gpu", truncate(format_value(gpu))) for gpu in found.get("gpus") or []]
     rows += [(name, str(text)) for name, text in (found.get("variables") or {}).items()]
     packages = found.get("packages") or {}
-    telling = [f"{name} {packages[name]}" for name in ("torch", "numpy", "relive") if name in packages]
-    return [*rows, ("packages", f"{len(packages)} recorded: {', '.join(telling)}")]
+    main_packages = [f"{name} {packages[name]}" for name in ("torch", "numpy", "relive") if name in packages]
+    return [*rows, ("packages", f"{len(packages)} recorded: {', '.join(main_packages)}")]
 
 
-def _artifacts(record: RunRecord) -> list[tuple[str, str]]:
-    return [(a["name"], f"{a['kind']} {size(a['size_bytes'])} {a['digest'][:12]}") for a in record.artifacts]
+def _artifact_rows(record: RunRecord) -> list[tuple[str, str]]:
+    return [(a["name"], f"{a['kind']} {format_size(a['size_bytes'])} {a['digest'][:12]}") for a in record.artifacts]
 
 
-def _memo(folder: Path | None, run: str) -> list[tuple[str, str]]:
-    """Which remembered steps were reused, and from where; on all ranks and in all workers."""
+def _memo_rows(folder: Path | None, run: str) -> list[tuple[str, str]]:
+    """Counts the memoized calls of all ranks and workers by outcome: reused, and from which run, or computed."""
     by_function: dict[str, Counter[str]] = {}
-    for _, path in journals_in(folder) if folder is not None else ():
-        for line in read_lines(path).lines:
-            if line["k"] == "memo":
-                by_function.setdefault(line["function"], Counter())[_memo_outcome(line, run)] += 1
+    for _, path in list_journals(folder) if folder is not None else ():
+        for line in line_schema.lines_of(line_schema.CallRemembered, read_lines(path).lines):
+            by_function.setdefault(line.function, Counter())[_describe_memo_line(line, run)] += 1
     return [
         (name, ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
         for name, outcomes in by_function.items()
     ]
 
 
-def _memo_outcome(line: dict[str, Any], run: str) -> str:
-    if line["outcome"] == "hit":
-        source = line.get("from")
-        return "reused from " + ("this run" if source == run else f"run {short(source)}" if source else "no run")
-    found = f"{line['found']}, " if "found" in line else ""
-    return "computed" + (f" ({found}{line['kept']})" if found or line.get("kept") != "stored" else "")
+def _describe_memo_line(line: line_schema.CallRemembered, run: str) -> str:
+    if line.outcome == "hit":
+        source = line.from_
+        return "reused from " + ("this run" if source == run else f"run {short_id(source)}" if source else "no run")
+    found = f"{line.found}, " if line.found else ""
+    return "computed" + (f" ({found}{line.kept})" if found or line.kept != "stored" else "")
 
 
 @click.command()
 @click.argument("run", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @home_option
 def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
-    """Remove RUN for good: its journals, and with them its values. `relive gc` then frees what only it used."""
+    """Remove RUN permanently: its journals and the values in them. `relive gc` then frees data that only it used."""
     place = open_home(home)
     index = Index(place)
     entries = index.runs()
-    chosen = [find_run(entries, word) for word in run]
-    held = Registry(place).held_runs()
-    for entry in chosen:
+    entries_to_remove = [find_run(entries, word) for word in run]
+    held = Registry(place).promoted_runs()
+    for entry in entries_to_remove:
         if entry.record.outcome == RUNNING:
-            raise ReliveError(f"run {short(entry.record.run)} is running; stop it first (pid {_pid(entry)})")
+            raise ReliveError(f"run {short_id(entry.record.run)} is running; stop it first (pid {_pid(entry)})")
         if versions := held.get(entry.record.run):
-            remedy = f"give that up first with `relive retire {versions[0]}`"
-            raise ReliveError(f"run {short(entry.record.run)} was promoted to {', '.join(versions)}; {remedy}")
+            remedy = f"retire that first with `relive retire {versions[0]}`"
+            raise ReliveError(f"run {short_id(entry.record.run)} was promoted to {', '.join(versions)}; {remedy}")
     if not yes:
-        listed = ", ".join(short(entry.record.run) for entry in chosen)
-        click.confirm(f"Remove {listed} for good?", abort=True)
-    for entry in chosen:
+        listed = ", ".join(short_id(entry.record.run) for entry in entries_to_remove)
+        click.confirm(f"Remove {listed} permanently?", abort=True)
+    for entry in entries_to_remove:
         folder = place.run_folder(entry.record.run)
-        doomed = folder.with_name(f".{folder.name}")
-        folder.rename(doomed)  # out of sight in one step; a kill while deleting leaves no half run behind
-        shutil.rmtree(doomed)
+        hidden = folder.with_name(f".{folder.name}")
+        folder.rename(hidden)  # hides the run atomically, so that a kill while deleting leaves no partial run
+        shutil.rmtree(hidden)
     index.runs()
 
 
@@ -249,25 +272,23 @@ def _pid(entry: RunEntry) -> Any:
 @click.argument("run", nargs=-1, required=True)
 @home_option
 def pin(run: tuple[str, ...], home: Path | None) -> None:
-    """Keep all checkpoints of RUN, in the home, whatever `keep`, `budget_bytes` and `spool` say."""
-    for entry, folder in _folders(run, home):
-        done = pin_folder(folder)
-        click.echo(
-            f"run {short(entry.record.run)} {'is pinned: all of its checkpoints stay' if done else 'was pinned'}"
-        )
+    """Keep all checkpoints of RUN in the home, regardless of `keep`, `budget_bytes` and `spool`."""
+    for entry, folder in _find_folders(run, home):
+        state = "is pinned: all its checkpoints are kept" if pin_folder(folder) else "was already pinned"
+        click.echo(f"run {short_id(entry.record.run)} {state}")
 
 
 @click.command()
 @click.argument("run", nargs=-1, required=True)
 @home_option
 def unpin(run: tuple[str, ...], home: Path | None) -> None:
-    """Let `relive gc` have the checkpoints of RUN again."""
-    for entry, folder in _folders(run, home):
-        done = unpin_folder(folder)
-        click.echo(f"run {short(entry.record.run)} {'is no longer pinned' if done else 'was not pinned'}")
+    """Allow `relive gc` to remove checkpoints of RUN again."""
+    for entry, folder in _find_folders(run, home):
+        state = "is no longer pinned" if unpin_folder(folder) else "was not pinned"
+        click.echo(f"run {short_id(entry.record.run)} {state}")
 
 
-def _folders(words: tuple[str, ...], home: Path | None) -> list[tuple[RunEntry, Path]]:
+def _find_folders(words: tuple[str, ...], home: Path | None) -> list[tuple[RunEntry, Path]]:
     index = open_index(home)
-    chosen = [find_run(index.runs(), word) for word in words]
-    return [(entry, index.home.run_folder(entry.record.run)) for entry in chosen]
+    entries = [find_run(index.runs(), word) for word in words]
+    return [(entry, index.home.run_folder(entry.record.run)) for entry in entries]

@@ -1,4 +1,4 @@
-"""`relive serve`, `token`, `sync` and `fetch`: the server, who may use it, and bringing runs there and back."""
+"""`relive serve`, `token`, `sync` and `fetch`: the server, its tokens, and sending and fetching runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from relive.cli.display import size, when
-from relive.cli.targets import home_option, open_home, server_option, short
+from relive.cli.display import format_size, format_time
+from relive.cli.targets import home_option, open_home, server_option, short_id
 from relive.errors import ReliveError
 from relive.record.process import read_launch_context
 from relive.server import SCOPES, ServerOptions, Tokens, serve
 from relive.store import Home
-from relive.store.catalog import Index, find_run, is_database
+from relive.store.catalog import Index, find_run, is_database_url
 from relive.store.sync import (
     RequestRefused,
     RunFetch,
@@ -24,15 +24,16 @@ from relive.store.sync import (
     ServerClient,
     ServerUnreachable,
     has_ended,
-    is_noted,
-    note_sent,
-    with_remedy,
+    is_recorded_as_sent,
+    record_sent,
+    translate_server_errors,
 )
 
-_PATIENCE_S = 30.0
+_MAX_WAIT_S = 30.0
+_NO_SERVER = "no server is configured; set RELIVE_SERVER, or name one with --server http://host:5005"
 
 store_option = click.option(
-    "--store", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder that the server keeps."
+    "--store", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder of the server's store."
 )
 
 
@@ -42,30 +43,30 @@ store_option = click.option(
     "stores",
     multiple=True,
     required=True,
-    help="The folder that the server keeps; or postgresql://… for its catalog, beside a folder or the project's home.",
+    help="The folder of the store, or postgresql://… for its catalog; with a database alone, the project's home.",
 )
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 is all of them."
-)
-@click.option("--port", default=5005, show_default=True, help="0 takes a free one.")
-@click.option("--open", "is_open", is_flag=True, help="Let everybody on this machine in, without a token.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 means all.")
+@click.option("--port", default=5005, show_default=True, help="The port to listen on; 0 chooses a free one.")
+@click.option("--open", "is_open", is_flag=True, help="Allow access from this machine without a token.")
 def serve_command(stores: tuple[str, ...], host: str, port: int, is_open: bool) -> None:
-    """Serve a store over HTTP: runs are sent to it, and looked at in a browser.
+    """Serve a store over HTTP, to receive runs and to show them in a browser.
 
-    Stops on SIGTERM or Ctrl-C, when what it was sent is on disk.
+    Stops on SIGTERM or Ctrl-C, after all received data is on disk.
     """
-    store = _served(stores)
+    store = _resolve_store(stores)
     if not is_open and not Tokens(store.path).all():
-        click.echo(f"nobody has a token yet; make one with `relive token create NAME --store {store.path}`", err=True)
+        click.echo(
+            f"there are no tokens yet; create one with `relive token create NAME --store {store.path}`", err=True
+        )
     serve(ServerOptions(store, host, port, is_open), lambda url: click.echo(f"serving {store.path} on {url}"))
 
 
-def _served(stores: Sequence[str]) -> Home:
-    """The home that `--store` means: a folder, a database for its catalog, or one of each."""
-    databases = [one for one in stores if is_database(one)]
-    folders = [one for one in stores if not is_database(one)]
+def _resolve_store(stores: Sequence[str]) -> Home:
+    """Returns the home for the values of `--store`: a folder, a database for its catalog, or one of each."""
+    databases = [one for one in stores if is_database_url(one)]
+    folders = [one for one in stores if not is_database_url(one)]
     if len(folders) > 1 or len(databases) > 1:
-        raise ReliveError("--store is given too often; give a folder, a postgresql:// address, or one of each")
+        raise ReliveError("too many --store options; give a folder, a postgresql:// address, or one of each")
     if folders and Path(folders[0]).is_file():
         raise ReliveError(f"{folders[0]} is a file; name a folder with --store")
     home = Home(Path(folders[0]).absolute()) if folders else read_launch_context().home
@@ -74,18 +75,18 @@ def _served(stores: Sequence[str]) -> Home:
 
 @click.group()
 def token() -> None:
-    """Who may use the server of a store."""
+    """Manage the tokens that give access to the server of a store."""
 
 
 @token.command("create")
 @click.argument("name")
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), default=("write", "read"), show_default=True,
-    help="What it allows; may be given several times. `admin` allows everything.",
+    help="A scope of the token; may be repeated. `admin` includes all scopes.",
 )  # fmt: skip
 @store_option
 def create_token(name: str, scopes: tuple[str, ...], store: Path) -> None:
-    """Make a token for NAME and print it. It is shown this once; only its hash is kept."""
+    """Create a token for NAME and print it. It is shown only once; only its hash is stored."""
     word, made = Tokens(store).create(name, scopes)
     click.echo(word)
     click.echo(f"{made.name} may {', '.join(made.scopes)}; set RELIVE_TOKEN to the line above", err=True)
@@ -94,64 +95,64 @@ def create_token(name: str, scopes: tuple[str, ...], store: Path) -> None:
 @token.command("ls")
 @store_option
 def list_tokens(store: Path) -> None:
-    """List the tokens: id, name, scopes, and when they were made."""
+    """List the tokens: id, creation time, scopes, name."""
     for one in Tokens(store).all():
-        click.echo(f"{one.id}  {when(one.created_s * 1_000_000)}  {','.join(one.scopes):<20}  {one.name}")
+        click.echo(f"{one.id}  {format_time(one.created_s * 1_000_000)}  {','.join(one.scopes):<20}  {one.name}")
 
 
 @token.command("rm")
 @click.argument("token")
 @store_option
 def remove_token(token: str, store: Path) -> None:
-    """Take back the TOKEN with this id or name. It is refused from now on, also by a server that runs."""
-    gone = Tokens(store).remove(token)
-    click.echo(f"token {gone.id} ({gone.name}) is refused from now on")
+    """Revoke the TOKEN with this id or name. A running server rejects it at once."""
+    revoked = Tokens(store).remove(token)
+    click.echo(f"token {revoked.id} ({revoked.name}) is revoked")
 
 
 @click.command()
-@click.option("--server", metavar="URL", help="Where to send to (default: the setting `server`).")
-@click.option("--all", "everything", is_flag=True, help="Ask about every run, also those noted as sent.")
+@click.option("--server", metavar="URL", help="The server to send to (default: the setting `server`).")
+@click.option("--all", "everything", is_flag=True, help="Check every run, including those recorded as sent.")
 @click.option("--checkpoints", "chosen", multiple=True, metavar="RUN",
-              help="Send this run with its checkpoints; may be repeated, and `all` means every run.")  # fmt: skip
+              help="Also send the checkpoints of this run; may be repeated; `all` means every run.")  # fmt: skip
 @home_option
 def sync(server: str | None, everything: bool, chosen: tuple[str, ...], home: Path | None) -> None:
-    """Send what the server does not have yet: of runs that were recorded offline, or killed."""
+    """Send to the server what it lacks of runs that were recorded offline or killed."""
     settings = read_launch_context().settings
     url = server or settings.server
     if not url:
-        raise ReliveError("which server? Set RELIVE_SERVER, or name it with --server http://host:5005")
+        raise ReliveError(_NO_SERVER)
     place = open_home(home)
     with contextlib.closing(ServerClient(url, settings.token)) as remote:
-        refused = _send_all(place, remote, _meant(place, chosen), everything=everything)
+        refused = _send_all(place, remote, _select_runs(place, chosen), everything=everything)
     raise SystemExit(1 if refused else 0)
 
 
 def _send_all(place: Home, remote: ServerClient, complete: set[str], *, everything: bool) -> int:
-    """Send what each run lacks on the server, those in `complete` with checkpoints; gives how many were refused."""
-    sent_bytes = sent = going_on = refused = 0
+    """Sends what the server lacks of each run, for `complete` with checkpoints; returns how many were refused."""
+    sent_bytes = sent = still_running = refused = 0
     for run in sorted(place.run_ids()):
-        if is_noted(place, run, remote.url) and not everything and run not in complete:
+        if is_recorded_as_sent(place, run, remote.url) and not everything and run not in complete:
             continue
         try:
-            shipment = _send(RunShipment(place, run, remote), with_checkpoints=run in complete)
+            shipment = _send_run(RunShipment(place, run, remote), with_checkpoints=run in complete)
         except RequestRefused as error:
-            if error.status in (401, 403):  # so will all others be
+            if error.status in (401, 403):  # the others would fail the same way
                 raise
-            click.echo(f"{short(run)}  {error}", err=True)
+            click.echo(f"{short_id(run)}  {error}", err=True)
             refused += 1
             continue
         sent_bytes += shipment.sent_bytes
         sent += shipment.sent_bytes > 0
-        going_on += not shipment.is_done
+        still_running += not shipment.is_done
         if shipment.is_done:
-            note_sent(place, run, remote.url)
-    still = f"; {going_on} still going on" if going_on else ""
-    click.echo(f"{sent} run{'' if sent == 1 else 's'} sent to {remote.url}, {size(sent_bytes)}{still}")
+            record_sent(place, run, remote.url)
+    still = f"; {still_running} still running" if still_running else ""
+    click.echo(f"{sent} run{'' if sent == 1 else 's'} sent to {remote.url}, {format_size(sent_bytes)}{still}")
     return refused
 
 
-def _meant(home: Home, words: tuple[str, ...]) -> set[str]:
-    """The runs whose checkpoints are sent, too."""
+def _select_runs(home: Home, words: tuple[str, ...]) -> set[str]:
+    """Returns the runs whose checkpoints are also sent."""
     if not words:
         return set()
     if "all" in words:
@@ -160,54 +161,54 @@ def _meant(home: Home, words: tuple[str, ...]) -> set[str]:
     return {find_run(entries, word).record.run for word in words}
 
 
-def _send(shipment: RunShipment, *, with_checkpoints: bool) -> RunShipment:
-    """Send what there is of a run now; wait a while for a server that is busy or restarting."""
-    patience_s, shown = _PATIENCE_S, sys.stderr.isatty()
+def _send_run(shipment: RunShipment, *, with_checkpoints: bool) -> RunShipment:
+    """Sends the current content of a run; waits up to `_MAX_WAIT_S` for a server that is busy or restarting."""
+    wait_left_s, shown = _MAX_WAIT_S, sys.stderr.isatty()
     if with_checkpoints:
         count = shipment.add_checkpoints()
-        click.echo(f"{short(shipment.run)}  {count} checkpoint{'' if count == 1 else 's'}", err=True)
+        click.echo(f"{short_id(shipment.run)}  {count} checkpoint{'' if count == 1 else 's'}", err=True)
     while True:
         try:
             if not shipment.step(has_ended):
                 return shipment
-            patience_s = _PATIENCE_S
+            wait_left_s = _MAX_WAIT_S
             if shown:
-                click.echo(f"\r{short(shipment.run)} {size(shipment.sent_bytes)}", nl=False, err=True)
+                click.echo(f"\r{short_id(shipment.run)} {format_size(shipment.sent_bytes)}", nl=False, err=True)
         except ServerUnreachable as error:
             pause_s = error.retry_after_s or 1.0
-            patience_s -= pause_s
-            if patience_s < 0:
-                raise ReliveError(f"{error}; run `relive sync` again when it is there") from error
+            wait_left_s -= pause_s
+            if wait_left_s < 0:
+                raise ReliveError(f"{error}; run `relive sync` again when the server is available") from error
             time.sleep(pause_s)
 
 
 @click.command()
 @click.argument("run", nargs=-1, required=True)
-@click.option("--checkpoints", is_flag=True, help="Fetch the checkpoints that the server has, too.")
+@click.option("--checkpoints", is_flag=True, help="Also fetch the checkpoints that the server has.")
 @server_option
 @home_option
 def fetch(run: tuple[str, ...], checkpoints: bool, server: str | None, home: Path | None) -> None:
-    """Bring RUN from the server to this home: its values, its artifacts, and its checkpoints if asked for.
+    """Fetch RUN from the server into this home: values, artifacts, and with --checkpoints also checkpoints.
 
-    Restoring a checkpoint may run code of whoever made it; fetch those of people you trust.
+    Restoring a checkpoint may run code of its author; fetch checkpoints only from people you trust.
     """
     settings = read_launch_context().settings
     url = server or settings.server
     if not url:
-        raise ReliveError("from which server? Set RELIVE_SERVER, or name it with --server http://host:5005")
+        raise ReliveError(_NO_SERVER)
     place, remote = (
         Home(home.absolute()) if home is not None else read_launch_context().home,
         ServerClient(url, settings.token, keeps_open=False),
     )
     for word in run:
-        with with_remedy():
+        with translate_server_errors():
             found = str(remote.get("/api/runs", run=word)["runs"][0]["run"])
-            on_its_way = RunFetch(place, found, remote)
-            on_its_way.journals()
-            on_its_way.chunks()
-            count = on_its_way.checkpoints() if checkpoints else 0
-        kept = f", {count} checkpoint{'' if count == 1 else 's'}" if checkpoints else ""
-        click.echo(f"run {short(found)} is in {place.path} now, {size(on_its_way.got_bytes)}{kept}")
+            run_fetch = RunFetch(place, found, remote)
+            run_fetch.journals()
+            run_fetch.chunks()
+            count = run_fetch.checkpoints() if checkpoints else 0
+        fetched = f", {count} checkpoint{'' if count == 1 else 's'}" if checkpoints else ""
+        click.echo(f"run {short_id(found)} is now in {place.path}, {format_size(run_fetch.got_bytes)}{fetched}")
         if checkpoints and not count:
-            remedy = f"whoever recorded it sends them with `relive sync --checkpoints {short(found)}`"
-            click.echo(f"the server has no checkpoints of run {short(found)}; {remedy}", err=True)
+            remedy = f"send them with `relive sync --checkpoints {short_id(found)}` from where it was recorded"
+            click.echo(f"the server has no checkpoints of run {short_id(found)}; {remedy}", err=True)

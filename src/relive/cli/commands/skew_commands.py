@@ -1,4 +1,4 @@
-"""`relive skew` and `relive watch`: how far ranks are apart, and an alarm while the run goes on."""
+"""`relive skew` and `relive watch`: how far the ranks of a run differ, and alerts while it runs."""
 
 from __future__ import annotations
 
@@ -10,63 +10,61 @@ from urllib.parse import urlsplit
 
 import click
 
-from relive.cli.display import value
-from relive.cli.targets import home_option, make_console, open_runs, server_option, short
+from relive.cli.display import format_value
+from relive.cli.targets import home_option, make_console, make_table, open_runs, server_option, short_id
 from relive.errors import NotFound, ReliveError
 from relive.record.process import read_launch_context
-from relive.store import Home, add_lines
-from relive.store.journal import to_text
+from relive.store import Home, append_lines
+from relive.store.journal import to_json
 from relive.store.sync import ServerUnreachable
 
 if TYPE_CHECKING:
     from relive.query import RunsBackend
-    from relive.query.compare import Rule, Watched
+    from relive.query.compare import RuleStatus, SkewRule
 
-ALERTED = 3  # the exit code; 1 is an error and 2 a wrong option
-_SHOWN_STEPS = 40
-_TRIES, _TIMEOUT_S = 3, 10.0
+ALERTED = 3  # exit code of an alert; 1 is an error and 2 a wrong option
+_MAX_STEPS = 40
+_ATTEMPTS, _TIMEOUT_S = 3, 10.0
 
 
 @click.command()
 @click.argument("run")
 @click.argument("name")
-@click.option("--json", "style", flag_value="json", help="As one JSON object.")
-@click.option("--csv", "style", flag_value="csv", help="As CSV, one row a step.")
+@click.option("--json", "style", flag_value="json", help="Print one JSON object.")
+@click.option("--csv", "style", flag_value="csv", help="Print CSV, one row per step.")
 @home_option
 @server_option
 def skew(run: str, name: str, style: str | None, home: Path | None, server: str | None) -> None:
-    """Show how far the ranks of RUN are apart in NAME, step by step."""
-    from relive.query.compare import flat_steps
-    from relive.query.table import to_frame
+    """Show how far the ranks of RUN differ in NAME, step by step."""
+    from relive.query.compare import skew_rows
+    from relive.query.table import rows_to_pandas
 
     found = open_runs(home, server).skew(run, name)
     if style == "json":
-        click.echo(to_text(found))
+        click.echo(to_json(found))
     elif style == "csv":
-        click.echo(to_frame(flat_steps(found)).to_csv(index=False), nl=False)
+        click.echo(rows_to_pandas(skew_rows(found)).to_csv(index=False), nl=False)
     else:
-        make_console().print(_table(found["steps"]), markup=False)
-        worst = "no skew can be told" if found["max_skew"] is None else f"largest skew {found['max_skew']:.6g}"
+        make_console().print(_step_table(found["steps"]), markup=False)
+        worst = "no skew can be computed" if found["max_skew"] is None else f"largest skew {found['max_skew']:.6g}"
         lost = f"; no values of ranks {', '.join(map(str, found['missing_ranks']))}" if found["missing_ranks"] else ""
         click.echo(f"{len(found['steps'])} steps, {len(found['ranks'])} ranks, {worst}{lost}", err=True)
 
 
-def _table(steps: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def _step_table(steps: list[dict[str, Any]]) -> Any:
+    table = make_table()
     loops = list(dict.fromkeys(loop for step in steps for loop in step["at"]))
     numbers = ("canonical", "mean", "min", "max", "skew")
     for heading in (*loops, *numbers, "ranks", "farthest"):
         table.add_column(heading, justify="right", no_wrap=True)
-    half = _SHOWN_STEPS // 2
-    shown = steps if len(steps) <= _SHOWN_STEPS else [*steps[:half], None, *steps[-half:]]
+    half = _MAX_STEPS // 2
+    shown = steps if len(steps) <= _MAX_STEPS else [*steps[:half], None, *steps[-half:]]
     for step in shown:
         if step is None:
             table.add_row(*["…"] * len(table.columns))
             continue
-        cells = [value(step["at"].get(loop, "")) for loop in loops]
-        cells += ["" if step[key] is None else value(step[key]) for key in numbers]
+        cells = [format_value(step["at"].get(loop, "")) for loop in loops]
+        cells += ["" if step[key] is None else format_value(step[key]) for key in numbers]
         table.add_row(*cells, str(step["ranks"]), "" if step["worst_rank"] is None else str(step["worst_rank"]))
     return table
 
@@ -75,49 +73,49 @@ def _table(steps: list[dict[str, Any]]) -> Any:
 @click.argument("run", required=False)
 @click.option("--skew", "rules", multiple=True, required=True, metavar="NAME>NUMBER",
               help='The rule, for example "loss>0.05"; may be repeated.')  # fmt: skip
-@click.option("--for", "steps", default=1, show_default=True, help="How many steps on end it must be so.")
-@click.option("--webhook", metavar="URL", help="Also send each alert there, as JSON.")
-@click.option("--every", "every_s", default=2.0, show_default=True, help="Seconds between two looks.")
-@click.option("--keep-going", is_flag=True, help="Go on after an alert, until the runs end.")
+@click.option("--for", "steps", default=1, show_default=True, help="How many consecutive steps must break the rule.")
+@click.option("--webhook", metavar="URL", help="Also post each alert to this URL, as JSON.")
+@click.option("--every", "every_s", default=2.0, show_default=True, help="Seconds between two checks.")
+@click.option("--keep-going", is_flag=True, help="Continue after an alert, until the runs end.")
 @home_option
 @server_option
 def watch(
     run: str | None, rules: tuple[str, ...], steps: int, webhook: str | None, every_s: float, keep_going: bool,
     home: Path | None, server: str | None,
 ) -> None:  # fmt: skip
-    """Watch RUN, or all that are live, until they end; exit code 3 if a rule was broken.
+    """Watch RUN, or all live runs, until they end; exit code 3 if a rule was broken.
 
-    A rule is broken when the skew of a name (how far rank 0 is from the mean of all ranks) is above a number.
+    A rule is broken when the skew of a name (the distance of rank 0 from the mean of all ranks) exceeds a number.
     """
-    from relive.query.compare import Rule
+    from relive.query.compare import SkewRule
 
-    wanted = [Rule.parse(text, steps) for text in rules]
+    parsed_rules = [SkewRule.parse(text, steps) for text in rules]
     _check_webhook(webhook)
     place, alerted = open_runs(home, server), False
     log = Home(home.absolute()) if home is not None else read_launch_context().home
-    for alert in _alerts(place, run, wanted, every_s):
+    for alert in _alerts(place, run, parsed_rules, every_s):
         alerted = True
-        log.create()  # there may be none where the runs are a server's
-        add_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
+        log.create()  # it may not exist if the runs are on a server
+        append_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
         click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}")
         if webhook is not None:
-            _send(webhook, alert)
+            _post_alert(webhook, alert)
         if not keep_going:
             break
     raise SystemExit(ALERTED if alerted else 0)
 
 
-def _alerts(place: RunsBackend, word: str | None, rules: list[Rule], every_s: float) -> Iterator[dict[str, Any]]:
-    """Every broken rule of every run, once, while they go on and when they have ended."""
-    runs, unseen = _chosen(place, word), {rule.name for rule in rules}
-    broken: set[tuple[str, Rule]] = set()
+def _alerts(place: RunsBackend, word: str | None, rules: list[SkewRule], every_s: float) -> Iterator[dict[str, Any]]:
+    """Yields each broken rule of each run once, until all runs have ended and been checked."""
+    runs, unseen = _select_runs(place, word), {rule.name for rule in rules}
+    broken: set[tuple[str, SkewRule]] = set()
     while True:
         going = False
         for run in runs:
             for rule in rules:
                 if (run, rule) in broken:
                     continue
-                seen = _look(place, run, rule, every_s)
+                seen = _check_rule(place, run, rule, every_s)
                 going = going or seen.live
                 if seen.logged:
                     unseen.discard(rule.name)
@@ -128,46 +126,46 @@ def _alerts(place: RunsBackend, word: str | None, rules: list[Rule], every_s: fl
             break
         time.sleep(every_s)
     if unseen:
-        raise NotFound(f"nothing that was watched logged {', '.join(sorted(unseen))}; correct the name in the rule")
+        raise NotFound(f"no watched run logged {', '.join(sorted(unseen))}; correct the name in the rule")
 
 
-def _look(place: RunsBackend, run: str, rule: Rule, every_s: float) -> Watched:
-    """A look at a run; a server that is away is waited for, since watching is all that there is to do."""
-    told = False
+def _check_rule(place: RunsBackend, run: str, rule: SkewRule, every_s: float) -> RuleStatus:
+    """Checks a rule once; waits for a server that can't be reached, since a watch has nothing else to do."""
+    is_reported = False
     while True:
         try:
-            return place.watched(run, rule)
+            return place.check_rule(run, rule)
         except ServerUnreachable as error:
-            if not told:
-                click.echo(f"{error}; it is tried again", err=True)
-            told = True
+            if not is_reported:
+                click.echo(f"{error}; retrying", err=True)
+            is_reported = True
             time.sleep(max(every_s, error.retry_after_s or 0.0))
 
 
-def _chosen(place: RunsBackend, word: str | None) -> list[str]:
+def _select_runs(place: RunsBackend, word: str | None) -> list[str]:
     if word is not None:
         return [place.shown(word).record.run]
     live = place.live()
     if not live:
-        raise NotFound("no run is live; name one that has ended to check it, as in `relive watch last --skew …`")
-    click.echo(f"watching {', '.join(map(short, live))}", err=True)
+        raise NotFound("no run is live; name an ended run to check it, as in `relive watch last --skew …`")
+    click.echo(f"watching {', '.join(map(short_id, live))}", err=True)
     return live
 
 
 def _check_webhook(url: str | None) -> None:
     if url is not None and urlsplit(url).scheme not in ("http", "https"):
-        raise ReliveError(f"{url!r} is no address to send alerts to; write one that begins with https://")
+        raise ReliveError(f"{url!r} is not a webhook URL; write one that begins with https://")
 
 
-def _send(url: str, alert: dict[str, Any]) -> None:
-    """Tell a webhook; one that doesn't answer is told about, and the watch goes on. The address may hold a secret."""
+def _post_alert(url: str, alert: dict[str, Any]) -> None:
+    """Posts an alert to a webhook; a failure is reported by host only, since the URL may hold a secret."""
     import urllib.error
     import urllib.request
 
-    body = to_text(alert).encode()
+    body = to_json(alert).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json", "User-Agent": "relive"})
     reason: Exception | None = None
-    for attempt in range(_TRIES):
+    for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(2.0**attempt / 2)
         try:
@@ -175,4 +173,4 @@ def _send(url: str, alert: dict[str, Any]) -> None:
                 return
         except (urllib.error.URLError, OSError) as error:
             reason = error
-    click.echo(f"the webhook at {urlsplit(url).hostname} did not take the alert ({reason}); check it", err=True)
+    click.echo(f"the webhook at {urlsplit(url).hostname} did not accept the alert ({reason}); check it", err=True)

@@ -1,4 +1,4 @@
-"""What a hands-free run observes: loops, log calls, configs and loaders of the script."""
+"""What a hands-free run captures: loops, log calls, configs and data loaders of the script."""
 
 from typing import TYPE_CHECKING
 
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from relive.handsfree.capture import loop_hooks
     from relive.handsfree.capture.checkpoint_scopes import scopes
     from relive.handsfree.capture.explain_report import explainer
-    from relive.handsfree.capture.loader_hooks import LOADERS
-    from relive.handsfree.capture.log_capture import safely, teller
-    from relive.handsfree.capture.logger_hooks import LISTENERS
-    from relive.handsfree.capture.loop_hooks import checkpointed, the_driver
-    from relive.handsfree.capture.method_wrapper import wrap
+    from relive.handsfree.capture.loader_hooks import LOADER_HOOKS
+    from relive.handsfree.capture.log_capture import call_safely, script_logs
+    from relive.handsfree.capture.logger_hooks import LOGGER_HOOKS
+    from relive.handsfree.capture.loop_hooks import checkpointed_loop, current_driver
+    from relive.handsfree.capture.method_wrapper import wrap_method
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""Which loops are worth a scope of checkpoints: the same one, entered often and over in no time, is not."""
+"""Decides which main loops get checkpoints: not a loop that is entered often and ends quickly."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-TRIES = 8
-SHORT_S = 0.5  # on average; such a loop is part of another that was not seen to train
+MIN_ENTRIES = 8
+SHORT_S = 0.5  # on average; such a loop is usually part of a training loop that was not recognized
 
 
-class Scopes:
-    """How often each main loop was entered, and how long that took."""
+class CheckpointScopes:
+    """Counts how often each main loop is entered, and measures how long it takes."""
 
     def __init__(self) -> None:
-        self._entered: dict[str, tuple[int, float]] = {}
+        self._entries: dict[str, tuple[int, float]] = {}
         self.first_begun: float | None = None  # when the first main loop began
 
     def is_worth_it(self, name: str) -> bool:
-        times, total_s = self._entered.get(name, (0, 0.0))
-        return times < TRIES or total_s / times > SHORT_S
+        """Whether to take checkpoints in this loop."""
+        count, total_s = self._entries.get(name, (0, 0.0))
+        return count < MIN_ENTRIES or total_s / count > SHORT_S
 
     @contextlib.contextmanager
     def measured(self, name: str) -> Iterator[None]:
@@ -29,8 +30,8 @@ class Scopes:
         try:
             yield
         finally:
-            times, total_s = self._entered.get(name, (0, 0.0))
-            self._entered[name] = times + 1, total_s + time.monotonic() - begun
+            count, total_s = self._entries.get(name, (0, 0.0))
+            self._entries[name] = count + 1, total_s + time.monotonic() - begun
 
 
-scopes = Scopes()
+scopes = CheckpointScopes()

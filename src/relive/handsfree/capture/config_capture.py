@@ -1,4 +1,4 @@
-"""Settings of a script, found where it keeps them: parsed arguments, configs, dataclasses, constants."""
+"""Finds the settings of a script in its variables: parsed arguments, configs, dataclasses, constants."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.state import frames_of
-from relive.handsfree.capture.log_capture import teller
+from relive.checkpoint.state import collect_user_frames
+from relive.handsfree.capture.log_capture import script_logs
 from relive.record import Driver
 
-_SIMPLE = (bool, int, float, str, type(None))
+_LEAF_TYPES = (bool, int, float, str, type(None))
 _CONFIG_NAME = re.compile(r"^_?(args?|cfg|conf|config|options?|opts?|opt|hparams?|hps?|params|flags|settings)$", re.I)
 _CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]+$")
 MAX_ARGS = 200
 MAX_DEPTH = 4
 
 
-def note_configs(driver: Driver, frame: FrameType | None) -> None:
-    """Record the settings in reach of a frame as args of the run."""
-    if "config" not in teller.sources:
+def record_configs(driver: Driver, frame: FrameType | None) -> None:
+    """Records the settings in the variables of a frame and its callers as args of the run."""
+    if "config" not in script_logs.sources:
         return
     found: dict[str, tuple[Any, str]] = {}
-    for one in reversed(frames_of(frame)):  # what is nearer to the loop counts more
-        for holder in (one.f_globals, one.f_locals):
-            for name, value in list(holder.items()):
+    for user_frame in reversed(collect_user_frames(frame)):  # the frame next to the loop wins
+        for variables in (user_frame.f_globals, user_frame.f_locals):
+            for name, value in list(variables.items()):
                 found |= {key: (setting, name) for key, setting in _settings(name, value)}
     for name, (value, origin) in list(found.items())[:MAX_ARGS]:
         driver.note_arg(name, value, origin=origin)
@@ -55,11 +55,11 @@ def _is_config(name: str, value: Any) -> bool:
 def _leaves(value: Any, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     for key, inner in _items(value):
         name = f"{prefix}{key}"
-        if isinstance(inner, _SIMPLE):
+        if isinstance(inner, _LEAF_TYPES):
             yield name, inner
         elif isinstance(inner, PurePath):
             yield name, str(inner)
-        elif isinstance(inner, list | tuple) and len(inner) <= 32 and all(isinstance(i, _SIMPLE) for i in inner):
+        elif isinstance(inner, list | tuple) and len(inner) <= 32 and all(isinstance(i, _LEAF_TYPES) for i in inner):
             yield name, list(inner)
         elif depth < MAX_DEPTH and _holds_settings(inner):
             yield from _leaves(inner, f"{name}.", depth + 1)

@@ -1,4 +1,4 @@
-"""Data loaders whose iterators are counted, so that a loop which takes from one by `next` can be entered later."""
+"""Counts the batches that iterators of data loaders return, so that replays can restore their position."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from relive.checkpoint.state import watched
-from relive.handsfree.capture.log_capture import safely
-from relive.handsfree.capture.method_wrapper import wrap
+from relive.checkpoint.state import track_loader_iterator
+from relive.handsfree.capture.log_capture import call_safely
+from relive.handsfree.capture.method_wrapper import wrap_method
 
 
-def _listen(module: ModuleType) -> None:
-    wrap(module._SingleProcessDataLoaderIter, "__init__", _begun)
+def _hook_data_loader(module: ModuleType) -> None:
+    wrap_method(module._SingleProcessDataLoaderIter, "__init__", _on_init)
 
 
-def _begun(original: Callable[..., None], batches: Any, *args: Any, **options: Any) -> None:
+def _on_init(original: Callable[..., None], batches: Any, *args: Any, **options: Any) -> None:
     original(batches, *args, **options)
-    safely("DataLoader", watched, batches)
+    call_safely("DataLoader", track_loader_iterator, batches)
 
 
-LOADERS: dict[str, Callable[[ModuleType], None]] = {"torch.utils.data.dataloader": _listen}
+LOADER_HOOKS: dict[str, Callable[[ModuleType], None]] = {"torch.utils.data.dataloader": _hook_data_loader}

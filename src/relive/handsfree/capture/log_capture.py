@@ -1,4 +1,4 @@
-"""From what a script tells its own loggers to logged values: which sources count, and what in them is a number."""
+"""Captures numbers that a script passes to its own loggers or prints, and logs them to the run."""
 
 from __future__ import annotations
 
@@ -7,68 +7,69 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.instrument import dotted, named_numbers
-from relive.record import here, open_driver, session
+from relive.instrument import find_named_numbers, flatten_dict
+from relive.record import current_place, open_driver, session
 from relive.record.process import warn_once
 
 
 class LoggedText(str):
-    """A text that still has the values it was made of."""
+    """A formatted string that still has the values it was formatted from."""
 
     parts: Sequence[Any]
 
     @classmethod
-    def of(cls, shown: str, parts: Sequence[Any]) -> LoggedText:
-        made = cls(shown)
-        made.parts = parts
-        return made
+    def of(cls, text: str, parts: Sequence[Any]) -> LoggedText:
+        logged = cls(text)
+        logged.parts = parts
+        return logged
 
 
 class LogCapture:
-    """Hears what scripts tell, and logs it in the loops they are in."""
+    """Logs captured values at the current place of the script, if their source is enabled."""
 
     def __init__(self) -> None:
-        self.sources: frozenset[str] = frozenset()  # nothing counts before a script is run hands-free
-        self.named: frozenset[str] = frozenset()  # told by name somewhere: then a text that tells it too is no news
-        self.is_own: Callable[[str], bool] = lambda _path: True  # is a file the project's?
-        self.only: dict[tuple[str, int], Collection[str]] = {}  # of these lines, only some names count
+        self.sources: frozenset[str] = frozenset()  # enabled sources; none until a script runs hands-free
+        self.explicit_names: frozenset[str] = frozenset()  # passed to a logger by name; not captured from texts again
+        self.is_project_file: Callable[[str], bool] = lambda _path: True
+        self.only: dict[tuple[str, int], Collection[str]] = {}  # (file, line) → the names to capture there
 
-    def hear(self, source: str, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Names and values, told to a logger that has names."""
+    def capture(self, source: str, values: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Logs the numbers among names and values that were passed to a logger."""
         if source in self.sources:
             pairs = values.items() if isinstance(values, Mapping) else values
             self._log([(str(name), value) for name, value in pairs if is_number(value)])
 
-    def hear_always(self, values: Mapping[Any, Any]) -> None:
-        """The same, from a callback that somebody asked for."""
+    def capture_always(self, values: Mapping[Any, Any]) -> None:
+        """The same without a source that can be disabled, for callbacks that the user installed."""
         self._log([(str(name), value) for name, value in values.items() if is_number(value)])
 
-    def hear_nested(self, source: str, values: Mapping[Any, Any]) -> None:
+    def capture_nested(self, source: str, values: Mapping[Any, Any]) -> None:
+        """The same for nested mappings, whose keys are joined by dots."""
         if source in self.sources:
-            self.hear(source, dotted(values))
+            self.capture(source, flatten_dict(values))
 
-    def hear_text(self, source: str, values: Sequence[Any]) -> None:
-        """What was printed, or written as a line of a log."""
+    def capture_text(self, source: str, values: Sequence[Any]) -> None:
+        """Logs the named numbers in a printed or logged text."""
         if source not in self.sources:
             return
         try:
-            told = named_numbers(_parts(values), is_number)
+            pairs = find_named_numbers(_split_parts(values), is_number)
         except Exception as error:  # noqa: BLE001 - the user's training must go on
-            warn_once("telling-lost", f"{type(error).__name__}: {error}; what this call tells is not recorded")
+            _warn_lost(f"{type(error).__name__}: {error}")
             return
-        self._log([(name, value) for name, value in told if name not in self.named])
+        self._log([(name, value) for name, value in pairs if name not in self.explicit_names])
 
     def _log(self, pairs: Sequence[tuple[str, Any]]) -> None:
         if not pairs:
             return
         if self.only:
-            pairs = self._asked(pairs)
-        place = here.get() or session.place(open_driver)
+            pairs = self._requested(pairs)
+        place = current_place.get() or session.place(open_driver)
         for name, value in pairs:
             place.driver.log(name, value, place)
 
-    def _asked(self, pairs: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
-        """A statement that a replay added tells what was asked for; the rest of it was told before, or never."""
+    def _requested(self, pairs: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
+        """Filters the values of a statement that a replay added: only the requested names count."""
         frame = sys._getframe(3)
         while frame is not None:
             names = self.only.get((frame.f_code.co_filename, frame.f_lineno))
@@ -78,17 +79,22 @@ class LogCapture:
         return pairs
 
 
-def safely(who: str, hear: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    """Hear a call of a library. A version that looks other than expected must not trouble the script."""
+def call_safely(who: str, listener: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """Calls a listener for a library; an unexpected version of the library must not disturb the script."""
     try:
-        hear(*args, **kwargs)
+        listener(*args, **kwargs)
     except ReliveError:
-        raise  # a replay that went another way
+        raise  # a replay that diverged
     except Exception as error:  # noqa: BLE001 - the user's training must go on
-        warn_once("telling-lost", f"{who}: {type(error).__name__}: {error}; what it is told is not recorded")
+        _warn_lost(f"{who}: {type(error).__name__}: {error}")
 
 
-def _parts(values: Sequence[Any]) -> list[Any]:
+def _warn_lost(reason: str) -> None:
+    warn_once("telling-lost", f"{reason}; the values of this call are not recorded, log them with relive.log")
+
+
+def _split_parts(values: Sequence[Any]) -> list[Any]:
+    """Returns the parts of all values, separated by spaces as `print` does."""
     parts: list[Any] = []
     for at, value in enumerate(values):
         if at:
@@ -98,7 +104,7 @@ def _parts(values: Sequence[Any]) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """An int, a float, or a scalar of numpy or torch; truth values are none."""
+    """Whether a value is an int, a float, or a scalar of numpy or torch, but no bool."""
     if type(value) in (int, float):
         return True
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -108,4 +114,4 @@ def is_number(value: Any) -> bool:
     return is_tensor and value.ndim == 0 and value.dtype != torch.bool  # type: ignore[union-attr]
 
 
-teller = LogCapture()
+script_logs = LogCapture()

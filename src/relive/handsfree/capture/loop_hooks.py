@@ -1,4 +1,4 @@
-"""What rewritten code calls: its loops, the iterations of its `while`, and what it prints."""
+"""The functions that instrumented code calls: loops, iterations of `while`, f-strings and `print`."""
 
 from __future__ import annotations
 
@@ -7,42 +7,43 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from relive.checkpoint.state import users_frame
+from relive.checkpoint.state import find_user_frame
 from relive.handsfree.capture.checkpoint_scopes import scopes
-from relive.handsfree.capture.config_capture import note_configs
+from relive.handsfree.capture.config_capture import record_configs
 from relive.handsfree.capture.explain_report import explainer
-from relive.handsfree.capture.log_capture import LoggedText, teller
+from relive.handsfree.capture.log_capture import LoggedText, script_logs
 from relive.record import Driver, open_driver, session
 
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
 
 
 def loop(name: str, items: Iterable[Any]) -> Iterable[Any]:
-    """A loop that matters, but is never the main loop."""
-    return the_driver().loop(name, items)
+    """Wraps a loop that is recorded, but is never the main loop."""
+    return current_driver().loop(name, items)
 
 
 def main(name: str, items: Iterable[Any]) -> Iterable[Any]:
-    """A loop that trains: the outermost of these keeps checkpoints."""
-    driver = the_driver()
+    """Wraps a training loop; the outermost one takes checkpoints."""
+    driver = current_driver()
     if driver.is_checkpointing or not scopes.is_worth_it(name):
         return driver.loop(name, items)
-    return checkpointed(driver, name, items, {})
+    return checkpointed_loop(driver, name, items, {})
 
 
-def checkpointed(driver: Driver, name: str, items: Iterable[Any], objects: dict[str, Any]) -> Iterator[Any]:
-    """A main loop, in a scope of its own; `objects` are known by name, all else is found near it."""
-    user = users_frame(sys._getframe(1))
+def checkpointed_loop(driver: Driver, name: str, items: Iterable[Any], objects: dict[str, Any]) -> Iterator[Any]:
+    """Runs a main loop with checkpoints; `objects` are named, all other state is found in frames near the loop."""
+    user = find_user_frame(sys._getframe(1))
     line = user.f_lineno if user is not None else 0
-    note_configs(driver, user)
+    record_configs(driver, user)
     try:
         with scopes.measured(name), driver.checkpointing(objects, overhead=None, every=driver.every):
             yield from driver.loop(name, items)
     finally:
-        explainer.ended(name, user, line, driver.kept)
+        explainer.end_loop(name, user, line, driver.last_checkpoints)
 
 
-def the_driver() -> Driver:
+def current_driver() -> Driver:
+    """Returns the driver of the current place; opens a run if there is none."""
     return session.place(open_driver).driver
 
 
@@ -75,7 +76,7 @@ class Iterations:
 
 
 class _IterationNumbers:
-    """0, 1, 2, … as long as the test holds. A replay may take some without the test being asked."""
+    """Yields 0, 1, 2, … as long as the test holds. A replay may skip some without evaluating the test."""
 
     def __init__(self, iterations: Iterations) -> None:
         self._iterations = iterations
@@ -96,24 +97,24 @@ def main_iterations(name: str) -> Iterations:
 
 
 def text(*parts: str | tuple[Any, int, str]) -> str:
-    """An f-string, told in parts: texts, and values with their conversion and format."""
-    shown: list[str] = []
-    kept: list[Any] = []
+    """Formats an f-string, given as parts: texts, and values with their conversion and format."""
+    texts: list[str] = []
+    values: list[Any] = []
     for part in parts:
         if isinstance(part, str):
-            shown.append(part)
-            kept.append(part)
+            texts.append(part)
+            values.append(part)
         else:
-            value, conversion, form = part
+            value, conversion, format_spec = part
             if conversion in _CONVERSIONS:
                 value = _CONVERSIONS[conversion](value)
-            shown.append(format(value, form))
-            kept.append(value)
-    return LoggedText.of("".join(shown), kept)
+            texts.append(format(value, format_spec))
+            values.append(value)
+    return LoggedText.of("".join(texts), values)
 
 
-def print(*values: Any, **how: Any) -> None:
-    """The script's own `print`; the numbers that it names are heard."""
-    builtins.print(*values, **how)
-    if how.get("file") in (None, sys.stdout, sys.stderr):
-        teller.hear_text("print", values)
+def print(*values: Any, **options: Any) -> None:
+    """Prints as the built-in does, and captures the named numbers."""
+    builtins.print(*values, **options)
+    if options.get("file") in (None, sys.stdout, sys.stderr):
+        script_logs.capture_text("print", values)

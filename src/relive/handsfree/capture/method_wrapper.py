@@ -1,4 +1,4 @@
-"""Putting code of ours around methods of a library, so that it does what it did, and we are told."""
+"""Wraps methods of library classes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 
-def wrap(kind: type, name: str, around: Callable[..., Any]) -> None:
-    """`around(original, self, …)` is what the method does from now on; once, however often it is asked for."""
+def wrap_method(kind: type, name: str, wrapper: Callable[..., Any]) -> None:
+    """Replaces a method by `wrapper(original, self, …)`. A method is wrapped only once."""
     original = getattr(kind, name)
     if hasattr(original, "__relive_wraps__"):
         return
 
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **options: Any) -> Any:
-        return around(original, self, *args, **options)
+        return wrapper(original, self, *args, **options)
 
     wrapped.__relive_wraps__ = True  # type: ignore[attr-defined]
     setattr(kind, name, wrapped)

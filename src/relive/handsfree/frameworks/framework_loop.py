@@ -1,4 +1,4 @@
-"""The loops of a training that a library runs, as its own code and callbacks tell of them."""
+"""Records the epochs and steps of a training that a framework runs, driven by its callbacks."""
 
 from __future__ import annotations
 
@@ -6,37 +6,45 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from relive.checkpoint.state import TrainerState
-from relive.handsfree.capture import checkpointed, explainer, safely, scopes, teller, the_driver, wrap
+from relive.handsfree.capture import (
+    call_safely,
+    checkpointed_loop,
+    current_driver,
+    explainer,
+    scopes,
+    script_logs,
+    wrap_method,
+)
 from relive.record.process import warn_once
 
 EPOCH, STEP = "epoch", "step"
-LIBRARY = "library"  # what its state is called in checkpoints
-Hold = Callable[[], TrainerState | None]  # None: its state can't be kept
+STATE_NAME = "library"  # the name of the framework's state in checkpoints
+GetState = Callable[[], TrainerState | None]  # returns None if the state can't be checkpointed
 
 
 class FrameworkLoop:
-    """Where a library is in its epochs and steps.
+    """The position of a framework in its epochs and steps.
 
-    A library whose loop can be entered in the middle *drives* the course: it asks before each epoch, and gives what is
-    to be kept at the end of each. Of any other the loops are known, and no more.
+    A framework is *resumable* if a replay can enter its training at any epoch: it asks before each epoch whether to run
+    it, and provides its state for checkpoints. Of all other frameworks only the loops are recorded.
     """
 
     def __init__(self) -> None:
-        self.is_driven = False
-        self.is_over = False  # the epochs that are left are not to be run: their end is there already
-        self.stopped = False  # what the library's own sign to stop said, while ours stands there
-        self.number = 0  # of the epoch it is in; a replay may begin with any
-        self._hold: Hold | None = None
-        self._epochs: _Numbered | None = None
-        self._steps: _Numbered | None = None
+        self.is_resumable = False
+        self.is_over = False  # no further epoch is to be run: the state after the last one is restored already
+        self.saved_stop_flag = False  # the framework's own stop flag, while it is overwritten
+        self.number = 0  # of the current epoch; a replay may begin with any
+        self._get_state: GetState | None = None
+        self._epochs: _DrivenIterations | None = None
+        self._steps: _DrivenIterations | None = None
 
-    def drive(self, hold: Hold) -> None:
-        """A training begins whose loop can be entered in the middle."""
+    def begin_resumable(self, get_state: GetState) -> None:
+        """Begins a training that a replay can enter at any epoch."""
         self.leave()
-        self.is_driven, self.is_over, self._hold = True, False, hold
+        self.is_resumable, self.is_over, self._get_state = True, False, get_state
 
-    def begins_epoch(self) -> bool:
-        """Is another epoch to be run? Then it has begun."""
+    def try_begin_epoch(self) -> bool:
+        """Begins the next epoch, if another one is to be run; returns whether it is."""
         if not self.is_over:
             self.begin_epoch()
         return not self.is_over
@@ -44,17 +52,17 @@ class FrameworkLoop:
     def begin_epoch(self) -> None:
         self.end_steps()
         if self._epochs is None:
-            self._epochs = _Numbered(self._entered)
-        number = self._epochs.go()
+            self._epochs = _DrivenIterations(self._open_epochs)
+        number = self._epochs.advance()
         if number is None:
-            self.is_over = self.is_driven
+            self.is_over = self.is_resumable
         else:
             self.number = number
 
     def begin_step(self) -> None:
         if self._steps is None:
-            self._steps = _Numbered(lambda items: the_driver().loop(STEP, _Unkept(items)))
-        self._steps.go()
+            self._steps = _DrivenIterations(lambda items: current_driver().loop(STEP, _WithoutCheckpoints(items)))
+        self._steps.advance()
 
     def end_steps(self) -> None:
         if self._steps is not None:
@@ -62,46 +70,46 @@ class FrameworkLoop:
         self._steps = None
 
     def end(self) -> None:
-        """The library has run all epochs that it meant to."""
+        """Ends the epochs after the framework has run all of them."""
         self.end_steps()
         epochs, self._epochs = self._epochs, None
         if epochs is not None:
-            epochs.run_out()
+            epochs.exhaust()
 
     def leave(self) -> None:
-        """The training is left, whether it has ended or failed."""
+        """Leaves the loops when the training is left, whether it has ended or failed."""
         self.end_steps()
-        epochs, self._epochs, self._hold = self._epochs, None, None
+        epochs, self._epochs, self._get_state = self._epochs, None, None
         if epochs is not None:
             epochs.leave()
 
     def log(self, values: Mapping[Any, Any]) -> None:
-        """What the library logs by itself, in the loops it is in."""
-        teller.hear_always(values)
+        """Logs values of the framework's own logger at the current place."""
+        script_logs.capture_always(values)
 
-    def _entered(self, items: Iterable[int]) -> Iterable[Any]:
-        driver = the_driver()
-        held = self._held()
-        if held is None or driver.is_checkpointing or not scopes.is_worth_it(EPOCH):
-            return driver.loop(EPOCH, _Unkept(items))
-        explainer.led(EPOCH, str(held.told["by"]))
-        return checkpointed(driver, EPOCH, items, {LIBRARY: held})
+    def _open_epochs(self, items: Iterable[int]) -> Iterable[Any]:
+        driver = current_driver()
+        state = self._find_state()
+        if state is None or driver.is_checkpointing or not scopes.is_worth_it(EPOCH):
+            return driver.loop(EPOCH, _WithoutCheckpoints(items))
+        explainer.add_framework_loop(EPOCH, str(state.told["by"]))
+        return checkpointed_loop(driver, EPOCH, items, {STATE_NAME: state})
 
-    def _held(self) -> TrainerState | None:
+    def _find_state(self) -> TrainerState | None:
         try:
-            return self._hold() if self._hold is not None else None
+            return self._get_state() if self._get_state is not None else None
         except Exception as error:  # noqa: BLE001 - the user's training must go on
             reason = f"{type(error).__name__}: {error}"
             warn_once(
-                "checkpoint-lost", f"{reason}; no checkpoint is taken of this training, it is replayed as a whole"
+                "checkpoint-lost", f"{reason}; no checkpoint is taken of this training; replays run it from its start"
             )
             return None
 
 
-class _Unkept:
-    """The items of a loop of which no checkpoint is taken: nothing but its library could skip it."""
+class _WithoutCheckpoints:
+    """The items of a loop without checkpoints: only the framework itself could skip its iterations."""
 
-    is_kept = False
+    has_checkpoints = False
 
     def __init__(self, items: Iterable[int]) -> None:
         self._items = items
@@ -110,8 +118,8 @@ class _Unkept:
         return iter(self._items)
 
 
-class _Numbered:
-    """The iterations of a loop that others run: 0, 1, 2, … until they say that it has run out."""
+class _DrivenIterations:
+    """The iterations 0, 1, 2, … of a loop that the framework advances, until it is exhausted."""
 
     def __init__(self, enter: Callable[[Iterable[int]], Iterable[Any]]) -> None:
         self._is_over = False
@@ -119,14 +127,14 @@ class _Numbered:
         self._iterations: Iterator[Any] | None = None
         self._enter = enter
 
-    def go(self) -> int | None:
+    def advance(self) -> int | None:
         if self._iterations is None:
             self._iterations = iter(self._enter(self))
         return next(self._iterations, None)
 
-    def run_out(self) -> None:
+    def exhaust(self) -> None:
         self._is_over = True
-        self.go()
+        self.advance()
 
     def leave(self) -> None:
         close = getattr(self._iterations, "close", None)
@@ -146,23 +154,26 @@ class _Numbered:
 SOURCE = "frameworks"
 
 
-def after_init(kind: Any, callbacks: Callable[[Any], list[Any]], made: type) -> None:
-    """Put our callback before all others, so that they are in the loops that it tells of; unless there is one."""
+def insert_callback(kind: Any, callbacks: Callable[[Any], list[Any]], callback: type) -> None:
+    """Inserts our callback in each new instance of `kind`, unless it has one.
+
+    It comes before all others, so that what they log is in the loops that it records.
+    """
 
     def init(original: Callable[..., None], self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
-        if SOURCE in teller.sources:
-            safely(kind.__name__, put, self)
+        if SOURCE in script_logs.sources:
+            call_safely(kind.__name__, insert, self)
 
-    def put(owner: Any) -> None:
-        there = callbacks(owner)
-        if framework_loop_of(there) is None:
-            there.insert(0, made())
+    def insert(owner: Any) -> None:
+        existing = callbacks(owner)
+        if find_framework_loop(existing) is None:
+            existing.insert(0, callback())
 
-    wrap(kind, "__init__", init)
+    wrap_method(kind, "__init__", init)
 
 
-def framework_loop_of(callbacks: Iterable[Any]) -> FrameworkLoop | None:
-    """The course that one of these callbacks tells of, if one of them is ours."""
-    found = (getattr(callback, "relive_course", None) for callback in callbacks)
-    return next((course for course in found if isinstance(course, FrameworkLoop)), None)
+def find_framework_loop(callbacks: Iterable[Any]) -> FrameworkLoop | None:
+    """Returns the framework loop of our callback among these, if there is one."""
+    found = (getattr(callback, "relive_loop", None) for callback in callbacks)
+    return next((loop for loop in found if isinstance(loop, FrameworkLoop)), None)

@@ -1,4 +1,4 @@
-"""The Trainer of Lightning: its loops, what modules log, and how its training is entered at any epoch."""
+"""The Trainer of Lightning: records its loops and logs, and makes its training resumable at any epoch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from relive.checkpoint.analysis import project_texts
+from relive.checkpoint.analysis import project_sources
 from relive.checkpoint.state import Library, TrainerState
-from relive.handsfree.capture import teller, wrap
-from relive.handsfree.frameworks.framework_loop import FrameworkLoop, after_init, framework_loop_of
+from relive.handsfree.capture import script_logs, wrap_method
+from relive.handsfree.frameworks.framework_loop import FrameworkLoop, find_framework_loop, insert_callback
 
 LIBRARY = Library(
     "Lightning",
@@ -22,102 +22,106 @@ LIBRARY = Library(
     ),
     ("lightning.pytorch.callbacks.progress", "pytorch_lightning.callbacks.progress"),
 )
-_FILES = ("best_model_path", "last_model_path", "load_from_checkpoint", "ckpt_path")  # who says so, reads what it wrote
+# A script whose source holds one of these words reads the checkpoints that it wrote.
+_READING_WORDS = ("best_model_path", "last_model_path", "load_from_checkpoint", "ckpt_path")
 
 
 def lightning_callback(base: type) -> type:
-    """The class of a callback for the Trainer of Lightning."""
+    """Returns a callback class for the Trainer of Lightning."""
 
     class ReliveCallback(base):  # type: ignore[misc]
-        """Epochs and steps are loops; `self.log` of the module becomes columns."""
+        """Records epochs and steps as loops, and `self.log` of the module as columns."""
 
         def __init__(self) -> None:
-            self.relive_course = FrameworkLoop()
+            self.relive_loop = FrameworkLoop()
 
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-            listen_to_module(type(pl_module))
+            capture_module_logs(type(pl_module))
 
         def on_train_epoch_start(self, *_args: Any) -> None:
-            if not self.relive_course.is_driven:
-                self.relive_course.begin_epoch()
+            if not self.relive_loop.is_resumable:
+                self.relive_loop.begin_epoch()
 
         def on_train_batch_start(self, *_args: Any) -> None:
-            self.relive_course.begin_step()
+            self.relive_loop.begin_step()
 
         def on_train_epoch_end(self, *_args: Any) -> None:
-            self.relive_course.end_steps()
+            self.relive_loop.end_steps()
 
         def on_train_end(self, *_args: Any) -> None:
-            if not self.relive_course.is_driven:
-                self.relive_course.end()
+            if not self.relive_loop.is_resumable:
+                self.relive_loop.end()
 
     return ReliveCallback
 
 
-def listen_to_module(kind: type) -> None:
-    """What a module logs by `self.log` is heard. `log_dict` calls `log` for each."""
-    owner: Any = next(one for one in kind.__mro__ if "log" in vars(one))
+def capture_module_logs(kind: type) -> None:
+    """Captures the values that a module passes to `self.log`; `log_dict` calls `log` for each of its values."""
+    owner: Any = next(base for base in kind.__mro__ if "log" in vars(base))
     original = owner.log
-    if hasattr(original, "__relive_heard__"):
+    if hasattr(original, "__relive_captured__"):
         return
 
     @functools.wraps(original)
     def log(module: Any, name: str, value: Any, *args: Any, **options: Any) -> Any:
         result = original(module, name, value, *args, **options)
-        teller.hear_always({name: value})
+        script_logs.capture_always({name: value})
         return result
 
-    log.__relive_heard__ = True  # type: ignore[attr-defined]
+    log.__relive_captured__ = True  # type: ignore[attr-defined]
     owner.log = log
 
 
-def listen_to_lightning(module: ModuleType) -> None:
+def hook_lightning(module: ModuleType) -> None:
+    """Inserts our callback into every Trainer, and makes its training resumable."""
     package = module.__name__.rpartition(".trainer.trainer")[0]
-    made = lightning_callback(sys.modules[f"{package}.callbacks.callback"].Callback)
-    after_init(module.Trainer, lambda trainer: trainer.callbacks, made)
-    enter_lightning(package)
+    callback = lightning_callback(sys.modules[f"{package}.callbacks.callback"].Callback)
+    insert_callback(module.Trainer, lambda trainer: trainer.callbacks, callback)
+    patch_lightning(package)
 
 
-def enter_lightning(package: str) -> None:
-    """Let its training be entered at any epoch, if this version has the parts that it takes."""
-    loop = getattr(sys.modules.get(f"{package}.loops.fit_loop"), "_FitLoop", None)
-    if loop is None or not all(hasattr(loop, name) for name in ("run", "on_advance_start", "on_run_end")):
+def patch_lightning(package: str) -> None:
+    """Makes the training resumable at any epoch, if this version has the required methods."""
+    fit_loop = getattr(sys.modules.get(f"{package}.loops.fit_loop"), "_FitLoop", None)
+    if fit_loop is None or not all(hasattr(fit_loop, name) for name in ("run", "on_advance_start", "on_run_end")):
         return
-    wrap(loop, "run", _run)
-    wrap(loop, "on_advance_start", _epoch_start)
-    wrap(loop, "on_run_end", _run_end)
+    wrap_method(fit_loop, "run", _wrap_run)
+    wrap_method(fit_loop, "on_advance_start", _wrap_advance_start)
+    wrap_method(fit_loop, "on_run_end", _wrap_run_end)
 
 
-def _run(original: Callable[..., Any], loop: Any) -> Any:
-    course = framework_loop_of(loop.trainer.callbacks)
-    if course is None:
-        return original(loop)
-    course.drive(lambda: hold(loop.trainer))
+def _wrap_run(original: Callable[..., Any], fit_loop: Any) -> Any:
+    loop = find_framework_loop(fit_loop.trainer.callbacks)
+    if loop is None:
+        return original(fit_loop)
+    loop.begin_resumable(lambda: find_trainer_state(fit_loop.trainer))
     try:
-        return original(loop)
+        return original(fit_loop)
     finally:
-        course.leave()
+        loop.leave()
 
 
-def _epoch_start(original: Callable[..., Any], loop: Any) -> Any:
-    course = framework_loop_of(loop.trainer.callbacks)
-    if course is not None and course.is_driven and not course.begins_epoch():
-        raise StopIteration  # by which its loop ends
-    return original(loop)
+def _wrap_advance_start(original: Callable[..., Any], fit_loop: Any) -> Any:
+    loop = find_framework_loop(fit_loop.trainer.callbacks)
+    if loop is not None and loop.is_resumable and not loop.try_begin_epoch():
+        raise StopIteration  # ends the fit loop
+    return original(fit_loop)
 
 
-def _run_end(original: Callable[..., Any], loop: Any) -> Any:
-    course = framework_loop_of(loop.trainer.callbacks)
-    if course is not None and course.is_driven:
-        course.end()
-    return original(loop)
+def _wrap_run_end(original: Callable[..., Any], fit_loop: Any) -> Any:
+    loop = find_framework_loop(fit_loop.trainer.callbacks)
+    if loop is not None and loop.is_resumable:
+        loop.end()
+    return original(fit_loop)
 
 
-def hold(trainer: Any) -> TrainerState | None:
-    """The state of a Trainer; None where it is spread over processes."""
+def find_trainer_state(trainer: Any) -> TrainerState | None:
+    """Returns the state of a Trainer; None if it is distributed over several processes."""
     if trainer.world_size > 1:
         return None
-    reads = bool(trainer.checkpoint_callbacks) and any(word in text for text in project_texts() for word in _FILES)
-    held = TrainerState(LIBRARY, trainer, reads_own=reads)
+    reads = bool(trainer.checkpoint_callbacks) and any(
+        word in text for text in project_sources() for word in _READING_WORDS
+    )
+    state = TrainerState(LIBRARY, trainer, reads_own=reads)
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-    return held if held.holds([trainer.lightning_module, *trainer.optimizers, *schedulers]) else None
+    return state if state.holds([trainer.lightning_module, *trainer.optimizers, *schedulers]) else None

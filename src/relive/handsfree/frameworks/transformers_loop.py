@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face: its loops, what it logs, and how its training is entered at any epoch."""
+"""The Trainer of Hugging Face: records its loops and logs, and makes its training resumable at any epoch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from relive.checkpoint.state import Library, TrainerState
-from relive.handsfree.capture import wrap
-from relive.handsfree.frameworks.framework_loop import FrameworkLoop, after_init, framework_loop_of
+from relive.handsfree.capture import wrap_method
+from relive.handsfree.frameworks.framework_loop import FrameworkLoop, find_framework_loop, insert_callback
 
-_NO_RESULTS = ("epoch", "runtime", "per_second")  # the loop tells the one, and the clock the others
-_PARTS = ("_run_epoch", "_inner_training_loop", "_finalize_training")  # of the Trainers whose loop can be entered
+_SKIPPED_ENDINGS = ("epoch", "runtime", "per_second")  # logged values that are no results of the training
+_REQUIRED_METHODS = ("_run_epoch", "_inner_training_loop", "_finalize_training")  # that make a Trainer resumable
 LIBRARY = Library(
     "transformers",
     ("transformers.trainer_callback", "transformers.integrations", "accelerate", "torch.utils.data"),
@@ -24,98 +24,99 @@ LIBRARY = Library(
 
 
 def transformers_callback(base: type) -> type:
-    """The class of a callback for the Trainer of Hugging Face."""
+    """Returns a callback class for the Trainer of Hugging Face."""
 
     class ReliveCallback(base):  # type: ignore[misc]
-        """Epochs and steps are loops, and what the Trainer logs becomes columns."""
+        """Records epochs and steps as loops, and the logs of the Trainer as columns."""
 
         def __init__(self) -> None:
-            self.relive_course = FrameworkLoop()
+            self.relive_loop = FrameworkLoop()
 
-        def on_epoch_begin(self, *_args: Any, **_told: Any) -> None:
-            if not self.relive_course.is_driven:
-                self.relive_course.begin_epoch()
+        def on_epoch_begin(self, *_args: Any, **_kwargs: Any) -> None:
+            if not self.relive_loop.is_resumable:
+                self.relive_loop.begin_epoch()
 
-        def on_step_begin(self, *_args: Any, **_told: Any) -> None:
-            self.relive_course.begin_step()
+        def on_step_begin(self, *_args: Any, **_kwargs: Any) -> None:
+            self.relive_loop.begin_step()
 
-        def on_epoch_end(self, *_args: Any, **_told: Any) -> None:
-            self.relive_course.end_steps()
+        def on_epoch_end(self, *_args: Any, **_kwargs: Any) -> None:
+            self.relive_loop.end_steps()
 
-        def on_train_end(self, *_args: Any, **_told: Any) -> None:
-            if not self.relive_course.is_driven:
-                self.relive_course.end()
+        def on_train_end(self, *_args: Any, **_kwargs: Any) -> None:
+            if not self.relive_loop.is_resumable:
+                self.relive_loop.end()
 
-        def on_log(self, *_args: Any, logs: dict[str, Any] | None = None, **_told: Any) -> None:
-            told = (logs or {}).items()
-            self.relive_course.log({name: value for name, value in told if not name.endswith(_NO_RESULTS)})
+        def on_log(self, *_args: Any, logs: dict[str, Any] | None = None, **_kwargs: Any) -> None:
+            items = (logs or {}).items()
+            self.relive_loop.log({name: value for name, value in items if not name.endswith(_SKIPPED_ENDINGS)})
 
     return ReliveCallback
 
 
-def listen_to_transformers(module: ModuleType) -> None:
-    made = transformers_callback(sys.modules["transformers.trainer_callback"].TrainerCallback)
-    after_init(module.Trainer, lambda trainer: trainer.callback_handler.callbacks, made)
-    enter_transformers(module)
+def hook_transformers(module: ModuleType) -> None:
+    """Inserts our callback into every Trainer, and makes its training resumable."""
+    callback = transformers_callback(sys.modules["transformers.trainer_callback"].TrainerCallback)
+    insert_callback(module.Trainer, lambda trainer: trainer.callback_handler.callbacks, callback)
+    patch_transformers(module)
 
 
-def enter_transformers(module: ModuleType) -> None:
-    """Let its training be entered at any epoch, if this version has the parts that it takes."""
-    if not all(hasattr(module.Trainer, name) for name in _PARTS):
+def patch_transformers(module: ModuleType) -> None:
+    """Makes the training resumable at any epoch, if this version has the required methods."""
+    if not all(hasattr(module.Trainer, name) for name in _REQUIRED_METHODS):
         return
-    wrap(module.Trainer, "_inner_training_loop", _training)
-    wrap(sys.modules["transformers.trainer_callback"].CallbackHandler, "on_epoch_begin", _epoch_begin)
-    wrap(module.Trainer, "_run_epoch", _run_epoch)
-    wrap(module.Trainer, "_finalize_training", _finalize)
+    wrap_method(module.Trainer, "_inner_training_loop", _wrap_training_loop)
+    wrap_method(sys.modules["transformers.trainer_callback"].CallbackHandler, "on_epoch_begin", _wrap_epoch_begin)
+    wrap_method(module.Trainer, "_run_epoch", _wrap_run_epoch)
+    wrap_method(module.Trainer, "_finalize_training", _wrap_finalize)
 
 
-def _training(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
-    course = framework_loop_of(trainer.callback_handler.callbacks)
-    if course is None:
+def _wrap_training_loop(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
+    loop = find_framework_loop(trainer.callback_handler.callbacks)
+    if loop is None:
         return original(trainer, *args, **options)
-    course.drive(lambda: hold(trainer))
+    loop.begin_resumable(lambda: find_trainer_state(trainer))
     try:
         return original(trainer, *args, **options)
     finally:
-        course.leave()
+        loop.leave()
 
 
-def _epoch_begin(original: Callable[..., Any], handler: Any, args: Any, state: Any, control: Any) -> Any:
-    course = framework_loop_of(handler.callbacks)
-    if course is not None and course.is_driven and not course.begins_epoch():
-        return control  # nobody is told of an epoch that is not run
+def _wrap_epoch_begin(original: Callable[..., Any], handler: Any, args: Any, state: Any, control: Any) -> Any:
+    loop = find_framework_loop(handler.callbacks)
+    if loop is not None and loop.is_resumable and not loop.try_begin_epoch():
+        return control  # callbacks are not called for an epoch that is skipped
     return original(handler, args, state, control)
 
 
-def _run_epoch(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
-    """The Trainer counts from where it began; a replay that went on elsewhere knows better."""
-    course = framework_loop_of(trainer.callback_handler.callbacks)
-    if course is None or not course.is_driven:
+def _wrap_run_epoch(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
+    """Skips epochs after the last one, and corrects the epoch number after a replay has jumped to another epoch."""
+    loop = find_framework_loop(trainer.callback_handler.callbacks)
+    if loop is None or not loop.is_resumable:
         return original(trainer, *args, **options)
-    if course.is_over:
-        course.stopped = trainer.control.should_training_stop
-        trainer.control.should_training_stop = True  # the one way out of its loop
+    if loop.is_over:
+        loop.saved_stop_flag = trainer.control.should_training_stop
+        trainer.control.should_training_stop = True  # the only way to leave its loop
         return None
     if "epoch" in options and "epochs_trained" in options:
-        options["epoch"] = options["epochs_trained"] + course.number
+        options["epoch"] = options["epochs_trained"] + loop.number
     return original(trainer, *args, **options)
 
 
-def _finalize(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
-    course = framework_loop_of(trainer.callback_handler.callbacks)
-    if course is not None and course.is_driven:
-        if course.is_over:
-            trainer.control.should_training_stop = course.stopped
-        course.end()
+def _wrap_finalize(original: Callable[..., Any], trainer: Any, *args: Any, **options: Any) -> Any:
+    loop = find_framework_loop(trainer.callback_handler.callbacks)
+    if loop is not None and loop.is_resumable:
+        if loop.is_over:
+            trainer.control.should_training_stop = loop.saved_stop_flag
+        loop.end()
     return original(trainer, *args, **options)
 
 
-def hold(trainer: Any) -> TrainerState | None:
-    """The state of a Trainer; None where it is spread over processes, or its batches may change their size."""
+def find_trainer_state(trainer: Any) -> TrainerState | None:
+    """Returns the state of a Trainer; None if it is distributed, or the batch size may change."""
     args = trainer.args
     spread = args.world_size > 1 or trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
     if spread or args.auto_find_batch_size:
         return None
-    held = TrainerState(LIBRARY, trainer, reads_own=bool(args.load_best_model_at_end))
-    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)  # of what accelerate put around it
-    return held if held.holds([trainer.model, optimizer, trainer.lr_scheduler]) else None
+    state = TrainerState(LIBRARY, trainer, reads_own=bool(args.load_best_model_at_end))
+    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)  # unwraps the optimizer of accelerate
+    return state if state.holds([trainer.model, optimizer, trainer.lr_scheduler]) else None

@@ -1,4 +1,4 @@
-"""Static analysis for replay: where the added statement lands, and in which loops it can run."""
+"""Static analysis for replay: the patch of a version, and the loops in which its statements may run."""
 
 from typing import TYPE_CHECKING
 
@@ -6,10 +6,10 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.hindsight.analysis.depth import NOWHERE, PREFIX, SUFFIX, Reach
-    from relive.hindsight.analysis.patch_cache import PatchCache, PatchFit
-    from relive.hindsight.analysis.patched_source import Files, Patch, make_patch, read_tree
-    from relive.hindsight.analysis.pinned_places import Pins, from_text, put_at
-    from relive.hindsight.analysis.program import Path
-    from relive.hindsight.analysis.syntax_facts import ANY
+    from relive.hindsight.analysis.patch_cache import PatchCache, PatchFit, ScriptShape
+    from relive.hindsight.analysis.patched_source import Files, Patch, make_patch, read_python_files
+    from relive.hindsight.analysis.pinned_patches import PinnedPatches, patch_at_line, patch_from_files
+    from relive.hindsight.analysis.program import LoopPath
+    from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""Which heavy libraries a project imports, so that a fork server can load them before any worker starts."""
+"""The heavy libraries that a project imports, which a fork server can load before any worker starts."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-# Libraries that take long to load and do nothing else by being loaded, in the order in which they are loaded.
+# Libraries that take long to load and have no other effect, in the order in which they are loaded.
 HEAVY = ("numpy", "scipy", "pandas", "sklearn", "torch", "torchvision")
-
-
-# Torch loads this with the first optimizer that is made, and it takes about as long as torch itself.
-LATER = {"torch": ("torch._dynamo",)}
-
-
+# Torch loads this with the first optimizer, and it takes about as long as torch itself.
+LOADED_LATER = {"torch": ("torch._dynamo",)}
 _IMPORT = re.compile(r"^\s*(?:import\s+(.+)|from\s+([\w.]+)\s+import)", re.MULTILINE)
-
-
-# A script that sets these in its code, before it imports a library, means it: nothing may be loaded ahead of it.
-_STEERS = re.compile(
+# If a script sets one of these variables itself, libraries must be loaded after that: no fork server is used.
+_SETS_LIBRARY_VARIABLES = re.compile(
     r"(environ|putenv|setenv)[^\n]*(OMP|MKL|OPENBLAS|BLIS|KMP|NUMEXPR|CUDA|CUBLAS|TORCH|NCCL|GLOO|HIP)"
 )
 
 
 def heavy_imports(files: Mapping[str, str]) -> tuple[str, ...]:
-    """What can be loaded before any of a project's code runs; nothing if that could make a difference to it."""
+    """Returns the libraries that can be loaded before the project's code; none if that could change its behaviour."""
     found = [one for text in files.values() for match in _IMPORT.findall(text) for one in "".join(match).split(",")]
     named = {one.strip().partition(" ")[0].partition(".")[0] for one in found}
-    own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
-    if any(_STEERS.search(text) for text in files.values()):
+    local = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
+    if any(_SETS_LIBRARY_VARIABLES.search(text) for text in files.values()):
         return ()
-    chosen = [name for name in HEAVY if name in named and name not in own]
-    return tuple(one for name in chosen for one in (name, *LATER.get(name, ())))
+    chosen = [name for name in HEAVY if name in named and name not in local]
+    return tuple(one for name in chosen for one in (name, *LOADED_LATER.get(name, ())))

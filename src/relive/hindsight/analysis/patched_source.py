@@ -1,4 +1,4 @@
-"""The source that a replay runs: an old version and, in it, the statements that were added since."""
+"""The source that a replay runs: an old version with the statements that were added since."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relive.hindsight.analysis.depth import Added
-from relive.instrument import names_told
-from relive.transplant import Landing, added_statements, transplant
+from relive.hindsight.analysis.depth import AddedStatement
+from relive.instrument import logged_name_patterns
+from relive.transplant import Landing, find_log_statements, transplant
 
-_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "build", "dist"})
+_FOREIGN_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__", "build", "dist"})
 MAX_FILES = 5_000
 Files = Mapping[str, str]  # path below the project's root → text
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What is added to a version, or why it can't be."""
+    """The statements added to a version, or the reason why they can't be."""
 
-    files: Files = field(default_factory=dict)  # those that change, whole
-    added: tuple[Added, ...] = ()
+    files: Files = field(default_factory=dict)  # the changed files, with their whole text
+    added: tuple[AddedStatement, ...] = ()
     diff: str = ""
     refusal: str = ""
     notes: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Patch:
 
     @property
     def confidence(self) -> str:
-        """That of the least certain statement."""
+        """The confidence of the least certain statement."""
         order = ("low", "medium", "high")
         return min((landing.confidence for landing in self.landings), key=order.index, default="high")
 
@@ -40,12 +40,12 @@ class Patch:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """To choose between two: the higher is the better."""
+        """A key to compare two patches: the higher is the better one."""
         return not self.refusal, len(self.added), ("low", "medium", "high").index(self.confidence)
 
 
-def read_tree(root: Path) -> dict[str, str]:
-    """The Python files below a folder; hidden folders, environments and libraries are not the project's."""
+def read_python_files(root: Path) -> dict[str, str]:
+    """Reads the Python files below a folder, except in hidden folders, virtual environments and libraries."""
     found: dict[str, str] = {}
     for folder, names, files in os.walk(root):
         names[:] = [name for name in names if not _is_foreign(Path(folder) / name)]
@@ -57,18 +57,18 @@ def read_tree(root: Path) -> dict[str, str]:
 
 
 def _is_foreign(folder: Path) -> bool:
-    return folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").exists()
+    return folder.name.startswith(".") or folder.name in _FOREIGN_FOLDERS or (folder / "pyvenv.cfg").exists()
 
 
 def make_patch(
     old: Files, new: Files, names: Sequence[str], *, any_logger: bool = False, between: Sequence[Files] = ()
 ) -> Patch:
-    """Put the statements that log these names in `new`, and what they need, into `old`.
+    """Copies the statements of `new` that log these names, and what they depend on, into `old`.
 
-    `any_logger`: calls of other loggers, and prints, count like `relive.log`. `between` are versions on the way from
-    one to the other, the oldest first: they help where the two have little in common.
+    `any_logger`: calls of other loggers, and prints, count like `relive.log`. `between` are versions between the two,
+    the oldest first: they help to align versions that have little in common.
     """
-    statements = added_statements(old, new, names, also=names_told if any_logger else None)
+    statements = find_log_statements(old, new, names, also=logged_name_patterns if any_logger else None)
     fresh = [statement for statement in statements if not statement.in_old]
     if not statements:
         return Patch(refusal=f'nothing in the project logs {" or ".join(names)}; add relive.log("{names[0]}", …) first')
@@ -76,7 +76,7 @@ def make_patch(
         return Patch(refusal=f"this version logs {' and '.join(names)} itself")
     moved = transplant(old, new, [(one.path, one.line) for one in fresh], chain=between)
     logged = {(one.path, one.line): one.name for one in fresh}
-    added = tuple(Added(one.old_path, one.old_line, logged[one.path, one.line]) for one in moved.landings)
+    added = tuple(AddedStatement(one.old_path, one.old_line, logged[one.path, one.line]) for one in moved.landings)
     notes = tuple(f"{one.path}:{one.line} is left out: {one.reason}" for one in moved.refusals)
     if not added:
         return Patch(refusal="not applicable: " + "; ".join(dict.fromkeys(one.reason for one in moved.refusals)))
@@ -84,7 +84,7 @@ def make_patch(
 
 
 def make_diff(old: Files, changed: Files) -> str:
-    """The patch as people read it."""
+    """Returns the patch as a unified diff."""
     parts: list[str] = []
     for file, text in sorted(changed.items()):
         before = old.get(file, "").splitlines(keepends=True)

@@ -1,39 +1,42 @@
-"""What a single piece of source says: how a loop is left, how a function is called, what is gone through at once."""
+"""Facts about single syntax nodes: how a loop is left, how a function is called, what is iterated eagerly."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
 
-ANY = "*"  # a loop whose name isn't a plain text
-# Decorators after which a function is still called only where its name is.
+ANY_LOOP = "*"  # stands for the name of a loop whose name is not a literal
+# Decorators that keep a function callable by its name only.
 _HARMLESS = frozenset(
     "no_grad inference_mode enable_grad staticmethod classmethod property cached_property lru_cache cache wraps "
     "contextmanager memo compile script override abstractmethod njit jit dataclass autocast typechecked setter".split()
 )
-# Bases whose methods nobody calls behind the program's back, but for the implicit ones.
+# Base classes whose methods are called by the program only, except for the implicit ones.
 _QUIET_BASES = frozenset(
     "object ABC Protocol Enum IntEnum StrEnum NamedTuple TypedDict Generic Module Dataset IterableDataset Exception "
     "Sampler ValueError RuntimeError".split()
 )
 _IMPLICIT = frozenset({"forward"})
-# What goes through all that it is given before it returns.
+# Functions that iterate over their whole argument before they return.
 CONSUMING = frozenset("all any dict frozenset list max min set sorted sum tuple".split())
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 
 
-def name_in(call: ast.Call) -> str:
+def name_argument(call: ast.Call) -> str:
+    """The `name` argument of a verb, if it is a literal."""
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "name"), None)
-    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ANY
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ANY_LOOP
 
 
 def simple_name(node: ast.expr) -> str:
+    """The last name of an expression: `c` for `a.b.c(…)[0]`."""
     while isinstance(node, ast.Call | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def is_called_by_name(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, bases: frozenset[str]) -> bool:
+    """Whether only calls in the program run a function, rather than a decorator, a framework or an operator."""
     if any(simple_name(decorator) not in _HARMLESS for decorator in node.decorator_list):
         return False
     if not owner or node.name == "__init__":
@@ -42,27 +45,28 @@ def is_called_by_name(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, 
     return not is_dunder and node.name not in _IMPLICIT and bases <= _QUIET_BASES
 
 
-def may_leave(loop: ast.AST) -> bool:
-    """May the loop be left by another way than to what follows it: a return, or a break past its else?"""
-    own = list(own_nodes(loop))
+def has_other_exit(loop: ast.AST) -> bool:
+    """Whether the loop may continue elsewhere than right after it: by a return, or a break past its else."""
+    own = list(nodes_outside_functions(loop))
     returns = any(isinstance(node, ast.Return) for node in own)
     return returns or (bool(getattr(loop, "orelse", None)) and any(isinstance(node, ast.Break) for node in own))
 
 
-def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """What is inside, but not in functions defined there."""
+def nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes inside, except in functions defined there."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child
-            yield from own_nodes(child)
+            yield from nodes_outside_functions(child)
 
 
 def has_yield(body: Sequence[ast.AST]) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for part in body for node in [part, *own_nodes(part)])
+    nodes = (node for part in body for node in [part, *nodes_outside_functions(part)])
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
 
 
-def at_once(node: ast.expr) -> Iterator[ast.expr]:
-    """The parts of an expression that are gone through before it has a value: `list(…)`, `sorted(…)`."""
+def eagerly_iterated(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression that are iterated before it has a value: in `list(…)`, `sorted(…)`."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in CONSUMING:
             yield from inner.args

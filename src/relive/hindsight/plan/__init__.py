@@ -6,10 +6,11 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.hindsight.plan.cost_model import CostModel, Pace
-    from relive.hindsight.plan.planner import plan
+    from relive.hindsight.plan.draft import Draft
+    from relive.hindsight.plan.iteration_selection import SelectionTerms, select_iterations
+    from relive.hindsight.plan.planner import FROM_START, plan_run
     from relive.hindsight.plan.run_history import RankHistory, RunHistory, read_history
-    from relive.hindsight.plan.run_profile import Loop, Profile
-    from relive.hindsight.plan.segments import Costs, RunPlan, Segment, Skip, Visit, Wanted
-    from relive.hindsight.plan.wanted_iterations import Draft, WantedNames, wanted_of
+    from relive.hindsight.plan.run_profile import Loop, RunProfile
+    from relive.hindsight.plan.segments import Costs, RunPlan, Segment, Selection, Skip, Visit
 
 __getattr__ = lazy_names(__name__)

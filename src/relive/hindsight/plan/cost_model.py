@@ -1,4 +1,4 @@
-"""What replays cost on this machine: measured by those that ran, for the estimates of those to come."""
+"""Measured costs of replays on this machine, which predict the cost of the next ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from relive.hindsight.plan.segments import Costs
 from relive.store import Home
 
 FILE = "costs.json"
-_READINGS = 7  # of each kind, the last ones: their median is not moved by one bad moment
+_READINGS = 7  # the last ones of each kind: one outlier does not move their median
 _PACES = 300
 
 
 class Pace(msgspec.Struct, frozen=True, array_like=True):
-    """How long a run's script took in a replay, by what it took then; `is_shared`: others ran beside it."""
+    """The time of a script in a replay, divided by its recorded time; `is_shared`: other workers ran beside it."""
 
     run: str
     is_shared: bool
@@ -24,41 +24,41 @@ class Pace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CostModel(msgspec.Struct):
-    """What earlier replays in a home measured."""
+    """The measurements of earlier replays in a home."""
 
-    readings: dict[str, list[float]] = {}  # by the name of what `Costs` holds, the last ones
+    readings: dict[str, list[float]] = {}  # the last ones, by the name of a field of `Costs`
     paces: list[Pace] = []
 
     @classmethod
     def read(cls, home: Home) -> CostModel:
-        """Nothing, if there were none: what is usual will do."""
+        """Reads the model of a home; an empty one, which predicts the defaults, if there is none."""
         with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
             return msgspec.json.decode((home.path / FILE).read_bytes(), type=cls)
         return cls()
 
     def write(self, home: Home) -> None:
-        with contextlib.suppress(OSError):  # a home that can't be written to gives the usual estimates
+        with contextlib.suppress(OSError):  # a read-only home keeps the default predictions
             part = home.path / f"{FILE}.part"
             part.write_bytes(msgspec.json.encode(self))
             part.rename(home.path / FILE)
 
     def costs(self, run: str, *, is_shared: bool, is_loaded: bool) -> Costs:
-        """What to expect of a replay of this run."""
+        """Predicts the costs of replaying a run."""
         known = {name: median(self.readings[name]) for name in Costs.__annotations__ if self.readings.get(name)}
         return Costs(**known, pace=self._pace(run, is_shared=is_shared), is_loaded=is_loaded)
 
     def _pace(self, run: str, *, is_shared: bool) -> float:
-        """As it was seen for this run; else as it was for others on this machine."""
-        own = [one.pace for one in self.paces if one.run == run and one.is_shared == is_shared]
-        alike = [one.pace for one in self.paces if one.is_shared == is_shared]
-        other_way = [one.pace for one in self.paces if one.run == run]
-        for seen in (own, alike, other_way):
-            if seen:
-                return median(seen[-_READINGS:])
+        """The pace measured for this run; else that of other runs on this machine."""
+        same = [one.pace for one in self.paces if one.run == run and one.is_shared == is_shared]
+        of_others = [one.pace for one in self.paces if one.is_shared == is_shared]
+        otherwise_shared = [one.pace for one in self.paces if one.run == run]
+        for measured in (same, of_others, otherwise_shared):
+            if measured:
+                return median(measured[-_READINGS:])
         return 1.0
 
-    def note(self, name: str, reading: float) -> None:
+    def add_reading(self, name: str, reading: float) -> None:
         self.readings[name] = [*self.readings.get(name, []), reading][-_READINGS:]
 
-    def note_pace(self, seen: Pace) -> None:
-        self.paces = [*self.paces, seen][-_PACES:]
+    def add_pace(self, pace: Pace) -> None:
+        self.paces = [*self.paces, pace][-_PACES:]

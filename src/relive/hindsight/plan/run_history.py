@@ -1,124 +1,141 @@
-"""The journals of a run as a replay needs them: the course of each rank, and that of all ranks together."""
+"""The history of a run, read from its journals: that of each rank, and the profile common to all ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from relive.errors import NotFound
-from relive.hindsight.plan.rank_alignment import RankTerms, line_up
-from relive.hindsight.plan.run_profile import Profile, read_profile
+from relive.hindsight.plan.rank_alignment import RankMapping, align_ranks
+from relive.hindsight.plan.run_profile import RunProfile, read_profile
 from relive.hindsight.plan.segments import Segment
 from relive.model import FINISHED, RunRecord
-from relive.record.process import makes_rank
+from relive.record.process import launches_rank
 from relive.store import Home
-from relive.store.catalog import RunEntry
-from relive.store.chunks import kept_checkpoints
-from relive.store.journal import ParsedJournal, parse_run
+from relive.store.chunks import list_kept_checkpoints
+from relive.store.journal import ParsedJournal, line_schema, parse_run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankHistory:
-    """One rank of a run, and what it calls the parts of a plan; without terms of its own the plan is in its words."""
+    """One rank of a run. Without a mapping, the plan is in its own loop numbers."""
 
     number: int
     recorded: ParsedJournal
-    profile: Profile
-    terms: RankTerms | None = None
+    profile: RunProfile
+    mapping: RankMapping | None = None
 
-    def own(self, segment: Segment) -> Segment:
-        return self.terms.own(segment) if self.terms is not None else segment
+    def translate(self, segment: Segment) -> Segment:
+        return self.mapping.translate(segment) if self.mapping is not None else segment
 
-    def mains(self, together: Profile) -> dict[int, int]:
-        """Its numbers of main loops, with those that the plan has for them."""
-        canonical = [loop.number for loop in together.mains]
-        return {self.terms.loops[number] if self.terms is not None else number: number for number in canonical}
+    def main_loops(self, common: RunProfile) -> dict[int, int]:
+        """Maps its numbers of the main loops to those of the common profile."""
+        canonical = [loop.number for loop in common.mains]
+        return {self.mapping.loops[number] if self.mapping is not None else number: number for number in canonical}
 
     @property
     def argv(self) -> list[str]:
-        return list(self.recorded.header.get("argv") or [""])
+        return list((self._start.argv if self._start else None) or [""])
 
     @property
     def variables(self) -> dict[str, str]:
-        """Those of its environment that were recorded."""
-        return dict((self.recorded.header.get("environment") or {}).get("variables") or {})
+        """The recorded environment variables."""
+        environment = (self._start.environment if self._start else None) or {}
+        return dict(environment.get("variables") or {})
 
     @property
     def args(self) -> dict[str, Any]:
-        return {line["name"]: line["value"] for line in self.recorded.lines if line.get("k") == "arg"}
+        return {line.name: line.value for line in line_schema.lines_of(line_schema.Arg, self.recorded.lines)}
 
     @property
     def is_finished(self) -> bool:
-        return self._end.get("outcome") == FINISHED
+        return self._end is not None and self._end.outcome == FINISHED
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """What ended it."""
-        return self._end.get("error")
+        """The error that ended it."""
+        return msgspec.to_builtins(self._end.error) if self._end is not None else None
 
     @property
-    def _end(self) -> Mapping[str, Any]:
-        return next((line for line in reversed(self.recorded.lines) if line.get("k") == "end"), {})
+    def nth(self) -> int:
+        """Which `with relive.run()` block of its process recorded it, counted from 1; 0 for none."""
+        return int((self._start.nth if self._start else 0) or 0)
+
+    @property
+    def _start(self) -> line_schema.RunStarted | None:
+        header = self.recorded.header
+        return header if isinstance(header, line_schema.RunStarted) else None
+
+    @property
+    def _end(self) -> line_schema.RunEnded | None:
+        return next(reversed(line_schema.lines_of(line_schema.RunEnded, self.recorded.lines)), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunHistory:
-    """How a run went: its ranks, the canonical one first, and what a plan is made from."""
+    """The ranks of a run, the canonical one first, and the profile that a plan is made from."""
 
     ranks: Sequence[RankHistory]
     journals: Sequence[ParsedJournal]  # of all ranks: recorded, of child processes, and of replays
-    profile: Profile
+    profile: RunProfile
 
     @property
     def recorded(self) -> ParsedJournal:
-        """By the canonical rank."""
+        """The journal of the canonical rank."""
         return self.ranks[0].recorded
 
     @property
     def width(self) -> int:
-        """How many processes replay it together."""
+        """The number of ranks, each replayed by a process of its own."""
         return len(self.ranks)
 
     @property
+    def threads(self) -> int | None:
+        """How many threads the numeric library of the run used, when it was last recorded."""
+        begun = line_schema.lines_of(line_schema.CheckpointingBegun, self.recorded.lines)
+        return next((line.threads for line in reversed(begun) if line.threads), None)
+
+    @property
     def notes(self) -> list[str]:
-        """What several ranks mean for a plan."""
-        terms = self.ranks[0].terms
-        if terms is None:
+        """Remarks for the user about a plan for several ranks."""
+        mapping = self.ranks[0].mapping
+        if mapping is None:
             return []
-        told = [f"its {self.width} ranks are replayed together, by as many workers"]
-        own, common = self.ranks[0].profile.checkpoints, len(terms.manifests)
+        notes = [f"its {self.width} ranks are replayed together, by as many workers"]
+        own, common = self.ranks[0].profile.checkpoints, len(mapping.manifests)
         if common < own:
-            told.append(f"{own - common} of its {own} checkpoints are not used, since not all ranks have them")
-        return told
+            notes.append(f"{own - common} of its {own} checkpoints are not used, since not all ranks have them")
+        return notes
 
 
-def read_history(home: Home, entry: RunEntry, *, without: Collection[str] = ()) -> RunHistory:
-    """The course of a run. Checkpoints whose manifest is in `without` are taken as if they had never been."""
-    record = entry.record
+def read_history(home: Home, record: RunRecord, *, without: Collection[str] = ()) -> RunHistory:
+    """Reads the history of a run. Checkpoints whose manifest is in `without` are ignored."""
     journals = parse_run(home, record.run)
-    own = {journal.journal.rank: journal for journal in journals if not journal.journal.process}
-    _refuse_missing(record, own)
-    ranks = []
-    for number in range(record.world_size):
-        rows = [
-            row for row in kept_checkpoints(home.run_folder(record.run), [own[number]]) if row.manifest not in without
-        ]
-        start_up_s = float(own[number].header.get("since_start_s") or 1.0)
-        ranks.append(
-            RankHistory(number, own[number], read_profile(record.run, own[number], rows, start_up_s=start_up_s))
-        )
+    recorded = {journal.journal.rank: journal for journal in journals if not journal.journal.process}
+    _refuse_missing(record, recorded)
+    ranks = [
+        RankHistory(number, recorded[number], _read_rank_profile(home, record.run, recorded[number], without))
+        for number in range(record.world_size)
+    ]
     if len(ranks) == 1:
         return RunHistory(ranks, journals, ranks[0].profile)
     for rank in ranks:
         _refuse_unlaunched(rank, record.world_size)
-    together, terms = line_up([rank.profile for rank in ranks])
-    ranks = [RankHistory(rank.number, rank.recorded, rank.profile, own) for rank, own in zip(ranks, terms, strict=True)]
-    return RunHistory(ranks, journals, together)
+    common, mappings = align_ranks([rank.profile for rank in ranks])
+    ranks = [replace(rank, mapping=mapping) for rank, mapping in zip(ranks, mappings, strict=True)]
+    return RunHistory(ranks, journals, common)
 
 
-def _refuse_missing(record: RunRecord, own: Mapping[int, ParsedJournal]) -> None:
-    missing = [str(number) for number in range(record.world_size) if number not in own]
+def _read_rank_profile(home: Home, run: str, journal: ParsedJournal, without: Collection[str]) -> RunProfile:
+    rows = [row for row in list_kept_checkpoints(home.run_folder(run), [journal]) if row.manifest not in without]
+    return read_profile(run, journal, rows, start_up_s=_start_up_s(journal))
+
+
+def _refuse_missing(record: RunRecord, recorded: Mapping[int, ParsedJournal]) -> None:
+    missing = [str(number) for number in range(record.world_size) if number not in recorded]
     if missing:
         which = f"rank {missing[0]} is" if len(missing) == 1 else f"ranks {', '.join(missing)} are"
         raise NotFound(
@@ -129,9 +146,15 @@ def _refuse_missing(record: RunRecord, own: Mapping[int, ParsedJournal]) -> None
 
 
 def _refuse_unlaunched(rank: RankHistory, world_size: int) -> None:
-    """Ranks are started again as their launcher did it, by variables; those that a script starts have none."""
-    if not makes_rank(rank.variables, rank.number, world_size):
+    """Ranks are launched through the variables of their launcher; ranks that a script starts itself have none."""
+    if not launches_rank(rank.variables, rank.number, world_size):
         raise NotFound(
             f"its {world_size} ranks were started by the script itself, or by a launcher whose variables were not"
             " recorded; record with torchrun, srun or mpirun to replay"
         )
+
+
+def _start_up_s(journal: ParsedJournal) -> float:
+    """How long the process ran before its first verb; a second if that is unknown."""
+    header = journal.header
+    return float((header.since_start_s if isinstance(header, line_schema.RunStarted) else None) or 1.0)

@@ -1,22 +1,22 @@
-"""Replay processes: started or forked, confined to their workspace, watched, and reporting back."""
+"""Worker processes of a replay: started or forked, confined to a workspace, watched, and reporting back."""
 
 from typing import TYPE_CHECKING
 
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.hindsight.workers.executor import Share, Task, Watch, execute
+    from relive.hindsight.workers.executor import RankTask, Task, Watch, execute_tasks
     from relive.hindsight.workers.rebuilt_environment import rebuilt_python
     from relive.hindsight.workers.wire import Job, WorkerReport
     from relive.hindsight.workers.worker_start import WorkerStarter
     from relive.hindsight.workers.workspace import (
         Workspace,
+        create_workspace,
         entry_file,
-        environment,
-        lay_out,
         materialise,
-        meeting_place,
-        variables,
+        merged_variables,
+        rendezvous_variables,
+        worker_environment,
     )
 
 __getattr__ = lazy_names(__name__)

@@ -1,6 +1,6 @@
-"""Worker processes: started, watched, tried once more when they die, and ended when the user has enough.
+"""Executes tasks on worker processes: starts them, watches them, retries failures once, and ends them on Ctrl-C.
 
-The ranks of a run are workers that are started together, and end together.
+The ranks of a run are workers that are started together and ended together.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from relive.hindsight.workers.worker_start import Process, WorkerStarter
 
 POLL_S = 0.05
 ATTEMPTS = 2
-LAST_WORDS_S = 1.0  # for the other ranks when one has failed
-PATIENCE_S = 10.0  # with ranks that lost one that ended as it did then; most notice at once
-_LOST_A_RANK = re.compile(r"connection|broken pipe|by peer|gloo|nccl|DistBackendError|timed? ?out", re.IGNORECASE)
+FAILURE_GRACE_S = 1.0  # for the other ranks to report when one has failed
+CUT_GRACE_S = 10.0  # for the other ranks to end when one ended by its recorded error; most do at once
+_LOST_CONNECTION = re.compile(r"connection|broken pipe|by peer|gloo|nccl|DistBackendError|timed? ?out", re.IGNORECASE)
 _KILLED = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL)
 
 
 @dataclass(slots=True)
-class Share:
-    """What one process does of a task: all of it, or the part of one rank."""
+class RankTask:
+    """The part of a task that one process executes: that of one rank."""
 
     job: Job
     env: Mapping[str, str]
-    was_cut: bool = False  # when it was recorded, it did not come to an end of its own
+    was_cut_short: bool = False  # the recorded rank did not finish
     report: WorkerReport | None = None
-    is_cut: bool = False  # nor did it now, for the same reason
+    is_cut_short: bool = False  # nor did the replayed one, for the same reason
 
     @property
     def folder(self) -> Path:
@@ -40,9 +40,10 @@ class Share:
 
     @property
     def is_ok(self) -> bool:
-        return self.is_cut or (self.report is not None and self.report.ok)
+        return self.is_cut_short or (self.report is not None and self.report.ok)
 
     def done_iterations(self) -> int:
+        """The number of iterations done so far; read from the journal while the worker runs."""
         if self.report is not None:
             return len(self.report.iterations_s)
         try:
@@ -53,65 +54,65 @@ class Share:
 
 @dataclass(slots=True)
 class Task:
-    """A segment of a run, done by one process for each rank, and what became of it."""
+    """A segment of a run, executed by one process for each rank, and its result."""
 
-    prepare: Callable[[], list[Share]]  # makes the folders; called when there is room for the processes
+    prepare: Callable[[], list[RankTask]]  # makes the folders; called when workers are free
     python: str
     cost_s: float
-    label: str
-    modules: tuple[str, ...] = ()  # what may be loaded before the script is
-    before_s: float = 0.0  # what the run took before its main loop
-    script_s: float = 0.0  # of the cost, what the script itself takes from there on
-    costs: Costs = field(default_factory=Costs)  # by which all this was predicted
-    width: int = 1  # how many processes it takes
-    shares: list[Share] = field(default_factory=list)  # that of the canonical rank first
+    run: str
+    modules: tuple[str, ...] = ()  # libraries that a fork server may load
+    before_s: float = 0.0  # the recorded time before the main loop
+    script_s: float = 0.0  # included in `cost_s`: the script itself, from its main loop on
+    costs: Costs = field(default_factory=Costs)  # the prediction is based on these
+    width: int = 1  # the number of processes
+    ranks: list[RankTask] = field(default_factory=list)  # the canonical rank first
     attempts: int = 0
     took_s: float = 0.0
-    waited_s: float = 0.0  # of that, until there was a process: libraries were being loaded
+    waited_s: float = 0.0  # included in `took_s`: until the process existed, while libraries were loaded
     failures: list[str] = field(default_factory=list)
-    traceback: str = ""  # of the last of them
+    traceback: str = ""  # of the last failure
 
     @property
     def report(self) -> WorkerReport | None:
-        """Of the canonical rank."""
-        return self.shares[0].report if self.shares else None
+        """The report of the canonical rank."""
+        return self.ranks[0].report if self.ranks else None
 
     @property
     def is_ok(self) -> bool:
-        return bool(self.shares) and all(share.is_ok for share in self.shares)
+        return bool(self.ranks) and all(rank.is_ok for rank in self.ranks)
 
     @property
-    def is_worth_trying(self) -> bool:
-        """Once more: it failed, but not by what will be the same the next time."""
+    def is_worth_retrying(self) -> bool:
+        """Whether it failed for a reason that may not recur."""
         return not self.is_ok and not self.damaged and self.attempts < ATTEMPTS
 
     @property
     def damaged(self) -> list[str]:
-        return [name for share in self.shares if share.report is not None for name in share.report.damaged]
+        return [name for rank in self.ranks if rank.report is not None for name in rank.report.damaged]
 
     def done_iterations(self) -> int:
-        """How many iterations all ranks have done so far; looked up while they are at it."""
-        return min((share.done_iterations() for share in self.shares), default=0)
+        """The number of iterations that every rank has done so far."""
+        return min((rank.done_iterations() for rank in self.ranks), default=0)
 
 
 Watch = Callable[[Sequence[Task]], None]
 
 
-def execute(tasks: Sequence[Task], workers: int, watch: Watch, starter: WorkerStarter) -> bool:
-    """Do all tasks, the longest first, on so many workers; False when the user stopped it: what is done is kept.
+def execute_tasks(tasks: Sequence[Task], workers: int, watch: Watch, starter: WorkerStarter) -> bool:
+    """Executes all tasks, the longest first; returns False when the user stopped them. What is done is kept.
 
-    A task that needs more processes than there are workers is done alone.
+    A task that needs more processes than there are workers runs alone.
     """
     waiting = sorted(tasks, key=lambda task: -task.cost_s)
-    running: list[_Group] = []
+    running: list[_ProcessGroup] = []
     try:
         while waiting or running:
             while waiting and _has_room(running, waiting[0], workers):
-                running.append(_Group(waiting.pop(0), starter))
+                running.append(_ProcessGroup(waiting.pop(0), starter))
             starter.wait(POLL_S)
             for group in [group for group in running if group.is_over()]:
                 running.remove(group)
-                if group.task.is_worth_trying:
+                if group.task.is_worth_retrying:
                     waiting.insert(0, group.task)
             watch(tasks)
     except KeyboardInterrupt:
@@ -122,73 +123,73 @@ def execute(tasks: Sequence[Task], workers: int, watch: Watch, starter: WorkerSt
     return True
 
 
-def _has_room(running: Sequence[_Group], task: Task, workers: int) -> bool:
+def _has_room(running: Sequence[_ProcessGroup], task: Task, workers: int) -> bool:
     return not running or sum(group.task.width for group in running) + task.width <= workers
 
 
-class _Group:
-    """The processes that do one task: one, or as many as the run had ranks.
+class _ProcessGroup:
+    """The processes of one task, one for each rank.
 
-    Ranks need each other to the end: one that is done waits to be ended with the others, and when one fails the others
-    would wait for it for ever.
+    Ranks depend on each other to the end: a rank that is done waits until all are ended together, and when one fails,
+    the others would wait for it forever.
     """
 
     def __init__(self, task: Task, starter: WorkerStarter) -> None:
         self.task = task
         task.attempts += 1
         self._begun = time.perf_counter()
-        task.shares = task.prepare()
-        modules = task.modules if task.attempts == 1 else ()  # the second time nothing is taken for granted
-        asked = time.perf_counter()
+        task.ranks = task.prepare()
+        modules = task.modules if task.attempts == 1 else ()  # a retry runs in new processes
+        requested = time.perf_counter()
         self._processes: list[Process] = []
         self._cut_at: float | None = None
         self._failed_at: float | None = None
         try:
-            for share in task.shares:
-                self._processes.append(starter.start(task.python, share.job, share.env, modules))
+            for rank in task.ranks:
+                self._processes.append(starter.start(task.python, rank.job, rank.env, modules))
         except BaseException:
             self.end()
             raise
-        # The process to fork from had to be started, if there was none.
-        self._starting_s = time.perf_counter() - asked if modules else 0.0
+        # Includes the start of the fork server, if none was running.
+        self._starting_s = time.perf_counter() - requested if modules else 0.0
 
     def is_over(self) -> bool:
         task, codes = self.task, [process.poll() for process in self._processes]
-        for share, code in zip(task.shares, codes, strict=True):
-            if share.report is None and (code is not None or task.width > 1):
-                share.report = WorkerReport.read(share.folder)
-        pairs = list(zip(task.shares, codes, strict=True))
-        self._cut_short(pairs)
+        for rank, code in zip(task.ranks, codes, strict=True):
+            if rank.report is None and (code is not None or task.width > 1):
+                rank.report = WorkerReport.read(rank.folder)
+        pairs = list(zip(task.ranks, codes, strict=True))
+        self._mark_cut_short(pairs)
         failed = [pair for pair in pairs if _has_failed(*pair)]
-        if failed and self._may_others_tell(pairs):
+        if failed and self._waits_for_other_failures(pairs):
             return False
         if not failed and not task.is_ok:
             return False
         task.took_s = time.perf_counter() - self._begun
         task.waited_s = self._starting_s + max(process.waited_s for process in self._processes)
         if failed:
-            share, code = min(failed, key=_how_late)
-            rank = f"rank {share.job.rank}: " if task.width > 1 else ""
-            task.failures.append(rank + _why(share.report, code, _tail(share.folder / "stderr")))
-            task.traceback = share.report.traceback if share.report is not None else ""
+            rank, code = min(failed, key=_failure_order)
+            prefix = f"rank {rank.job.rank}: " if task.width > 1 else ""
+            task.failures.append(prefix + _describe_failure(rank.report, code, _read_tail(rank.job.stderr)))
+            task.traceback = rank.report.traceback if rank.report is not None else ""
         self.end()
         return True
 
-    def _may_others_tell(self, pairs: Sequence[tuple[Share, int | None]]) -> bool:
-        """Whether to wait for a moment: who failed last may be the reason why others did."""
+    def _waits_for_other_failures(self, pairs: Sequence[tuple[RankTask, int | None]]) -> bool:
+        """Whether to wait a moment longer: the rank that caused the failure may report last."""
         self._failed_at = self._failed_at or time.perf_counter()
-        is_quiet = all(code is not None or share.report is not None for share, code in pairs)
-        return not is_quiet and time.perf_counter() - self._failed_at < LAST_WORDS_S
+        is_quiet = all(code is not None or rank.report is not None for rank, code in pairs)
+        return not is_quiet and time.perf_counter() - self._failed_at < FAILURE_GRACE_S
 
-    def _cut_short(self, pairs: Sequence[tuple[Share, int | None]]) -> None:
-        """When a rank ended by the error that ended it then, the others can't go on, as they could not then."""
-        if not any(share.report is not None and share.report.ok and share.report.ended_early for share, _ in pairs):
+    def _mark_cut_short(self, pairs: Sequence[tuple[RankTask, int | None]]) -> None:
+        """Marks ranks that can't go on because another ended by its recorded error, as they could not then."""
+        if not any(rank.report is not None and rank.report.ok and rank.report.ended_early for rank, _ in pairs):
             return
         self._cut_at = self._cut_at or time.perf_counter()
-        is_time = time.perf_counter() - self._cut_at > PATIENCE_S
-        for share, code in pairs:
-            if share.was_cut and (_has_failed(share, code) or (share.report is None and is_time)):
-                share.is_cut = True
+        is_expired = time.perf_counter() - self._cut_at > CUT_GRACE_S
+        for rank, code in pairs:
+            if rank.was_cut_short and (_has_failed(rank, code) or (rank.report is None and is_expired)):
+                rank.is_cut_short = True
 
     def end(self) -> None:
         for process in self._processes:
@@ -196,27 +197,29 @@ class _Group:
                 process.end()
 
 
-def _has_failed(share: Share, code: int | None) -> bool:
-    return not share.is_ok and (code is not None or share.report is not None)
+def _has_failed(rank: RankTask, code: int | None) -> bool:
+    return not rank.is_ok and (code is not None or rank.report is not None)
 
 
-def _how_late(failed: tuple[Share, int | None]) -> tuple[int, int]:
-    """To find who failed first, since the others fail for want of it: who was killed, then by the time of reports."""
-    share, code = failed
-    if share.report is None:
+def _failure_order(failed: tuple[RankTask, int | None]) -> tuple[int, int]:
+    """Sorts the rank that caused the failure first: killed ones, then by report time, lost connections last."""
+    rank, code = failed
+    if rank.report is None:
         return (0 if code in _KILLED else 3), 0
-    return (2 if _LOST_A_RANK.search(share.report.error) else 1), share.report.written_ns
+    return (2 if _LOST_CONNECTION.search(rank.report.error) else 1), rank.report.written_ns
 
 
-def _why(report: WorkerReport | None, code: int | None, said: str) -> str:
+def _describe_failure(report: WorkerReport | None, code: int | None, stderr: str) -> str:
     if report is not None:
         return report.error
     if code is not None and code < 0:
         return f"the worker was killed by {signal.Signals(-code).name}"
-    return f"the worker ended with exit code {code}: {said.splitlines()[-1] if said else 'it said nothing'}"
+    return (
+        f"the worker ended with exit code {code}: {stderr.splitlines()[-1] if stderr else 'it wrote nothing to stderr'}"
+    )
 
 
-def _tail(path: Path, size: int = 4_000) -> str:
+def _read_tail(path: Path, size: int = 4_000) -> str:
     try:
         return path.read_bytes()[-size:].decode("utf-8", "replace")
     except OSError:

@@ -1,7 +1,8 @@
-"""A process that has loaded the libraries that scripts load first; workers are forked from it.
+"""The fork server: a process that has imported the heavy libraries of a project, and forks workers on request.
 
-Loading them takes seconds, every time; forking takes milliseconds. Nothing of any script runs here: a worker begins as
-a new process would, but for the libraries that are there already. The process ends when nobody asked for a while.
+Importing them takes seconds for each process; forking takes milliseconds. No code of any script runs here: a worker
+begins as a new process would, except that the libraries are loaded already. The process ends after some time without
+clients.
 """
 
 from __future__ import annotations
@@ -16,115 +17,119 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, NoReturn
-
-import msgspec
+from typing import NoReturn
 
 from relive.hindsight.workers import worker
-from relive.hindsight.workers.wire import ForkserverMessage, WorkerStart
+from relive.hindsight.workers.wire import (
+    RECEIVE_BYTES,
+    ForkserverMessage,
+    ForkserverStart,
+    LineDecoder,
+    WorkerStart,
+    encode_line,
+)
 
 POLL_S = 0.005
-FIRST_S = 10.0
+FIRST_CLIENT_S = 10.0
 _BACKLOG = 64
 
 
-def main(name: str, warm_s: float, begun_s: float, modules: list[str]) -> int:
-    """Answer under a name, as long as somebody asks and for so long afterwards; `begun_s` is when we were started."""
+def main(start: ForkserverStart) -> int:
+    """Serves under the name of `start` until no client has been connected for `warm_s`."""
     listening = socket.socket(socket.AF_UNIX)
     try:
-        # No file of that name is made: it is gone with the last process that has it open.
-        listening.bind("\0" + name)
+        # An abstract socket leaves no file: the name is free once the last process that holds it ends.
+        listening.bind("\0" + start.name)
     except OSError:
-        return 0  # another one was quicker
+        return 0  # another fork server has the name already
     listening.listen(_BACKLOG)
-    for module in modules:
-        with contextlib.suppress(Exception):  # the script will meet the same error, and tell of it
+    for module in start.modules:
+        with contextlib.suppress(Exception):  # the script meets the same error, and the worker reports it
             importlib.import_module(module)
     gc.collect()
     gc.freeze()  # so that a collection in a worker does not touch, and so copy, all pages
-    return _Forkserver(listening, time.monotonic() - begun_s, warm_s).serve()
+    return _Forkserver(listening, time.monotonic() - start.started_s, start.warm_s).serve()
 
 
 class _Forkserver:
-    """Who asks, and the workers that were forked for each."""
+    """The clients, and the workers forked for each."""
 
     def __init__(self, listening: socket.socket, loaded_s: float, warm_s: float) -> None:
         self._listening = listening
         self._loaded_s = loaded_s
         self._warm_s = warm_s
-        self._patience_s = max(warm_s, FIRST_S)  # who started us is on the way
+        self._idle_s = max(warm_s, FIRST_CLIENT_S)  # the process that started this one is about to connect
         self._selector = selectors.DefaultSelector()
         self._selector.register(listening, selectors.EVENT_READ)
-        self._pending: dict[socket.socket, bytes] = {}
+        self._clients: dict[socket.socket, LineDecoder[WorkerStart]] = {}
         self._workers: dict[int, socket.socket] = {}
 
     def serve(self) -> int:
         while True:
-            idle = not self._pending
-            ready = self._selector.select(POLL_S if self._workers else self._patience_s if idle else None)
-            if idle and not ready and not self._workers:
+            is_idle = not self._clients
+            ready = self._selector.select(POLL_S if self._workers else self._idle_s if is_idle else None)
+            if is_idle and not ready and not self._workers:
                 return 0
             for key, _ in ready:
                 if key.fileobj is self._listening:
-                    self._greet()
+                    self._accept()
                 else:
                     self._fork_for(key.fileobj)  # type: ignore[arg-type]
-            self._bury()
+            self._reap()
 
-    def _greet(self) -> None:
-        asking, _ = self._listening.accept()
-        if _user_of(asking) != os.getuid():
-            asking.close()
+    def _accept(self) -> None:
+        client, _ = self._listening.accept()
+        if _user_of(client) != os.getuid():
+            client.close()
             return
-        self._pending[asking], self._patience_s = b"", self._warm_s
-        self._selector.register(asking, selectors.EVENT_READ)
-        _tell(asking, ForkserverMessage(loaded_s=self._loaded_s))
+        self._clients[client], self._idle_s = LineDecoder(WorkerStart), self._warm_s
+        self._selector.register(client, selectors.EVENT_READ)
+        _send(client, ForkserverMessage(loaded_s=self._loaded_s))
 
-    def _fork_for(self, asking: socket.socket) -> None:
-        """Fork a worker for each line that somebody who asks has sent; they never come back here."""
+    def _fork_for(self, client: socket.socket) -> None:
+        """Forks a worker for each request of a client; in the worker this does not return."""
         try:
-            data = asking.recv(1 << 16)
+            data = client.recv(RECEIVE_BYTES)
         except OSError:
             data = b""
         if not data:
-            self._part(asking)
+            self._disconnect(client)
             return
-        *lines, self._pending[asking] = (self._pending[asking] + data).split(b"\n")
-        for line in lines:
-            start = msgspec.json.decode(line, type=WorkerStart)
+        for start in self._clients[client].feed(data):
             pid = os.fork()
             if pid == 0:
-                self._leave()
+                self._close_all()
                 _become_worker(start)
-            self._workers[pid] = asking
-            _tell(asking, ForkserverMessage(pid, start.job))
+            self._workers[pid] = client
+            _send(client, ForkserverMessage(pid, start.job))
 
-    def _part(self, asking: socket.socket) -> None:
-        """Nobody waits for these workers any more."""
-        self._selector.unregister(asking)
-        del self._pending[asking]
-        asking.close()
-        for pid in [pid for pid, its in self._workers.items() if its is asking]:
+    def _disconnect(self, client: socket.socket) -> None:
+        """Forgets a client that is gone, and kills its workers."""
+        self._selector.unregister(client)
+        del self._clients[client]
+        client.close()
+        for pid in [pid for pid, owner in self._workers.items() if owner is client]:
             for kill in (os.killpg, os.kill):  # it may not lead its group yet
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     kill(pid, signal.SIGKILL)
 
-    def _bury(self) -> None:
-        for pid, asking in list(self._workers.items()):
+    def _reap(self) -> None:
+        """Sends the exit codes of workers that have ended."""
+        for pid, client in list(self._workers.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 del self._workers[pid]
-                _tell(asking, ForkserverMessage(pid, code=os.waitstatus_to_exitcode(status)))
+                _send(client, ForkserverMessage(pid, code=os.waitstatus_to_exitcode(status)))
 
-    def _leave(self) -> None:
-        """In a worker: none of this is its own."""
+    def _close_all(self) -> None:
+        """In a forked worker: closes what belongs to the server."""
         self._selector.close()
-        for one in (self._listening, *self._pending):
+        for one in (self._listening, *self._clients):
             one.close()
 
 
 def _become_worker(start: WorkerStart) -> NoReturn:
-    os.setsid()  # Ctrl-C at the terminal is for the one who asked
+    os.setsid()  # Ctrl-C at the terminal is for the client
     for path, flags, fd in (
         (os.devnull, os.O_RDONLY, 0),
         (start.out, os.O_WRONLY | os.O_CREAT, 1),
@@ -144,10 +149,10 @@ def _user_of(peer: socket.socket) -> int:
     return int(user)
 
 
-def _tell(asking: socket.socket, what: Any) -> None:
-    with contextlib.suppress(OSError):  # who asked is gone; the next look at it says so
-        asking.sendall(msgspec.json.encode(what) + b"\n")
+def _send(client: socket.socket, message: ForkserverMessage) -> None:
+    with contextlib.suppress(OSError):  # the client is gone; the next read from it says so
+        client.sendall(encode_line(message))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))
+    sys.exit(main(ForkserverStart.from_argument(sys.argv[1])))

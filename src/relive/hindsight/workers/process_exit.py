@@ -1,4 +1,4 @@
-"""How a worker ends: at once, with what it said written out."""
+"""Ends a worker at once, after flushing its output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def end_process(code: int) -> NoReturn:
-    """At once: neither what the script does at exit, nor the taking apart of libraries, which takes long."""
+    """Ends the process without exit handlers and without the teardown of libraries, which takes long."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):  # the script may have closed it
             stream.flush()

@@ -1,4 +1,4 @@
-"""The packages that a run had, where they differ from today's: an environment of their own, made once."""
+"""A virtual environment with the recorded packages of a run, built once, where they differ from today's."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from relive.hashing import stable_hash
 from relive.record.provenance import installed_packages
 from relive.store import Home
 
-_OURS = frozenset({"relive", "pip", "setuptools", "wheel", "uv"})
+_NOT_REBUILT = frozenset({"relive", "pip", "setuptools", "wheel", "uv"})
 
 
-def differing(packages: Mapping[str, str]) -> dict[str, str]:
-    """The recorded packages that are of another version now, or not installed."""
+def differing_packages(packages: Mapping[str, str]) -> dict[str, str]:
+    """The recorded packages that have another version now, or are not installed."""
     now = {name.lower(): version for name, version in installed_packages().items()}
     return {
         name: version
         for name, version in packages.items()
-        if name.lower() not in _OURS and now.get(name.lower()) != version
+        if name.lower() not in _NOT_REBUILT and now.get(name.lower()) != version
     }
 
 
 def rebuilt_python(home: Home, packages: Mapping[str, str]) -> str:
-    """An interpreter that sees the recorded packages: today's own if nothing differs.
+    """Returns a Python interpreter that sees the recorded packages: the current one if nothing differs.
 
-    What is the same is shared with today's environment; only what differs is installed, without its dependencies,
-    since those were recorded too.
+    Equal packages are shared with the current environment; only differing ones are installed, without their
+    dependencies, since those were recorded too.
     """
-    wanted = differing(packages)
-    if not wanted:
+    missing = differing_packages(packages)
+    if not missing:
         return sys.executable
-    folder = home.path / "environments" / stable_hash([sys.version, sys.prefix, sorted(wanted.items())])[:16]
+    folder = home.path / "environments" / stable_hash([sys.version, sys.prefix, sorted(missing.items())])[:16]
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         shutil.rmtree(folder, ignore_errors=True)
         _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
-        (_site_packages(folder) / "today.pth").write_text("\n".join(_today()) + "\n")
-        pins = [f"{name}=={version}" for name, version in wanted.items()]
+        (_site_packages(folder) / "today.pth").write_text("\n".join(_current_package_folders()) + "\n")
+        pins = [f"{name}=={version}" for name, version in missing.items()]
         _run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", *pins])
         (folder / "ready").touch()
     return str(python)
 
 
-def _today() -> list[str]:
-    """Where today's packages lie; behind those that are installed here."""
-    return [path for path in sys.path if (path and os.path.isdir(path) and "-packages" in path) or _is_editable(path)]
+def _current_package_folders() -> list[str]:
+    """The folders of today's packages, which come after those of the new environment."""
+    return [path for path in sys.path if (path and os.path.isdir(path) and "-packages" in path) or _holds_relive(path)]
 
 
-def _is_editable(path: str) -> bool:
+def _holds_relive(path: str) -> bool:
     return bool(path) and os.path.isfile(os.path.join(path, "relive", "__init__.py"))
 
 

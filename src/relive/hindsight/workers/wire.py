@@ -1,20 +1,25 @@
-"""What a worker is told: which run, which part of it, and where it finds and leaves things."""
+"""Everything that a replay sends to its workers and fork servers, and everything they send back."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from relive.hindsight.plan import Segment, Skip, Visit
 
-FILE, REPORT = "job.json", "report.json"
+JOB_FILE, REPORT_FILE = "job.json", "report.json"
+RECEIVE_BYTES = 1 << 16
+Message = TypeVar("Message")
+
+
+# --- parent and worker, through files in the worker's folder ---------------------------------------------------------
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One segment of one run, as the worker needs it. It is read from a file in the worker's own folder."""
+    """One segment of one run, as the worker of one rank executes it."""
 
     run: str
     home: str
@@ -23,9 +28,9 @@ class Job(msgspec.Struct, frozen=True):
     module: str | None
     cwd: str
     argv: list[str]
-    search: list[str]  # folders of the project that come first when modules are imported
-    protected: list[str]  # what must not be written
-    writable: list[str]  # what may be, although it lies inside
+    search: list[str]  # folders of the project that come first on `sys.path`
+    protected: list[str]  # folders that must not be written
+    writable: list[str]  # folders inside those that may be written
     args: dict[str, Any]
     loops: list[tuple[int, str, int, int]]  # number, name, parent, parent's iteration, as recorded
     visits: list[Visit]
@@ -34,22 +39,30 @@ class Job(msgspec.Struct, frozen=True):
     stop: bool
     last_loop: int
     mains: list[int]
-    nth: int = 0  # the how manieth `with relive.run()` of the script it was; 0: none
+    nth: int = 0  # which `with relive.run()` of the script it was, counted from 1; 0: none
     ending: dict[str, Any] | None = None  # the error that ended the run when it was recorded
     tree: str = ""  # the project, as it was
-    instrumented: dict[str, Any] | None = None  # how it was rewritten, for a script that knows nothing of relive
-    only: list[tuple[str, int, str]] = []  # added statements, and the name that counts of what they tell
+    instrumented: dict[str, Any] | None = None  # how a script that does not import relive was instrumented
+    only: list[tuple[str, int, str]] = []  # file and line of each added statement, and the name it logs
     rank: int = 0
     ranks: int = 1  # that are replayed together
 
     @classmethod
-    def of(cls, segment: Segment, **told: Any) -> Job:
+    def of(cls, segment: Segment, **fields: Any) -> Job:
         return cls(
-            visits=list(segment.visits), skips=dict(segment.skips), ends=dict(segment.ends), stop=segment.stop, **told
+            visits=list(segment.visits), skips=dict(segment.skips), ends=dict(segment.ends), stop=segment.stop, **fields
         )
 
+    @property
+    def stdout(self) -> Path:
+        return Path(self.folder) / "stdout"
+
+    @property
+    def stderr(self) -> Path:
+        return Path(self.folder) / "stderr"
+
     def write(self) -> Path:
-        path = Path(self.folder) / FILE
+        path = Path(self.folder) / JOB_FILE
         path.write_bytes(msgspec.json.encode(self))
         return path
 
@@ -59,40 +72,59 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class WorkerReport(msgspec.Struct):
-    """How a segment went; written by the worker when it ends by itself."""
+    """How a segment went. The worker writes it when it ends by itself; a killed worker leaves none."""
 
     ok: bool
     error: str = ""  # the last line of the traceback, or what was wrong
     traceback: str = ""
     notes: list[str] = []
-    unrestored: list[str] = []  # what a checkpoint held and was not there to be put back
-    damaged: list[str] = []  # the checkpoint that could not be read, by its manifest
+    unrestored: list[str] = []  # state that a checkpoint holds and the script had no object for
+    damaged: list[str] = []  # the manifest of the checkpoint that could not be read
     iterations_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0
     restores: int = 0
-    first_restore_s: float = 0.0  # of them, the first: it finds nothing loaded and nothing open
+    first_restore_s: float = 0.0  # included in `restored_s`; the first restore starts with cold caches
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
-    ran_s: float = 0.0  # from there to the end
+    ran_s: float = 0.0  # from the start of the process to the end
     written_ns: int = 0
     ended_early: bool = False  # by the error that ended the run when it was recorded
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()
-        part = folder / (REPORT + ".part")
+        part = folder / (REPORT_FILE + ".part")
         part.write_bytes(msgspec.json.encode(self))
-        part.rename(folder / REPORT)
+        part.rename(folder / REPORT_FILE)
 
     @classmethod
     def read(cls, folder: Path) -> WorkerReport | None:
         try:
-            return msgspec.json.decode((folder / REPORT).read_bytes(), type=cls)
+            return msgspec.json.decode((folder / REPORT_FILE).read_bytes(), type=cls)
         except (OSError, msgspec.DecodeError):
             return None
 
 
+# --- client and fork server, through the command line and a socket ---------------------------------------------------
+
+
+class ForkserverStart(msgspec.Struct, frozen=True):
+    """The command line of a fork server: one JSON argument."""
+
+    name: str  # of its abstract socket
+    warm_s: float  # how long it stays after its last client has left
+    started_s: float  # on the monotonic clock, which all processes of a machine share
+    modules: tuple[str, ...]
+
+    def to_argument(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_argument(cls, argument: str) -> ForkserverStart:
+        return msgspec.json.decode(argument, type=cls)
+
+
 class WorkerStart(msgspec.Struct, frozen=True):
-    """What a worker is started with: one line from who asks for it."""
+    """A request to a fork server: fork a worker for the job in this file."""
 
     job: str
     cwd: str
@@ -102,9 +134,25 @@ class WorkerStart(msgspec.Struct, frozen=True):
 
 
 class ForkserverMessage(msgspec.Struct, frozen=True):
-    """One line to who asks: all is loaded (and how long that took), a worker has begun, or has ended with a code."""
+    """A fork server's message: its libraries are loaded, a worker has started, or a worker has ended with a code."""
 
     pid: int = 0
     job: str = ""
     code: int | None = None
-    loaded_s: float | None = None
+    loaded_s: float | None = None  # how long loading took
+
+
+def encode_line(message: WorkerStart | ForkserverMessage) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+class LineDecoder(Generic[Message]):
+    """Decodes messages of one type, one per line, from bytes that arrive in arbitrary pieces."""
+
+    def __init__(self, message_type: type[Message]) -> None:
+        self._decode = msgspec.json.Decoder(message_type).decode
+        self._partial_line = b""
+
+    def feed(self, data: bytes) -> list[Message]:
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        return [self._decode(line) for line in lines]

@@ -1,4 +1,4 @@
-"""The identity of a function: the hash of its code and of everything the code refers to."""
+"""The identity of a function: a hash of its code and of everything that the code refers to."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,6 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.memo.code.code_ownership import is_own_function
-    from relive.memo.code.code_trace import Snapshot, label_of, stand_in, trace
+    from relive.memo.code.code_trace import Snapshot, qualified_label, substitute_code, trace
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""What a piece of code says, however it is laid out: its syntax tree, or its bytecode where there is no source."""
+"""A layout-independent hash of a code object: from its syntax tree, or from its bytecode if there is no source."""
 
 from __future__ import annotations
 
@@ -11,80 +11,81 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from relive import syntax_tree
 from relive.hashing import digest, stable_hash
-from relive.memo.code.name_mutations import changed_and_read
+from relive.memo.code.name_mutations import find_mutated_and_read
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_MUTE = frozenset({"type_comment", "type_ignores", "kind"})
-# Laid out over several lines, the same statements get other NOPs, and with them longer or shorter jumps.
-_SILENT = frozenset({"NOP", "EXTENDED_ARG", "CACHE"})
-_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
-_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_IGNORED_FIELDS = frozenset({"type_comment", "type_ignores", "kind"})
+# Splitting statements over lines changes the NOPs, and with them the lengths of jumps.
+_IGNORED_OPCODES = frozenset({"NOP", "EXTENDED_ARG", "CACHE"})
+_GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 
-Chain = tuple[str, ...]  # a global name, and the attributes that are taken from it: ("helpers", "clean")
+Chain = tuple[str, ...]  # a global name followed by attributes: ("helpers", "clean")
 
 
 @dataclass(frozen=True, slots=True)
-class Uses:
-    """The names that code looks up outside of itself."""
+class NameUses:
+    """The names that code uses but does not define."""
 
     chains: tuple[Chain, ...]
-    imports: tuple[tuple[str, int], ...]  # modules that it imports when it runs, with their level of dots
-    changed: frozenset[str]  # names of globals and of the closure whose values it changes
-    read: frozenset[str]  # those that it looks at
+    imports: tuple[tuple[str, int], ...]  # modules imported at run time, with the number of leading dots
+    mutated: frozenset[str]  # globals and closure variables that it rebinds or mutates
+    read: frozenset[str]  # globals and closure variables that it reads
 
 
 def code_hash(code: CodeType) -> str:
-    """The same for code that differs in layout, comments and docstrings only."""
-    node = _node_of(code)
+    """Returns a hash that ignores layout, comments and docstrings."""
+    node = _find_source_node(code)
     return _syntax_hash(node) if node is not None else _bytecode_hash(code)
 
 
 @functools.lru_cache(maxsize=4096)
 def _syntax_hash(node: _Function) -> str:
-    return stable_hash(("syntax", _told(node)))
+    return stable_hash(("syntax", _canonical_tree(node)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _bytecode_hash(code: CodeType) -> str:
-    return stable_hash(("bytecode", _instructions(code)))
+    return stable_hash(("bytecode", _canonical_instructions(code)))
 
 
 @functools.lru_cache(maxsize=4096)
-def uses(code: CodeType) -> Uses:
-    """What a function, and those inside of it, look up in the globals or import."""
+def find_uses(code: CodeType) -> NameUses:
+    """Returns what a function and its nested functions look up in globals or import."""
     chains: set[Chain] = set()
     imports: set[tuple[str, int]] = set()
-    changed: set[str] = set()
+    mutated: set[str] = set()
     read: set[str] = set()
-    owned: frozenset[str] = frozenset()
-    for inner in _with_inner(code):
-        found = [step for step in dis.get_instructions(inner) if step.opname not in _SILENT]
-        owned |= frozenset(inner.co_cellvars)
-        names = changed_and_read(found, owned)
-        changed |= names[0]
+    cell_variables: frozenset[str] = frozenset()
+    for inner in _nested_code(code):
+        found = [step for step in dis.get_instructions(inner) if step.opname not in _IGNORED_OPCODES]
+        cell_variables |= frozenset(inner.co_cellvars)
+        names = find_mutated_and_read(found, cell_variables)
+        mutated |= names[0]
         read |= names[1]
         for at, step in enumerate(found):
-            if step.opname in _GLOBAL:
-                chains.add((str(step.argval), *_attributes(found, at + 1)))
+            if step.opname in _GLOBAL_LOADS:
+                chains.add((str(step.argval), *_attribute_chain(found, at + 1)))
             elif step.opname == "IMPORT_NAME":
-                imports.add((str(step.argval), _level(found, at)))
-    return Uses(tuple(sorted(chains)), tuple(sorted(imports)), frozenset(changed), frozenset(read))
+                imports.add((str(step.argval), _import_level(found, at)))
+    return NameUses(tuple(sorted(chains)), tuple(sorted(imports)), frozenset(mutated), frozenset(read))
 
 
-def text_hash(text: str) -> str:
-    """The hash of a whole file of source."""
+def source_hash(text: str) -> str:
+    """Returns the layout-independent hash of a source file."""
     try:
-        return stable_hash(("module", _told(ast.parse(text))))
+        return stable_hash(("module", _canonical_tree(syntax_tree.parse(text))))
     except (SyntaxError, ValueError):
         return digest(text.encode("utf-8", "surrogatepass"))
 
 
-def imports_of(text: str) -> tuple[tuple[str, int], ...]:
-    """The modules that a file of source imports anywhere, with their level of dots."""
+def find_imports(text: str) -> tuple[tuple[str, int], ...]:
+    """Returns the modules that a source file imports anywhere, with the number of leading dots."""
     found: set[tuple[str, int]] = set()
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree.parse(text)
     except (SyntaxError, ValueError):
         return ()
     for node in ast.walk(tree):
@@ -96,21 +97,21 @@ def imports_of(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found))
 
 
-def _with_inner(code: CodeType) -> Iterator[CodeType]:
+def _nested_code(code: CodeType) -> Iterator[CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _with_inner(constant)
+            yield from _nested_code(constant)
 
 
-def _attributes(steps: list[dis.Instruction], at: int) -> Iterator[str]:
-    while at < len(steps) and steps[at].opname in _ATTRIBUTE:
+def _attribute_chain(steps: list[dis.Instruction], at: int) -> Iterator[str]:
+    while at < len(steps) and steps[at].opname in _ATTRIBUTE_LOADS:
         yield str(steps[at].argval)
         at += 1
 
 
-def _level(steps: list[dis.Instruction], at: int) -> int:
-    """The number of dots stands two constants before the import."""
+def _import_level(steps: list[dis.Instruction], at: int) -> int:
+    """Returns the number of leading dots, which is loaded two instructions before the import."""
     level = steps[at - 2].argval if at >= 2 else 0
     return level if type(level) is int else 0
 
@@ -118,31 +119,31 @@ def _level(steps: list[dis.Instruction], at: int) -> int:
 # --- source ----------------------------------------------------------------------------------------------------------
 
 
-def _node_of(code: CodeType) -> _Function | None:
-    """The function in the source that this code was compiled from, if that is beyond doubt.
+def _find_source_node(code: CodeType) -> _Function | None:
+    """Returns the syntax node that this code was compiled from, or None if that is uncertain.
 
-    The file may have been edited since, so what stands there now is compiled again and compared.
+    The file may have been edited since, so its current text is compiled and compared with the code.
     """
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
-    place = (code.co_firstlineno, code.co_name)
-    codes, nodes = _parsed(text) if text else ({}, {})
-    if len(nodes.get(place, ())) != 1 or code not in codes.get(place, ()):
+    position = (code.co_firstlineno, code.co_name)
+    codes, nodes = _parse_source(text) if text else ({}, {})
+    if len(nodes.get(position, ())) != 1 or code not in codes.get(position, ()):
         return None
-    node: _Function = nodes[place][0]
+    node: _Function = nodes[position][0]
     return node
 
 
-_Places = dict[tuple[int, str], list[Any]]  # by first line and name
+_BySourcePosition = dict[tuple[int, str], list[Any]]  # by first line and name
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> tuple[_Places, _Places]:
-    codes: _Places = {}
-    nodes: _Places = {}
+def _parse_source(text: str) -> tuple[_BySourcePosition, _BySourcePosition]:
+    codes: _BySourcePosition = {}
+    nodes: _BySourcePosition = {}
     try:
-        tree = ast.parse(text)
-        for inner in _with_inner(compile(text, "<source>", "exec", dont_inherit=True)):
+        tree = syntax_tree.parse(text)
+        for inner in _nested_code(compile(text, "<source>", "exec", dont_inherit=True)):
             codes.setdefault((inner.co_firstlineno, inner.co_name), []).append(inner)
     except (SyntaxError, ValueError, RecursionError):
         return {}, {}
@@ -154,26 +155,26 @@ def _parsed(text: str) -> tuple[_Places, _Places]:
     return codes, nodes
 
 
-def _told(node: Any, *, is_outermost: bool = True) -> object:
-    """A tree as plain values: no places, no docstrings, nothing that is absent.
+def _canonical_tree(node: Any, *, is_outermost: bool = True) -> object:
+    """Returns a tree as plain values, without positions, docstrings and absent fields.
 
-    Defaults and decorators of the outermost function are left out: what they came to is looked at instead.
+    Defaults and decorators of the outermost function are left out: their run-time values are hashed instead.
     """
     if isinstance(node, list):
-        return [_told(item, is_outermost=False) for item in node]
+        return [_canonical_tree(item, is_outermost=False) for item in node]
     if not isinstance(node, ast.AST):
         return node
     fields = []
     for name, value in ast.iter_fields(node):
         if value is None and not isinstance(node, ast.Constant):
             continue
-        if value == [] or name in _MUTE or (is_outermost and name in ("name", "decorator_list")):
+        if value == [] or name in _IGNORED_FIELDS or (is_outermost and name in ("name", "decorator_list")):
             continue
         if name == "args" and is_outermost and isinstance(value, ast.arguments):
             value = _without_defaults(value)
         elif name == "body" and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             value = value[1:] if ast.get_docstring(node, clean=False) is not None else value
-        fields.append((name, _told(value, is_outermost=False)))
+        fields.append((name, _canonical_tree(value, is_outermost=False)))
     return type(node).__name__, fields
 
 
@@ -187,36 +188,36 @@ def _without_defaults(args: ast.arguments) -> ast.arguments:
 # --- bytecode --------------------------------------------------------------------------------------------------------
 
 
-def _instructions(code: CodeType) -> object:
-    """Instructions with what they mean instead of where it lies; jumps by the number of the instruction they go to."""
-    read = dis.Bytecode(code)
-    steps = [step for step in read if step.opname not in _SILENT]
+def _canonical_instructions(code: CodeType) -> object:
+    """Returns instructions with resolved arguments instead of indices, and jump targets as instruction numbers."""
+    bytecode = dis.Bytecode(code)
+    steps = [step for step in bytecode if step.opname not in _IGNORED_OPCODES]
     offsets = [step.offset for step in steps]
 
     def number(offset: int) -> int:
-        return sum(1 for other in offsets if other < offset) if offset not in places else places[offset]
+        return sum(1 for other in offsets if other < offset) if offset not in numbers else numbers[offset]
 
-    places = {offset: at for at, offset in enumerate(offsets)}
-    told = [(step.opname, _argument(step, number)) for step in steps]
-    entries: list[Any] = getattr(read, "exception_entries", [])
+    numbers = {offset: at for at, offset in enumerate(offsets)}
+    resolved = [(step.opname, _canonical_argument(step, number)) for step in steps]
+    entries: list[Any] = getattr(bytecode, "exception_entries", [])
     caught = [[number(e.start), number(e.end), number(e.target), e.depth, bool(e.lasti)] for e in entries]
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    return told, caught, shape, code.co_varnames, code.co_freevars, code.co_cellvars
+    return resolved, caught, shape, code.co_varnames, code.co_freevars, code.co_cellvars
 
 
-def _argument(step: dis.Instruction, number: Any) -> object:
+def _canonical_argument(step: dis.Instruction, number: Any) -> object:
     if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
         return number(step.argval)
     if step.opcode in dis.hasconst:
-        return _constant(step.argval)
+        return _canonical_constant(step.argval)
     if step.opcode in dis.hasname or step.opcode in dis.haslocal or step.opcode in dis.hasfree:
         return step.argval if isinstance(step.argval, tuple) else str(step.argval)
     return step.arg
 
 
-def _constant(value: object) -> object:
+def _canonical_constant(value: object) -> object:
     if isinstance(value, CodeType):
-        return ("code", _instructions(value))
+        return ("code", _canonical_instructions(value))
     if isinstance(value, tuple):
-        return tuple(map(_constant, value))
+        return tuple(map(_canonical_constant, value))
     return value

@@ -1,4 +1,4 @@
-"""Which code is the user's own, and counts; that of Python, of libraries and of relive goes by its name."""
+"""Which code is the user's own and hashed by content; Python, libraries and relive are identified by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from relive.installation import PACKAGE_FOLDER
 
-_MAIN = ("__main__", "__mp_main__")
+_MAIN_MODULES = ("__main__", "__mp_main__")
 
 
 def is_own_function(function: FunctionType) -> bool:
@@ -24,8 +24,8 @@ def is_own_code(code: CodeType) -> bool:
 
 
 def is_own_class(kind: type) -> bool:
-    """A class made in a file of the project, in a notebook or by `exec`."""
-    if kind.__module__ in _MAIN:  # in a worker that is another file than where it was made
+    """Whether a class is defined in a project file, in a notebook or by `exec`."""
+    if kind.__module__ in _MAIN_MODULES:  # in a worker, __main__ is not the file that defines the class
         return True
     module = sys.modules.get(kind.__module__)
     if kind.__module__ in ("builtins", "typing") or kind.__module__ in sys.builtin_module_names:
@@ -41,21 +41,21 @@ def is_own_module(module: ModuleType) -> bool:
 
 
 def module_name(thing: Any) -> str:
-    """The module of a function or class; a script goes by its file, so that importing it is no difference."""
+    """Returns the module of a function or class; the file name for a script, so that importing it changes nothing."""
     name = str(getattr(thing, "__module__", None) or "")
-    if name not in _MAIN:
+    if name not in _MAIN_MODULES:
         return name
     code = getattr(thing, "__code__", None)
-    return _stem(code.co_filename if code is not None else getattr(sys.modules.get(name), "__file__", None))
+    return _script_name(code.co_filename if code is not None else getattr(sys.modules.get(name), "__file__", None))
 
 
 def namespace_name(namespace: Mapping[str, Any]) -> str:
-    """The same for the globals of a module."""
+    """Returns the module name for a module's globals, like `module_name`."""
     name = str(namespace.get("__name__", ""))
-    return _stem(namespace.get("__file__")) if name in _MAIN else name
+    return _script_name(namespace.get("__file__")) if name in _MAIN_MODULES else name
 
 
-def _stem(file: str | None) -> str:
+def _script_name(file: str | None) -> str:
     if not file or file.startswith("<") or "ipykernel" in file:
         return "__main__"
     return os.path.splitext(os.path.basename(file))[0]

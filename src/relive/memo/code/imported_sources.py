@@ -1,4 +1,4 @@
-"""The source of modules that code imports when it runs, read from their files whether or not they are loaded yet."""
+"""The user's source files behind an import statement, found on disk whether or not they are loaded."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import sys
 
 from relive.hashing import stable_hash
-from relive.memo.code.code_hash import imports_of, text_hash
+from relive.memo.code.code_hash import find_imports, source_hash
 from relive.memo.code.code_ownership import is_own_file
 
 
 def module_files(name: str) -> tuple[dict[str, str], str]:
-    """The user's own files that importing a module would load, as `package/module.py`, with one hash for all.
+    """Returns the hashes of the user's files that importing a module would load, by path, and one hash of them all.
 
-    Never by what happens to be loaded: a module that the function imports is not there before its first call.
+    Ignores `sys.modules`, because a module imported inside a function is not loaded before the first call.
     """
     found: dict[str, str] = {}
     _collect(name, found)
@@ -27,16 +27,17 @@ def _collect(name: str, found: dict[str, str]) -> None:
             continue
         try:
             facts = os.stat(path)
-            own, imports = _read(path, facts.st_mtime_ns, facts.st_size, facts.st_ino)
+            own, imports = _hash_file(path, facts.st_mtime_ns, facts.st_size, facts.st_ino)
         except OSError:
             continue
         found[label] = own
         package = name if label.endswith("__init__.py") else name.rpartition(".")[0]
         for other, level in imports:
-            _collect(_absolute(other, level, package), found)
+            _collect(absolute_name(other, level, package), found)
 
 
-def _absolute(name: str, level: int, package: str) -> str:
+def absolute_name(name: str, level: int, package: str) -> str:
+    """Resolves a relative import of `level` dots against a package."""
     if not level:
         return name
     parts = package.split(".")
@@ -45,25 +46,25 @@ def _absolute(name: str, level: int, package: str) -> str:
 
 
 @functools.lru_cache(maxsize=512)
-def _read(path: str, _mtime_ns: int, _size: int, _inode: int) -> tuple[str, tuple[tuple[str, int], ...]]:
+def _hash_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> tuple[str, tuple[tuple[str, int], ...]]:
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
-    return text_hash(text), imports_of(text)
+    return source_hash(text), find_imports(text)
 
 
 def _files_of(name: str) -> list[tuple[str, str]]:
-    """The file of a module and those of the packages around it, as far as they are the user's own."""
+    """Returns the user's own files among a module and its parent packages, as (label, path)."""
     parts = name.split(".")
     if not name or parts[0] in sys.stdlib_module_names or parts[0] == "relive":
         return []
     for folder in sys.path:
         root = os.path.join(folder or os.getcwd(), parts[0])
         if os.path.isfile(f"{root}.py") or os.path.isdir(root):
-            return [pair for pair in _within(folder or os.getcwd(), parts) if is_own_file(pair[1])]
+            return [pair for pair in _files_along(folder or os.getcwd(), parts) if is_own_file(pair[1])]
     return []
 
 
-def _within(folder: str, parts: list[str]) -> list[tuple[str, str]]:
+def _files_along(folder: str, parts: list[str]) -> list[tuple[str, str]]:
     found = []
     for count in range(1, len(parts) + 1):
         base = "/".join(parts[:count])

@@ -1,4 +1,4 @@
-"""What keeps two runs from being ranked side by side: other data, other code, another environment; and in words."""
+"""Whether two runs may be ranked together: identities of data, code and environment, and what differs between them."""
 
 from __future__ import annotations
 
@@ -7,90 +7,104 @@ from typing import Any
 
 from relive.hashing import digest
 from relive.model import RunRecord
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 
 DATA, CODE, ENVIRONMENT = "data", "code", "environment"
-KEYS = {DATA: "data_version", CODE: "code_version", ENVIRONMENT: "environment"}  # what a group calls them
-_SHOWN = 3
-_DIGITS = 12
+# The keys of the identities in a group of a board.
+GROUP_KEYS = {DATA: "data_version", CODE: "code_version", ENVIRONMENT: "environment"}
+_MAX_CHANGES = 3
+_MAX_CHARS = 12
 
 
-def data_of(record: RunRecord) -> str | None:
+def data_identity(record: RunRecord) -> str | None:
     return record.data_version
 
 
-def code_of(record: RunRecord) -> str | None:
-    """The tree if it is known: the same files under another HEAD are the same code."""
+def code_identity(record: RunRecord) -> str | None:
+    """The git tree if it is known, since the same files under another HEAD are the same code; else the version."""
     return record.code.get("tree") or record.version or None
 
 
-def environment_of(record: RunRecord) -> str | None:
-    """One id of what can change results: interpreter, packages, devices. None when packages weren't recorded."""
+def environment_identity(record: RunRecord) -> str | None:
+    """A hash of what can change results: interpreter, packages, devices. None if packages weren't recorded."""
     found = record.environment
     packages = found.get("packages")
     if not packages:
         return None
     facts = [found.get("python"), sorted(packages.items()), found.get("gpus") or []]
-    return digest(to_text(facts).encode())[:16]
+    return digest(to_json(facts).encode())[:16]
 
 
-IDENTITY: dict[str, Callable[[RunRecord], str | None]] = {DATA: data_of, CODE: code_of, ENVIRONMENT: environment_of}
-_UNKNOWN = {
-    DATA: "no data was declared or seen, so it can't be told whether it is the same",
-    CODE: "no code version was taken, so it can't be told whether the code is the same",
-    ENVIRONMENT: "no packages were recorded, so it can't be told whether the environment is the same",
+IDENTITY: dict[str, Callable[[RunRecord], str | None]] = {
+    DATA: data_identity,
+    CODE: code_identity,
+    ENVIRONMENT: environment_identity,
+}
+_UNKNOWN_REASONS = {
+    DATA: "no data was declared or observed, so it is unknown whether it is the same",
+    CODE: "no code version was taken, so it is unknown whether the code is the same",
+    ENVIRONMENT: "no packages were recorded, so it is unknown whether the environment is the same",
 }
 
 
-def why_apart(guard: str, record: RunRecord, reference: RunRecord) -> str | None:
-    """Why a run can't stand beside another, or None if this guard lets it."""
+def difference_reason(guard: str, record: RunRecord, reference: RunRecord) -> str | None:
+    """Returns why a guard separates a run from the reference run, or None if it does not."""
     identity = IDENTITY[guard]
     if identity(record) == identity(reference):
         return None
     if identity(record) is None:
-        return _UNKNOWN[guard]
+        return _UNKNOWN_REASONS[guard]
     changes = CHANGES[guard](reference, record)
-    shown = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
+    shown = ", ".join(changes[:_MAX_CHANGES]) + (
+        f" and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
+    )
     return f"other {guard} than the first group: {shown}" if shown else f"other {guard} than the first group"
 
 
-# --- what changed from one run to another, in words ---------------------------------------------------------------
+# --- descriptions of changes --------------------------------------------------------------------------------------
 
 
 def data_changes(old: RunRecord, new: RunRecord) -> list[str]:
-    """Declared data by name, then files that were seen, by their content; folders and times don't count."""
-    declared = [f"{name} {_step(was, now)}" for name, was, now in _pairs(_declared(old), _declared(new)) if was != now]
-    before, after = _seen(old), _seen(new)
-    gone = {path: found for found, path in before.items() if found not in after}
-    come = {path: found for found, path in after.items() if found not in before}
-    return declared + [f"{path} {_step(was, now)}" for path, was, now in _pairs(gone, come)]
+    """Describes changed data: declared data by name, then observed files by content; folders and times don't count."""
+    declared = [
+        f"{name} {_describe_change(was, now)}"
+        for name, was, now in _paired_values(_declared_digests(old), _declared_digests(new))
+        if was != now
+    ]
+    before, after = _observed_files(old), _observed_files(new)
+    removed = {path: found for found, path in before.items() if found not in after}
+    added = {path: found for found, path in after.items() if found not in before}
+    return declared + [f"{path} {_describe_change(was, now)}" for path, was, now in _paired_values(removed, added)]
 
 
-def _declared(record: RunRecord) -> dict[str, str]:
+def _declared_digests(record: RunRecord) -> dict[str, str]:
     return {name: str(found.get("digest") or "") for name, found in record.data["declared"].items()}
 
 
-def _seen(record: RunRecord) -> dict[str, str]:
+def _observed_files(record: RunRecord) -> dict[str, str]:
+    """Returns the base names of the data files that a run read, by content digest."""
     read = (found for found in record.data["read"] if found.get("role") == "data")
-    return {str(found.get("digest")): _name(found.get("path")) for found in read}
+    return {str(found.get("digest")): _basename(found.get("path")) for found in read}
 
 
-def _name(path: Any) -> str:
+def _basename(path: Any) -> str:
     return str(path).rpartition("/")[2]
 
 
 def code_changes(old: RunRecord, new: RunRecord) -> list[str]:
-    return [f"version {_step(old.version, new.version)}"]
+    return [f"version {_describe_change(old.version, new.version)}"]
 
 
 def environment_changes(old: RunRecord, new: RunRecord) -> list[str]:
-    """Python, then packages, then devices."""
+    """Describes changes of the Python version, then of packages, then of devices."""
     was, now = old.environment, new.environment
     changes = (
-        [f"Python {_step(was.get('python'), now.get('python'))}"] if was.get("python") != now.get("python") else []
+        [f"Python {_describe_change(was.get('python'), now.get('python'))}"]
+        if was.get("python") != now.get("python")
+        else []
     )
-    packages = _pairs(was.get("packages") or {}, now.get("packages") or {})
-    changes += [f"{name} {_step(before, after)}" for name, before, after in packages if before != after]
+    packages = _paired_values(was.get("packages") or {}, now.get("packages") or {})
+    changes += [f"{name} {_describe_change(before, after)}" for name, before, after in packages if before != after]
     devices = [", ".join(map(str, found.get("gpus") or [])) or "no GPU" for found in (was, now)]
     return changes + ([f"{devices[1]} instead of {devices[0]}"] if devices[0] != devices[1] else [])
 
@@ -102,15 +116,15 @@ CHANGES: dict[str, Callable[[RunRecord, RunRecord], list[str]]] = {
 }
 
 
-def _pairs(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+def _paired_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     return [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
 
 
-def _step(old: Any, new: Any) -> str:
+def _describe_change(old: Any, new: Any) -> str:
     if not old:
-        return f"{_short(new)}, which was not there"
-    return f"{_short(new)} instead of {_short(old)}" if new else f"is gone, it was {_short(old)}"
+        return f"{_abbreviate(new)} was added"
+    return f"{_abbreviate(new)} instead of {_abbreviate(old)}" if new else f"was removed, it was {_abbreviate(old)}"
 
 
-def _short(text: Any) -> str:
-    return str(text)[:_DIGITS]
+def _abbreviate(text: Any) -> str:
+    return str(text)[:_MAX_CHARS]

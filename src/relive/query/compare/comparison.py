@@ -1,4 +1,4 @@
-"""Runs beside each other: what they were given, what came out, and what is different between two."""
+"""Side-by-side values of several runs, the differences between two, and the code versions that runs used."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import Any
 from relive.model import RunRecord
 from relive.query.compare.comparability import CHANGES, DATA, ENVIRONMENT, IDENTITY
 from relive.store.catalog import Index, RunEntry, Summary, find_run
-from relive.store.journal import plain_number, plain_text, plain_value
+from relive.store.journal import finite_or_none, plain_value, plain_value_from_json
 from relive.store.versions import version_checkout
 
-_FACTS = ("run", "name", "outcome", "filename", "version", "data_version", "took_s", "started_us")
+_RUN_FIELDS = ("run", "name", "outcome", "filename", "version", "data_version", "took_s", "started_us")
 
 
-def compare(index: Index, runs: Sequence[str]) -> dict[str, Any]:
-    """Args and metrics of some runs side by side: for each name a value per run, in the order given."""
-    entries = _chosen(index, runs)
+def compare_runs(index: Index, runs: Sequence[str]) -> dict[str, Any]:
+    """Returns the args and metrics of some runs side by side: for each name one value per run, in the order given."""
+    entries = _find_runs(index, runs)
     records = [entry.record for entry in entries]
     found = index.summaries(entries)
     return {
-        "runs": [{fact: getattr(record, fact) for fact in _FACTS} for record in records],
-        "args": _side_by_side([_args(record) for record in records]),
-        "metrics": _side_by_side([{s.name: _told(s) for s in found[record.run]} for record in records]),
+        "runs": [{field: getattr(record, field) for field in _RUN_FIELDS} for record in records],
+        "args": _side_by_side([_plain_args(record) for record in records]),
+        "metrics": _side_by_side([{s.name: _summary_values(s) for s in found[record.run]} for record in records]),
         "same": {guard: len({identity(record) for record in records}) == 1 for guard, identity in IDENTITY.items()},
     }  # fmt: skip
 
 
-def diff(index: Index, old: str, new: str) -> dict[str, Any]:
-    """What is different between two runs: code as a unified diff, args, data, environment, metrics."""
-    entries = _chosen(index, [old, new])
+def diff_runs(index: Index, old: str, new: str) -> dict[str, Any]:
+    """Returns the differences between two runs: code as a unified diff, args, data, environment, metrics."""
+    entries = _find_runs(index, [old, new])
     first, second = (entry.record for entry in entries)
-    board = compare(index, [first.run, second.run])
+    sides = compare_runs(index, [first.run, second.run])
     has_code = first.version and second.version
     return {
-        "runs": board["runs"],
+        "runs": sides["runs"],
         "code": version_checkout.diff(index.home, first.code, second.code) if has_code else None,
-        "args": [row for row in board["args"] if row["differs"]],
+        "args": [row for row in sides["args"] if row["differs"]],
         "data": CHANGES[DATA](first, second),
         "environment": CHANGES[ENVIRONMENT](first, second),
-        "metrics": [row for row in board["metrics"] if row["differs"]],
+        "metrics": [row for row in sides["metrics"] if row["differs"]],
     }
 
 
-def code_versions(index: Index) -> list[dict[str, Any]]:
-    """Every code version that a run of this home used, newest first, with its runs, newest first."""
+def list_code_versions(index: Index) -> list[dict[str, Any]]:
+    """Returns every code version that a run of this home used, newest first, with its runs, newest first."""
     found: dict[str, list[RunRecord]] = {}
     for entry in index.runs():
         if entry.record.version:
             found.setdefault(entry.record.version, []).append(entry.record)
-    return [_version(version, records[::-1]) for version, records in reversed(found.items())]
+    return [_version_row(version, records[::-1]) for version, records in reversed(found.items())]
 
 
-def _version(version: str, records: Sequence[RunRecord]) -> dict[str, Any]:
+def _version_row(version: str, records: Sequence[RunRecord]) -> dict[str, Any]:
     code, first = records[0].code, records[-1]
     return {
         "version": version, "tree": code.get("tree"), "head": code.get("head"), "dirty": code.get("dirty"),
@@ -65,23 +65,23 @@ def _version(version: str, records: Sequence[RunRecord]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _chosen(index: Index, runs: Sequence[str]) -> list[RunEntry]:
+def _find_runs(index: Index, runs: Sequence[str]) -> list[RunEntry]:
     entries = index.runs()
     return [find_run(entries, word) for word in runs]
 
 
-def _args(record: RunRecord) -> dict[str, Any]:
+def _plain_args(record: RunRecord) -> dict[str, Any]:
     return {name: plain_value(arg["value"]) for name, arg in record.config["args"].items()}
 
 
-def _told(summary: Summary) -> dict[str, Any]:
-    last = plain_number(summary.last) if summary.last_text is None else plain_text(summary.last_text)
-    low, high = plain_number(summary.lowest), plain_number(summary.highest)
+def _summary_values(summary: Summary) -> dict[str, Any]:
+    last = finite_or_none(summary.last) if summary.last_text is None else plain_value_from_json(summary.last_text)
+    low, high = finite_or_none(summary.lowest), finite_or_none(summary.highest)
     return {"last": last, "min": low, "max": high, "count": summary.count}
 
 
 def _side_by_side(columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each name that any of them has; what one lacks is null."""
+    """Returns a row for each name in any of the columns; missing values are None."""
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [(name, [column.get(name) for column in columns]) for name in names]
     return [

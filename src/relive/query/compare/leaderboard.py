@@ -1,4 +1,4 @@
-"""Which runs are best: ranked by one number each, and only beside runs that they can be compared with."""
+"""Leaderboards: runs ranked by one number each, in groups of runs that are comparable."""
 
 from __future__ import annotations
 
@@ -8,94 +8,95 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from relive.errors import QueryError
-from relive.query.compare.comparability import CODE, DATA, ENVIRONMENT, IDENTITY, KEYS, why_apart
+from relive.query.compare.comparability import CODE, DATA, ENVIRONMENT, GROUP_KEYS, IDENTITY, difference_reason
+from relive.query.compare.point_groups import group_ends, group_starts, main_process_rows
 from relive.query.compare.run_facts import RunFactColumns
 from relive.query.compare.scores import (
     BEST,
+    BY_CHOICES,
     LAST,
     MAX,
     MEAN,
     MIN,
-    WAYS,
     Score,
-    mean_of,
-    over_ranks,
-    places,
+    aggregate_ranks,
+    assign_places,
+    guess_order,
+    mean_score,
     score,
     sort_key,
-    summed_up,
-    told_by_name,
+    summarize,
 )
-from relive.store.catalog import TAIL, Index, RunEntry
+from relive.store.catalog import TAIL_LENGTH, Index, RunEntry
 from relive.store.journal import plain_value
 
 CANONICAL = "canonical"
-VIEWS = (CANONICAL, MEAN, MIN, MAX)  # of a run with several ranks
+RANK_CHOICES = (CANONICAL, MEAN, MIN, MAX)  # how the ranks of a run become one score
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardTerms:
-    """How a board is made. `docs/reference/leaderboard.md` explains each."""
+    """The options of a leaderboard. `docs/reference/leaderboard.md` explains each."""
 
     by: str = LAST  # last, best, min, max, or mean of the last k
-    order: str | None = None  # what is better: "min" or "max"; None lets the metric's name tell
+    order: str | None = None  # what is better: "min" or "max"; None decides by the metric's name
     k: int = 10
     where: str | None = None
     group: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     guard: tuple[str, ...] = (DATA,)  # data, code, environment
-    ranks: str = CANONICAL  # of a run with several: rank 0, or mean, min or max over them
-    limit: int = 0  # rows in a group; 0 is all
+    ranks: str = CANONICAL  # for runs with several ranks: the canonical rank, or the mean, min or max over all
+    limit: int = 0  # rows per group; 0 means all
 
     def __post_init__(self) -> None:
-        _check("by", self.by, WAYS)
-        _check("order", self.order, (None, MIN, MAX))
-        _check("ranks", self.ranks, VIEWS)
+        _check_choice("by", self.by, BY_CHOICES)
+        _check_choice("order", self.order, (None, MIN, MAX))
+        _check_choice("ranks", self.ranks, RANK_CHOICES)
         for one in self.guard:
-            _check("guard", one, (DATA, CODE, ENVIRONMENT))
+            _check_choice("guard", one, (DATA, CODE, ENVIRONMENT))
         if self.k < 1 or self.limit < 0:
-            raise QueryError(f"k = {self.k} and limit = {self.limit} can't both be; k is 1 or more, limit 0 or more")
+            raise QueryError(f"k={self.k}, limit={self.limit} is out of range; k is 1 or more, limit is 0 or more")
 
     @classmethod
     def of(cls, *, across_data: bool = False, **given: Any) -> LeaderboardTerms:
-        """From options as people give them: one name or several, and `across_data` for no guard on data."""
+        """Creates terms from user options: a single name or several, and `across_data` to drop the guard on data."""
         known = {one.name for one in fields(cls)}
         for name in given:
-            _check("the option", name, sorted(known | {"across_data"}))
+            _check_choice("option", name, sorted(known | {"across_data"}))
         for name in known.intersection(given, ("group", "columns", "guard")):
             given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
         terms = cls(**given)
         return replace(terms, guard=tuple(one for one in terms.guard if one != DATA)) if across_data else terms
 
 
-def _check(option: str, given: str | None, known: Sequence[str | None]) -> None:
+def _check_choice(option: str, given: str | None, known: Sequence[str | None]) -> None:
     if given not in known:
-        listed = ", ".join(repr(one) for one in known if one is not None)
-        raise QueryError(f"{option}={given!r} is not known; use one of {listed}")
+        choices = ", ".join(repr(one) for one in known if one is not None)
+        raise QueryError(f"{option}={given!r} is not known; use one of {choices}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """A run with what it is ranked by, and what keeps it apart from others."""
+    """A run with its score, and what decides which group it belongs to."""
 
     entry: RunEntry
     score: Score
-    apart: tuple[str | None, ...]  # what each guard tells of it
-    group: tuple[Any, ...]
+    identities: tuple[str | None, ...]  # of its data, code or environment, one per guard
+    group: tuple[Any, ...]  # its values of the columns to group by
     cells: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def since(self) -> tuple[int, str]:
-        """What decides between equals: the run that was there first, so that a board does not change by itself."""
+    def tie_breaker(self) -> tuple[int, str]:
+        """Among equal scores, the run that started first wins, so that new runs don't reorder a board."""
         return self.entry.record.started_us, self.entry.record.run
 
 
 def build_leaderboard(index: Index, metric: str, terms: LeaderboardTerms = LeaderboardTerms()) -> dict[str, Any]:  # noqa: B008 - frozen
-    """The runs that logged a metric, best first, in groups of runs that may stand side by side; plain JSON values."""
+    """Returns the runs that logged a metric, best first, in groups of comparable runs, as plain JSON values."""
     facts = RunFactColumns(index, index.runs())
     _check_metric(index, facts, metric)
     facts = facts.matching(terms.where)
-    order = terms.order or told_by_name(metric)
+    order = terms.order or guess_order(metric)
     by = order if terms.by == BEST else terms.by
     candidates = _candidates(facts, _scores(index, facts.entries, metric, by, terms), terms)
     groups = _groups(candidates, terms.guard, order)
@@ -106,7 +107,7 @@ def build_leaderboard(index: Index, metric: str, terms: LeaderboardTerms = Leade
         "order": order,
         "ranks": terms.ranks,
         "guard": list(terms.guard),
-        "groups": [_told(group, shown, terms, order) for group in shown],
+        "groups": [_group_json(group, shown, terms, order) for group in shown],
         "left_out": sum(len(group) for group in groups if group not in shown),
     }
 
@@ -123,37 +124,33 @@ def _check_metric(index: Index, facts: RunFactColumns, metric: str) -> None:
 
 
 def _scores(index: Index, entries: Sequence[RunEntry], metric: str, by: str, terms: LeaderboardTerms) -> list[Score]:
-    """One score for each run; from summaries, so that no point is read unless many of them are asked for."""
+    """Returns one score per run, from summaries; points are read only for means over more values than these hold."""
     all_ranks = terms.ranks != CANONICAL
     found = index.summaries(entries, [metric], all_ranks=all_ranks)
-    if by == MEAN and terms.k > TAIL:
-        by_journal = _long_means(index, entries, metric, terms.k, all_ranks=all_ranks)
+    if by == MEAN and terms.k > TAIL_LENGTH:
+        long_means = _means_from_points(index, entries, metric, terms.k, all_ranks=all_ranks)
     else:
-        by_journal = {}
+        long_means = {}
     scores = []
     for entry in entries:
-        own = found[entry.record.run]
-        each = [by_journal.get((entry.record.run, one.rank)) or score(one, by, terms.k) for one in own]
-        scores.append(over_ranks(each, terms.ranks) if all_ranks else next(iter(each), Score()))
+        run = entry.record.run
+        by_rank = [long_means.get((run, one.rank)) or score(one, by, terms.k) for one in found[run]]
+        scores.append(aggregate_ranks(by_rank, terms.ranks) if all_ranks else next(iter(by_rank), Score()))
     return scores
 
 
-def _long_means(
+def _means_from_points(
     index: Index, entries: Sequence[RunEntry], metric: str, k: int, *, all_ranks: bool
 ) -> dict[tuple[str, int], Score]:
-    """Means over more values than summaries hold, from the points."""
-    import numpy as np
-
+    """Returns by run and rank the mean of the last k values, read from the points."""
     points = index.points(entries, [metric], all_ranks=all_ranks)
-    own = np.flatnonzero(points.process == 0)
-    key = points.run[own].astype(np.int64) << 32 | points.rank[own]
-    starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else key
-    ends = np.r_[starts[1:], len(key)]
+    rows = main_process_rows(points)
+    starts = group_starts(points.run[rows], points.rank[rows])
     found = {}
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        row = own[start]
-        values = points.value[own[max(start, end - k) : end]].tolist()
-        found[points.runs[int(points.run[row])], int(points.rank[row])] = mean_of(values)
+    for start, end in zip(starts.tolist(), group_ends(starts, len(rows)).tolist(), strict=True):
+        row = rows[start]
+        values = points.value[rows[max(start, end - k) : end]].tolist()
+        found[points.runs[int(points.run[row])], int(points.rank[row])] = mean_score(values)
     return found
 
 
@@ -180,73 +177,77 @@ def _hashable(value: Any) -> Any:
 
 
 def _groups(candidates: Iterable[_Candidate], guard: Sequence[str], order: str) -> list[list[_Candidate]]:
-    """Runs that may stand side by side, best first.
+    """Returns groups of comparable runs; in each, the best run comes first.
 
-    What a guard keeps apart is in the order of its newest run, never of its values; what was asked to be grouped is in
-    the order of its best.
+    Runs that a guard separates are ordered by the newest run of each part, never by value; within a part, the groups
+    that the user asked for are ordered by their best run.
     """
     found: dict[Any, list[_Candidate]] = {}
     newest: dict[Any, tuple[int, str]] = {}
     for one in candidates:
-        found.setdefault((one.apart, one.group), []).append(one)
-        newest[one.apart] = max(newest.get(one.apart, one.since), one.since)
+        found.setdefault((one.identities, one.group), []).append(one)
+        newest[one.identities] = max(newest.get(one.identities, one.tie_breaker), one.tie_breaker)
     for group in found.values():
-        group.sort(key=lambda one: sort_key(one.score, order, one.since))
+        group.sort(key=lambda one: sort_key(one.score, order, one.tie_breaker))
 
     def place(group: list[_Candidate]) -> tuple[Any, ...]:
-        started_us, run = newest[group[0].apart]
-        return (-started_us, run, *sort_key(group[0].score, order, group[0].since))
+        started_us, run = newest[group[0].identities]
+        return (-started_us, run, *sort_key(group[0].score, order, group[0].tie_breaker))
 
     return sorted(found.values(), key=place)
 
 
-def _told(
+def _group_json(
     group: list[_Candidate], shown: Sequence[list[_Candidate]], terms: LeaderboardTerms, order: str
 ) -> dict[str, Any]:
     first = group[0]
-    asked = dict(zip(terms.group, (one for one in first.group), strict=True))
-    kept = group[: terms.limit] if terms.limit else group
-    ranked = places([one.score for one in group])
-    told = {
-        "data_version": first.entry.record.data_version if DATA in terms.guard else _shared_data(group),
-        **{KEYS[guard]: value for guard, value in zip(terms.guard, first.apart, strict=True) if guard != DATA},
-        **({"group": asked} if asked else {}),
-        "reason": _reason(first, shown, terms.guard) or _mixture(group),
-        "summary": summed_up([one.score for one in group], order),
-        "runs": [_row(one, place) for one, place in zip(kept, ranked[: len(kept)], strict=True)],
+    group_values = dict(zip(terms.group, first.group, strict=True))
+    listed = group[: terms.limit] if terms.limit else group
+    places = assign_places([one.score for one in group])
+    row = {
+        "data_version": first.entry.record.data_version if DATA in terms.guard else _common_data_version(group),
+        **{
+            GROUP_KEYS[guard]: value
+            for guard, value in zip(terms.guard, first.identities, strict=True)
+            if guard != DATA
+        },
+        **({"group": group_values} if group_values else {}),
+        "reason": _separation_reason(first, shown, terms.guard) or _mixed_data_note(group),
+        "summary": summarize([one.score for one in group], order),
+        "runs": [_run_json(one, place) for one, place in zip(listed, places[: len(listed)], strict=True)],
     }
-    return told if len(kept) == len(group) else {**told, "more": len(group) - len(kept)}
+    return row if len(listed) == len(group) else {**row, "more": len(group) - len(listed)}
 
 
-def _shared_data(group: Sequence[_Candidate]) -> str | None:
-    """The data version of a group that may hold several: the one of all, or None."""
+def _common_data_version(group: Sequence[_Candidate]) -> str | None:
+    """Returns the data version that all runs of a group share, or None."""
     found = {one.entry.record.data_version for one in group}
     return found.pop() if len(found) == 1 else None
 
 
-def _mixture(group: Sequence[_Candidate]) -> str | None:
-    """What to know of a group that holds runs on several data versions, which only happens when it was asked for."""
+def _mixed_data_note(group: Sequence[_Candidate]) -> str | None:
+    """Returns a note for a group with runs on several data versions, which exists only at the user's request."""
     found = {one.entry.record.data_version for one in group}
-    return f"ranked across {len(found)} data versions, as was asked" if len(found) > 1 else None
+    return f"ranked across {len(found)} data versions, as requested" if len(found) > 1 else None
 
 
-def _reason(first: _Candidate, shown: Sequence[list[_Candidate]], guards: Sequence[str]) -> str | None:
-    """Why this group stands apart, or None if no guard keeps anything apart."""
-    apart = {group[0].apart for group in shown}
-    if len(apart) == 1:
+def _separation_reason(first: _Candidate, shown: Sequence[list[_Candidate]], guards: Sequence[str]) -> str | None:
+    """Returns why this group is separate from the others, or None if no guard separates anything."""
+    parts = {group[0].identities for group in shown}
+    if len(parts) == 1:
         return None
     reference = shown[0][0]
-    if first.apart == reference.apart:
-        differing = [g for at, g in enumerate(guards) if len({one[at] for one in apart}) > 1]
-        count = sum(len(group) for group in shown if group[0].apart != first.apart)
+    if first.identities == reference.identities:
+        differing = [g for at, g in enumerate(guards) if len({identities[at] for identities in parts}) > 1]
+        count = sum(len(group) for group in shown if group[0].identities != first.identities)
         verb = "differs" if len(differing) == 1 else "differ"
         others = "1 other run stands" if count == 1 else f"{count} other runs stand"
         return f"{others} apart, since their {' and '.join(differing)} {verb}"
-    why = (why_apart(guard, first.entry.record, reference.entry.record) for guard in guards)
+    why = (difference_reason(guard, first.entry.record, reference.entry.record) for guard in guards)
     return "; ".join(reason for reason in why if reason)
 
 
-def _row(one: _Candidate, place: int | None) -> dict[str, Any]:
+def _run_json(one: _Candidate, place: int | None) -> dict[str, Any]:
     record = one.entry.record
     return {
         "run": record.run, "place": place, "value": one.score.value,
@@ -258,11 +259,11 @@ def _row(one: _Candidate, place: int | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rows_of(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """A board as flat rows, one for each run, with what its group is told by in front."""
+def leaderboard_rows(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns a board as flat rows, one per run, each starting with the identities of its group."""
     return [
         {
-            **{key: group[key] for key in KEYS.values() if key in group},
+            **{key: group[key] for key in GROUP_KEYS.values() if key in group},
             **{key: run[key] for key in ("place", "run", "value")},
             "note": run.get("note"),
             **group.get("group", {}),

@@ -1,10 +1,10 @@
-"""What a word means when it is asked of whole runs: a fact of the run, an arg, a tag, or the last value of a name."""
+"""What a name means for whole runs: a column of the `runs` view, an arg, a tag, or the last logged value."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,46 +16,45 @@ from relive.query.table import Column, Table
 from relive.store.catalog import Index, RunEntry
 from relive.store.journal import plain_value
 
-TAG = "tag."  # in front of a tag whose name is taken
+TAG = "tag."  # a prefix for tags whose name is taken
 
 
 class RunFactColumns:
-    """One row for each run; columns are made when they are asked for."""
+    """A table with one row per run, whose columns are built on demand."""
 
-    def __init__(self, index: Index, entries: Sequence[RunEntry], among: Sequence[RunEntry] | None = None) -> None:
+    def __init__(self, index: Index, entries: Sequence[RunEntry], known: Sequence[RunEntry] | None = None) -> None:
         self._index = index
         self.entries = list(entries)
-        self._among = self.entries if among is None else among  # the runs that say which words there are
+        self._known_entries = self.entries if known is None else known  # the runs that define which names exist
 
     def matching(self, where: str | None) -> RunFactColumns:
-        """Only the runs for which a condition holds."""
+        """Returns the table of the runs for which a condition holds."""
         if where is None or not self.entries:
             return self
-        wanted = columns_of(where)
-        found = {name: self.column(name) for name in wanted} or {"run": self.column("run")}
-        mask = matching(Table(found, []), where)
+        columns = {name: self.column(name) for name in columns_of(where)} or {"run": self.column("run")}
+        mask = matching(Table(columns, []), where)
         chosen = [entry for entry, holds in zip(self.entries, mask, strict=True) if holds]
-        return RunFactColumns(self._index, chosen, self._among)
+        return RunFactColumns(self._index, chosen, self._known_entries)
 
     def values(self, name: str) -> list[Any]:
-        """What the name is for each run, as JSON can say it; None for runs that don't have it."""
-        word = self._known(name)
-        if word in RUNS:
-            at = list(RUNS).index(word)
+        """Returns the value of a name for each run as a plain JSON value; None for runs without it."""
+        resolved = self._resolve(name)
+        if resolved in RUNS:
+            at = list(RUNS).index(resolved)
             return [run_row(entry)[at] for entry in self.entries]
-        if any(word in entry.record.config["args"] for entry in self._among):
-            return [_arg(entry, word) for entry in self.entries]
-        tag = word.removeprefix(TAG)
-        if any(tag in entry.record.tags for entry in self._among):
+        if any(resolved in entry.record.config["args"] for entry in self._known_entries):
+            return [_arg_value(entry, resolved) for entry in self.entries]
+        tag = resolved.removeprefix(TAG)
+        if any(tag in entry.record.tags for entry in self._known_entries):
             return [plain_value(entry.record.tags.get(tag)) for entry in self.entries]
-        return self._last_values(word)
+        return self._last_values(resolved)
 
     def column(self, name: str) -> Column:
-        """The same for SQL."""
-        word = self._known(name)
+        """Returns the values of a name as a column for SQL."""
+        resolved = self._resolve(name)
         cells = self.values(name)
-        if word in RUNS:
-            return make_column(RUNS[word], cells)
+        if resolved in RUNS:
+            return make_column(RUNS[resolved], cells)
         values = np.empty(len(cells), object)
         values[:] = cells
         return Column(values, np.fromiter((cell is not None for cell in cells), bool, len(cells)))
@@ -65,8 +64,8 @@ class RunFactColumns:
         scores = [score(next(iter(found[entry.record.run]), None), LAST) for entry in self.entries]
         return [one.number if one.value is not None or _is_nan(one.number) else None for one in scores]
 
-    def _known(self, name: str) -> str:
-        """The name as it is spelt here; SQL does not tell `LR` from `lr`."""
+    def _resolve(self, name: str) -> str:
+        """Returns the known spelling of a name, since SQL is case-insensitive; raises QueryError for unknown names."""
         known = self.names()
         if name in known:
             return name
@@ -79,20 +78,16 @@ class RunFactColumns:
         raise QueryError(f"no run has {name!r}; {hint}known args, tags and names are {listed}")
 
     def names(self) -> list[str]:
-        """Every word that can be asked for: facts, args, tags, then what was logged."""
-        args = _sorted(name for entry in self._among for name in entry.record.config["args"])
-        tags = _sorted(name for entry in self._among for name in entry.record.tags)
-        logged = self._index.names(self._among, all_ranks=False)
+        """Returns every name with a meaning: columns of `runs`, args, tags, then logged names."""
+        args = sorted({name for entry in self._known_entries for name in entry.record.config["args"]})
+        tags = sorted({name for entry in self._known_entries for name in entry.record.tags})
+        logged = self._index.names(self._known_entries, all_ranks=False)
         return list(dict.fromkeys([*RUNS, *args, *tags, *(TAG + tag for tag in tags), *logged]))
 
 
-def _arg(entry: RunEntry, name: str) -> Any:
+def _arg_value(entry: RunEntry, name: str) -> Any:
     arg = entry.record.config["args"].get(name)
     return None if arg is None else plain_value(arg["value"])
-
-
-def _sorted(names: Iterable[str]) -> Collection[str]:
-    return sorted(set(names))
 
 
 def _is_nan(number: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""Users' SQL: parsed, confined to a sandboxed DuckDB, and answered over documented views."""
+"""Users' SQL: parsed, checked, and run in a sandboxed DuckDB over documented views."""
 
 from typing import TYPE_CHECKING
 

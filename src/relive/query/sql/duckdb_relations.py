@@ -1,4 +1,4 @@
-"""How a wide table is shown to DuckDB: what is missing as NULL, a logged NaN as NaN, any object as text or JSON."""
+"""Exposes a wide table to DuckDB: missing values as NULL, a logged NaN as NaN, objects as text or JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from relive.query.sql.sql_statement import quoted
+from relive.query.sql.sql_statement import quote
 from relive.query.table import Column, Mask, Table
 
 if TYPE_CHECKING:
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-_JSON_ARRAY_ITEMS = 10_000  # a bigger array is shown as its type and shape
+_JSON_ARRAY_ITEMS = 10_000  # a larger array is represented by its type and shape
 _HUGEINT = 1 << 127
 _CONTAINERS = (list, tuple, set, frozenset, dict, np.ndarray)
 
 
-def feed(con: Connection, name: str, table: Table) -> None:
-    """Makes the table a view of this connection. Nothing is copied: DuckDB scans the columns a query needs."""
+def create_view(con: Connection, name: str, table: Table) -> None:
+    """Creates a view of the table on this connection. Nothing is copied: DuckDB scans the columns a query needs."""
     arrays: Arrays = {}
     names = sql_names(table.columns)
-    shown = [
-        f"{_expression(column, f'c{place}', arrays)} as {quoted(names[column_name])}"
+    expressions = [
+        f"{_expression(column, f'c{place}', arrays)} as {quote(names[column_name])}"
         for place, (column_name, column) in enumerate(table.columns.items())
     ]
-    source = quoted(f"{name}#arrays")
+    source = quote(f"{name}#arrays")
     con.register(f"{name}#arrays", arrays)
-    con.execute(f"create or replace temp view {quoted(name)} as select {', '.join(shown)} from {source}").fetchall()
+    con.execute(
+        f"create or replace temp view {quote(name)} as select {', '.join(expressions)} from {source}"
+    ).fetchall()
 
 
 def sql_names(columns: Iterable[str]) -> dict[str, str]:
-    """What each column is called in SQL, which doesn't tell `Loss` from `loss`: the second one is `loss_2`."""
+    """Returns the SQL name of each column; SQL is case-insensitive, so of `Loss` and `loss` the second is `loss_2`."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for column in columns:
@@ -48,26 +50,26 @@ def sql_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _expression(column: Column, name: str, arrays: Arrays) -> str:
-    """Adds the arrays that hold the column, and gives the SQL that puts it together again.
+    """Adds the arrays of a column to `arrays`, and returns the SQL expression that combines them.
 
-    Nulls and NaN have columns of their own: how DuckDB reads masked arrays and NaN differs from version to version.
+    Nulls and NaN are passed as separate columns: DuckDB versions differ in how they read masked arrays and NaN.
     """
     valid = column.valid
     if column.levels is not None:
-        arrays[name], shown = column.array(), f"{name}::varchar"
+        arrays[name], expression = column.array(), f"{name}::varchar"
     elif column.values.dtype == object:
         valid = np.ones(len(column.values), dtype=bool) if valid is None else valid
-        arrays[name], sql_type = _readable(column.values, valid)
-        shown = f"{name}::{sql_type}"
+        arrays[name], sql_type = _to_sql_values(column.values, valid)
+        expression = f"{name}::{sql_type}"
     else:
-        arrays[name], shown = column.values, _number(column, name, arrays)
+        arrays[name], expression = column.values, _number_expression(column, name, arrays)
     if valid is None or valid.all():
-        return shown
+        return expression
     arrays[f"{name}_ok"] = valid
-    return f"case when {name}_ok then {shown} end"
+    return f"case when {name}_ok then {expression} end"
 
 
-def _number(column: Column, name: str, arrays: Arrays) -> str:
+def _number_expression(column: Column, name: str, arrays: Arrays) -> str:
     values = column.values
     if values.dtype.kind != "f":
         return name
@@ -80,22 +82,22 @@ def _number(column: Column, name: str, arrays: Arrays) -> str:
     return f"case when {name}_nan then 'nan'::{'float' if values.itemsize == 4 else 'double'} else {name} end"
 
 
-def _readable(values: NDArray[Any], valid: Mask) -> tuple[NDArray[Any], str]:
-    """Objects as something SQL can hold, and its type: numbers if all are, JSON if some hold others, else text."""
-    there = values[valid]
-    types = {type(value) for value in there}
-    if types == {int} and all(-_HUGEINT <= value < _HUGEINT for value in there):
-        return _filled(values, valid, [str(value) for value in there]), "hugeint"
+def _to_sql_values(values: NDArray[Any], valid: Mask) -> tuple[NDArray[Any], str]:
+    """Converts objects to a SQL type: numbers if all are numbers, JSON if some are containers, else text."""
+    present = values[valid]
+    types = {type(value) for value in present}
+    if types == {int} and all(-_HUGEINT <= value < _HUGEINT for value in present):
+        return _fill(values, valid, [str(value) for value in present]), "hugeint"
     if types and all(issubclass(one, bool | int | float | np.bool_ | np.integer | np.floating) for one in types):
-        return _filled(values, valid, [float(value) for value in there]).astype(np.float64), "double"
+        return _fill(values, valid, [float(value) for value in present]).astype(np.float64), "double"
     if any(issubclass(one, _CONTAINERS) or hasattr(one, "to_dict") for one in types):
-        return _filled(values, valid, [_json(value) for value in there]), "json"
-    return _filled(values, valid, [_text(value) for value in there]), "varchar"
+        return _fill(values, valid, [_json(value) for value in present]), "json"
+    return _fill(values, valid, [_text(value) for value in present]), "varchar"
 
 
-def _filled(values: NDArray[Any], valid: Mask, there: list[Any]) -> NDArray[Any]:
+def _fill(values: NDArray[Any], valid: Mask, present: list[Any]) -> NDArray[Any]:
     out = np.full(len(values), None, dtype=object)
-    out[valid] = np.fromiter(there, dtype=object, count=len(there))
+    out[valid] = np.fromiter(present, dtype=object, count=len(present))
     return out
 
 
@@ -109,10 +111,10 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can say it; NaN and infinities become null there, and strange things their text."""
+    """Converts a value to what JSON can represent; NaN and infinities become null, unknown types their text."""
     if isinstance(value, np.ndarray):
-        big = value.size > _JSON_ARRAY_ITEMS
-        return {"dtype": str(value.dtype), "shape": value.shape} if big else _plain(value.tolist())
+        is_large = value.size > _JSON_ARRAY_ITEMS
+        return {"dtype": str(value.dtype), "shape": value.shape} if is_large else _plain(value.tolist())
     if isinstance(value, dict):
         return {_text(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

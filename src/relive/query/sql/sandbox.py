@@ -1,4 +1,4 @@
-"""How strangers' SQL runs without touching anything: what it may call, and an engine locked in case a check fails."""
+"""Runs untrusted SQL safely: checks what it refers to, and locks the engine in case a check misses something."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from relive.errors import QueryError
-from relive.query.sql import sql_statement as reading
-from relive.query.sql.duckdb_relations import feed, sql_names
-from relive.query.sql.sql_advice import Advice, listed, unknown_table
-from relive.query.sql.sql_statement import Edited, SqlStatement, SqlText, pointing, quoted, with_plain_blanks
+from relive.query.sql.duckdb_relations import create_view, sql_names
+from relive.query.sql.sql_advice import Advice, list_names, unknown_table_error
+from relive.query.sql.sql_statement import (
+    EditedSql,
+    SqlStatement,
+    SqlText,
+    error_at,
+    normalize_blanks,
+    parse_statement,
+    quote,
+)
 from relive.query.table import Column, Mask, Table, to_pandas
 
 if TYPE_CHECKING:
@@ -27,121 +34,123 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 TABLE_FUNCTIONS = frozenset("generate_series json_each json_tree range repeat repeat_row unnest".split())
-# Functions that reach outside, look into the engine, run SQL from a string, or only make the caller wait.
-_REFUSED = re.compile(
+# Functions that access the outside, inspect the engine, run SQL from a string, or only delay the caller.
+_FORBIDDEN_FUNCTIONS = re.compile(
     r"read_|parquet_|duckdb_|pragma_|__internal|sniff_|json_(serialize|deserialize|execute)|pg_sleep|sleep"
     r"|(glob|getenv|current_setting|which_secret|query|query_table|write_log|nextval|setval|currval)$|.*_scan$"
 )
-_LOCKS = (
+_LOCKED_SETTINGS = (
     "temp_directory = ''",  # never spill next to the user's files
     "allow_persistent_secrets = false",
     "allow_community_extensions = false",
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
-    "python_enable_replacements = false",  # else SQL could read the caller's variables
+    "python_enable_replacements = false",  # otherwise SQL could read the caller's variables
     "TimeZone = 'UTC'",
-    "errors_as_json = true",  # the only way to get at the position of an error
+    "errors_as_json = true",  # the only way to get the position of an error
     "enable_progress_bar = false",
-    "enable_external_access = false",  # after this, the allowed folders can't be changed
+    "enable_external_access = false",  # from here on, the allowed folders can't be changed
     "lock_configuration = true",
 )
 _SERIALIZE = "select json_serialize_sql(?::varchar, skip_null := true, skip_empty := true, skip_default := true)"
 _ONE_SELECT = "only a single SELECT is allowed here; ask one question, and change nothing"
 _ONE_CONDITION = "a where clause is one condition on columns; write it like: lr < 0.01 and epoch >= 3"
 _WHERE_KEYS = {"type", "cte_map", "select_list", "from_table", "where_clause", "aggregate_handling"}
-_BARE = "select 1 from rows where "
-_WHERE = "select 1 from rows where ("
-_ROW = "row#"
-_INTERRUPT_EVERY_S = 0.05
-_MATCHING = f'select "{_ROW}" from rows where ('
-_KEEP = "create temp table result as "
-_DOTTED = re.compile(r'(?:"(?:[^"]|"")*"|\w+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|\w+))*')
+_WHERE_BARE = "select 1 from rows where "
+_WHERE_IN_PARENTHESES = "select 1 from rows where ("
+_ROW_COLUMN = "row#"
+_POLL_S = 0.05
+_SELECT_ROWS = f'select "{_ROW_COLUMN}" from rows where ('
+_CREATE_RESULT = "create temp table result as "
+_DOTTED_NAME = re.compile(r'(?:"(?:[^"]|"")*"|\w+)(?:\s*\.\s*(?:"(?:[^"]|"")*"|\w+))*')
 
 
 def connect(allowed: Sequence[Path]) -> Connection:
-    """A new in-memory engine, locked: SQL can read the files under the allowed folders, and nothing else."""
+    """Opens a locked in-memory engine: SQL can read the files under the allowed folders, and nothing else."""
     import duckdb
 
     con = duckdb.connect(":memory:")
-    folders = ", ".join("'" + str(_resolved(path)).rstrip("/").replace("'", "''") + "/'" for path in allowed)
-    for setting in (f"allowed_directories = [{folders}]", *_LOCKS):
+    folders = ", ".join("'" + str(_resolve(path)).rstrip("/").replace("'", "''") + "/'" for path in allowed)
+    for setting in (f"allowed_directories = [{folders}]", *_LOCKED_SETTINGS):
         try:
-            con.execute(f"set global {setting}")  # for the cursors of this connection too
-        except duckdb.CatalogException:  # which settings can be global differs from version to version
+            con.execute(f"set global {setting}")  # also for the cursors of this connection
+        except duckdb.CatalogException:  # which settings can be global depends on the version
             con.execute(f"set {setting}")
     return con
 
 
 def is_text(path: Path) -> bool:
-    """Can DuckDB be told of this path?"""
+    """Whether a path is valid UTF-8, as DuckDB requires."""
     try:
         return bool(str(path).encode())
     except UnicodeEncodeError:
         return False
 
 
-def _resolved(path: Path) -> Path:
-    """Without links, unless a link is what makes the path one that can be told."""
+def _resolve(path: Path) -> Path:
+    """Returns the path without symbolic links, unless only the link is valid UTF-8."""
     return real if is_text(real := path.resolve()) else path
 
 
 @cache
-def _engine(_pid: int) -> Connection:
-    """One locked engine per process for parsing and filtering; a forked child must not use its parent's threads."""
+def _shared_engine(_pid: int) -> Connection:
+    """Returns the locked engine of this process for parsing and filtering; a fork can't use its parent's threads."""
     return connect([])
 
 
 @contextmanager
-def _borrowed() -> Iterator[Connection]:
-    """A connection of its own to the shared engine: what it registers, nobody else sees."""
-    con = _engine(os.getpid()).cursor()
+def _cursor() -> Iterator[Connection]:
+    """Opens a connection to the shared engine; what it registers is invisible to others."""
+    con = _shared_engine(os.getpid()).cursor()
     try:
         yield con
     finally:
         con.close()
 
 
-def _stoppable(con: Connection, work: Callable[[], Answer]) -> Answer:
-    """Does the work in a thread of its own, so that Ctrl-C stops it: DuckDB doesn't always look for it by itself."""
+def _run_interruptibly(con: Connection, work: Callable[[], Answer]) -> Answer:
+    """Does the work in a thread, so that Ctrl-C interrupts it; DuckDB itself doesn't always check for signals."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
         try:
-            return future.result()
-        except KeyboardInterrupt:
-            while not future.done():  # an interrupt that comes before the query has begun is lost
+            # Wait in short steps: a signal that the system delivered to another thread wakes nobody here.
+            while not future.done():
+                wait([future], timeout=_POLL_S)
+        finally:  # whatever a signal handler raised
+            while not future.done():  # an interrupt before the query has started is lost
                 con.interrupt()
-                wait([future], timeout=_INTERRUPT_EVERY_S)
-            raise
+                wait([future], timeout=_POLL_S)
+        return future.result()
 
 
 def _serialize(sql: str) -> str:
-    with _borrowed() as con:
+    with _cursor() as con:
         return str(con.execute(_SERIALIZE, [sql]).fetchall()[0][0])
 
 
 def parse(sql: str) -> SqlStatement:
-    """What a single SELECT mentions; any other text is a QueryError that points at the problem."""
-    return reading.parse(SqlText(with_plain_blanks(sql)), _serialize, wanted=_ONE_SELECT)
+    """Parses a single SELECT; any other text raises a QueryError that points at the problem."""
+    return parse_statement(SqlText(normalize_blanks(sql)), _serialize, requirement=_ONE_SELECT)
 
 
 def check(statement: SqlStatement, tables: Collection[str]) -> None:
-    """Refuses what isn't a question about these tables: files, other tables, functions that reach outside."""
+    """Raises QueryError if a statement refers to anything but these tables: files, other tables, unsafe functions."""
     source = statement.source
     for mention in statement.others:
         if mention.name == "PARAMETER":
-            raise pointing(source, mention.at, "parameters can't be given here", remedy="write the value itself")
+            raise error_at(source, mention.at, "parameters aren't allowed here", remedy="write the value itself")
         if mention.name == "SHOW":
-            raise QueryError(f"SHOW isn't allowed here; the tables are {listed(tables)}")
+            raise QueryError(f"SHOW isn't allowed here; the tables are {list_names(tables)}")
     for table in statement.tables:
         if table.name not in statement.ctes and table.name not in tables:
-            raise unknown_table(source, table, tables)
+            raise unknown_table_error(source, table, tables)
     for function in statement.table_functions:
         if function.name not in TABLE_FUNCTIONS:
-            remedy = f"read from frame('name', …) or from {listed(tables)}"
-            raise pointing(source, function.at, f"{function.name}(…) isn't allowed here", remedy=remedy)
+            remedy = f"read from frame('name', …) or from {list_names(tables)}"
+            raise error_at(source, function.at, f"{function.name}(…) isn't allowed here", remedy=remedy)
     for function in statement.functions:
-        if _REFUSED.match(function.parts[-1]):
-            raise pointing(source, function.at, f"{function.name}(…) isn't allowed here", remedy="ask without it")
+        if _FORBIDDEN_FUNCTIONS.match(function.parts[-1]):
+            raise error_at(source, function.at, f"{function.name}(…) isn't allowed here", remedy="ask without it")
 
 
 def run(
@@ -152,10 +161,10 @@ def run(
     allowed: Sequence[Path] = (),
     known_columns: Collection[str] = (),
 ) -> Result:
-    """Runs one SELECT over the relations and over frame('name', …) calls; only what it mentions is built.
+    """Runs one SELECT over the relations and over frame('name', …) calls; builds only what it mentions.
 
-    A relation makes a view or table of its name on the connection it is given. `known_columns` are the names that
-    a frame could have, for the sake of good advice.
+    A relation is a function that creates the view or table of its name on a connection. `known_columns` are the
+    names that a frame could have, used in error messages.
     """
     statement = parse(sql)
     check(statement, relations)
@@ -163,47 +172,49 @@ def run(
     try:
         for name in {table.name: None for table in statement.tables if table.name in relations}:
             relations[name](con)
-        edited = _with_frames(con, statement, frame)
-        before, after = _kept(statement)
-        advice = Advice(statement, lambda at: edited.origin(at - len(before)), lambda: _columns(con), known_columns)
+        edited = _replace_frames(con, statement, frame)
+        before, after = _result_wrapper(statement)
+        advice = Advice(
+            statement, lambda at: edited.origin(at - len(before)), lambda: _list_columns(con), known_columns
+        )
         with advice.on_errors():
-            _stoppable(con, lambda: con.execute(before + edited.sql + after).fetchall())
+            _run_interruptibly(con, lambda: con.execute(before + edited.sql + after).fetchall())
         return Result(con)
     except BaseException:
         con.close()
         raise
 
 
-def _kept(statement: SqlStatement) -> tuple[str, str]:
-    """What goes around a SELECT to keep its answer; DuckDB 1 wants DESCRIBE and SUMMARIZE in parentheses."""
-    shows = any(mention.name == "DESCRIBE" for mention in statement.others)
-    return (f"{_KEEP}from (", "\n)") if shows else (_KEEP, "")
+def _result_wrapper(statement: SqlStatement) -> tuple[str, str]:
+    """Returns the SQL before and after a SELECT that stores its result; DuckDB 1 requires parentheses for DESCRIBE."""
+    is_describe = any(mention.name == "DESCRIBE" for mention in statement.others)
+    return (f"{_CREATE_RESULT}from (", "\n)") if is_describe else (_CREATE_RESULT, "")
 
 
-def _with_frames(con: Connection, statement: SqlStatement, frame: Callable[[Sequence[str]], Table]) -> Edited:
-    """The SQL with each frame call replaced by a view of its table, which goes by the same alias as before."""
+def _replace_frames(con: Connection, statement: SqlStatement, frame: Callable[[Sequence[str]], Table]) -> EditedSql:
+    """Creates a view for each frame call, and returns the SQL with the views in place of the calls; aliases stay."""
     views = {names: f"frame#{place}" for place, names in enumerate(dict.fromkeys(f.names for f in statement.frames))}
     for names, view in views.items():
-        feed(con, view, frame(names))
+        create_view(con, view, frame(names))
     edits = [
-        (call.start, call.end, quoted(views[call.names]) + ("" if call.alias else " as frame"))
+        (call.start, call.end, quote(views[call.names]) + ("" if call.alias else " as frame"))
         for call in statement.frames
     ]
-    edited = Edited.of(statement.source.sql, edits)
-    # What will run is read once more: the spans were found by our own reading of the text.
+    edited = EditedSql.of(statement.source.sql, edits)
+    # The edited SQL is checked again, since the spans come from our own scan of the text, not from DuckDB's parser.
     check(parse(edited.sql), {table.name for table in statement.tables} | set(views.values()))
     return edited
 
 
-def _columns(con: Connection) -> list[str]:
-    """The columns of what the query can read, without the parts that frames and relations are made of."""
-    part = "table_name like '%#%' and not regexp_matches(table_name, '^frame#[0-9]+$')"
-    listing = f"select distinct column_name from duckdb_columns() where not internal and not ({part})"
+def _list_columns(con: Connection) -> list[str]:
+    """Returns the columns of the tables a query can read, without the internal parts of frames and relations."""
+    internal_part = "table_name like '%#%' and not regexp_matches(table_name, '^frame#[0-9]+$')"
+    listing = f"select distinct column_name from duckdb_columns() where not internal and not ({internal_part})"
     return [name for (name,) in con.execute(listing).fetchall()]
 
 
 class Result:
-    """The answer to a query. It stays in its engine until it is fetched; integers stay integers, times are UTC."""
+    """The result of a query, stored in its engine until it is fetched; integers stay integers, times are UTC."""
 
     def __init__(self, con: Connection) -> None:
         self._con = con
@@ -232,19 +243,19 @@ class Result:
         self.close()
 
     def _select(self) -> str:
-        shown = [
-            f"{quoted(name)}{self._cast(name, kind)} as c{place}"
+        expressions = [
+            f"{quote(name)}{self._cast(name, kind)} as c{place}"
             for place, (name, kind) in enumerate(zip(self.columns, self._types, strict=True))
         ]
-        return f"select {', '.join(shown)} from result"
+        return f"select {', '.join(expressions)} from result"
 
     def _cast(self, name: str, kind: str) -> str:
         if kind == "TIMESTAMP WITH TIME ZONE":
-            return "::timestamp"  # in UTC, and without asking for another package to say so
+            return "::timestamp"  # in UTC; fetching time zones would need another package
         if kind != "HUGEINT":
             return ""
-        # The sum of integers is 128 bits wide, which numpy can only hold as floats.
-        fits = f"select count({quoted(name)}) = count(try_cast({quoted(name)} as bigint)) from result"
+        # The sum of integers is 128 bits wide; numpy could only hold it as a float.
+        fits = f"select count({quote(name)}) = count(try_cast({quote(name)} as bigint)) from result"
         return "::bigint" if self._con.execute(fits).fetchall()[0][0] else ""
 
 
@@ -261,43 +272,43 @@ def _column(array: Any) -> Column:
 
 
 def columns_of(where: str) -> list[str]:
-    """The columns that a where clause needs, in order; a name with dots may be written without quotes."""
-    return list(dict.fromkeys(column.name for column in _condition(where).columns))
+    """Returns the columns that a where clause uses, in order; a name with dots may be written without quotes."""
+    return list(dict.fromkeys(column.name for column in _parse_condition(where).columns))
 
 
 def filter_table(table: Table, where: str) -> Table:
-    """The rows of the table for which the where clause holds, in their order."""
+    """Returns the rows of the table for which the where clause holds, in their order."""
     return table.take(matching(table, where))
 
 
 def matching(table: Table, where: str) -> Mask:
-    """For each row of the table, whether the where clause holds."""
-    statement = _condition(where)
+    """Returns for each row of the table whether the where clause holds."""
+    statement = _parse_condition(where)
     names = sql_names(table.columns)
     by_lower = {name.lower(): name for name in names.values()}
-    edits = list(_quoted_dots(statement, by_lower))
+    edits = list(_quote_dotted_names(statement, by_lower))
     needed = {part.lower() for column in statement.columns for part in (column.parts[0], column.name)}
     used = {name: table.columns[original] for original, name in names.items() if name.lower() in needed}
-    used[_ROW] = Column(np.arange(len(table)))
-    edited = Edited.of(statement.source.sql, edits)
-    sql = edited.sql.replace(_WHERE, _MATCHING, 1)
-    shift = len(_MATCHING) - len(_WHERE)
+    used[_ROW_COLUMN] = Column(np.arange(len(table)))
+    edited = EditedSql.of(statement.source.sql, edits)
+    sql = edited.sql.replace(_WHERE_IN_PARENTHESES, _SELECT_ROWS, 1)
+    shift = len(_SELECT_ROWS) - len(_WHERE_IN_PARENTHESES)
     advice = Advice(statement, lambda at: edited.origin(at - shift), lambda: list(names.values()), ())
-    with _borrowed() as con, advice.on_errors():
-        feed(con, "rows", Table(used, []))
-        rows = _stoppable(con, lambda: con.execute(sql).fetchnumpy()[_ROW])
+    with _cursor() as con, advice.on_errors():
+        create_view(con, "rows", Table(used, []))
+        rows = _run_interruptibly(con, lambda: con.execute(sql).fetchnumpy()[_ROW_COLUMN])
     mask = np.zeros(len(table), dtype=bool)
     mask[np.asarray(rows, dtype=np.int64)] = True
     return mask
 
 
-def _condition(where: str) -> SqlStatement:
-    """The where clause, parsed as it is and in parentheses: only one whole condition survives both."""
-    clause = with_plain_blanks(where)
+def _parse_condition(where: str) -> SqlStatement:
+    """Parses a where clause both bare and in parentheses: only a single complete condition passes both."""
+    clause = normalize_blanks(where)
     if not clause.strip():
         raise QueryError(_ONE_CONDITION)
-    for source in (SqlText.around(clause, _BARE), SqlText.around(clause, _WHERE, "\n)")):
-        statement = reading.parse(source, _serialize, wanted=_ONE_CONDITION)
+    for source in (SqlText.around(clause, _WHERE_BARE), SqlText.around(clause, _WHERE_IN_PARENTHESES, "\n)")):
+        statement = parse_statement(source, _serialize, requirement=_ONE_CONDITION)
         extra = statement.others or statement.frames or statement.table_functions or statement.ctes
         if extra or len(statement.tables) != 1 or not set(statement.node) <= _WHERE_KEYS:
             raise QueryError(_ONE_CONDITION)
@@ -305,11 +316,11 @@ def _condition(where: str) -> SqlStatement:
     return statement
 
 
-def _quoted_dots(statement: SqlStatement, by_lower: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Edits that quote names with dots, like optimizer.lr, where the table has a column of that name."""
+def _quote_dotted_names(statement: SqlStatement, by_lower: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    """Yields edits that quote dotted names, like optimizer.lr, that are columns of the table."""
     for column in statement.columns:
         known = by_lower.get(column.name.lower())
         if len(column.parts) > 1 and known is not None:
-            word = _DOTTED.match(statement.source.tail(column.at))
+            word = _DOTTED_NAME.match(statement.source.tail(column.at))
             if word is not None:
-                yield column.at, column.at + len(word.group().encode()), quoted(known)
+                yield column.at, column.at + len(word.group().encode()), quote(known)

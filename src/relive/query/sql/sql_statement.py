@@ -1,4 +1,4 @@
-"""What a piece of SQL refers to, as DuckDB's own parser reads it, and how to point at a place in it."""
+"""What a SQL statement refers to, according to DuckDB's own parser, and errors that point at a position in it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Serialize = Callable[[str], str]  # SQL → the JSON text of its syntax tree
 
 NOWHERE = -1
 _EXCERPT_CHARS = 100
-# A quoted thing or a comment, or one character; what is quoted must be stepped over as a whole.
+# A quoted string or a comment, or one character; quoted strings must be skipped as a whole.
 _LEXEME = re.compile(
     r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/|\w+|.""", re.DOTALL
 )
 _QUOTED = ("'", '"', "$", "e'", "E'")
-# The parser turns these into blanks before it counts positions; so do we, in order to count as it does.
-_STRANGE_BLANKS = re.compile("[\u00a0\u2000-\u200d\u202f\u205f\u2060\u3000\ufeff]")
+# The parser replaces these by blanks before it counts positions; so do we, to get the same positions.
+_UNICODE_BLANKS = re.compile("[\u00a0\u2000-\u200d\u202f\u205f\u2060\u3000\ufeff]")
 # Words without parentheses that are functions, though they parse as columns.
 _VALUE_WORDS = frozenset(
     "current_date current_time current_timestamp localtime localtimestamp current_user user session_user "
@@ -32,7 +32,7 @@ _VALUE_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """SQL of which a user wrote the bytes from `start` to `end` (counted from the back); errors show only these."""
+    """SQL of which the user wrote the bytes from `start` to `end` (counted from the back); errors show only these."""
 
     sql: str
     start: int = 0
@@ -53,7 +53,7 @@ class SqlText:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A name that the SQL uses, with its qualifiers before it, and where: an offset in UTF-8 bytes, or NOWHERE."""
+    """A name that the SQL uses, preceded by its qualifiers, and its offset in UTF-8 bytes, or NOWHERE."""
 
     parts: tuple[str, ...]
     at: int = NOWHERE
@@ -65,7 +65,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class FrameCall:
-    """A call `frame('a', 'b')` where a table may stand; it reaches from byte `start` to byte `end`."""
+    """A call `frame('a', 'b')` in place of a table, from byte `start` to byte `end`."""
 
     names: tuple[str, ...]
     start: int
@@ -75,7 +75,7 @@ class FrameCall:
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """A single SELECT and all that it mentions."""
+    """A single SELECT and everything it refers to."""
 
     source: SqlText
     node: Node
@@ -84,58 +84,58 @@ class SqlStatement:
     table_functions: list[Mention] = field(default_factory=list)
     functions: list[Mention] = field(default_factory=list)
     columns: list[Mention] = field(default_factory=list)
-    others: list[Mention] = field(default_factory=list)  # nodes of other kinds that matter, by their class
+    others: list[Mention] = field(default_factory=list)  # relevant nodes of other kinds, by their class
     ctes: set[str] = field(default_factory=set)
 
 
-def quoted(name: str) -> str:
-    """The name as an SQL identifier."""
+def quote(name: str) -> str:
+    """Returns the name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def with_plain_blanks(sql: str) -> str:
-    """The same SQL with the blanks that editors and web pages put in turned into ordinary ones."""
+def normalize_blanks(sql: str) -> str:
+    """Replaces Unicode blanks, which editors and web pages insert, by ordinary ones; quoted strings stay."""
     if "\0" in sql:
-        raise QueryError("the query holds a NUL character; remove it")
+        raise QueryError("the query contains a NUL character; remove it")
     try:
         sql.encode()
     except UnicodeEncodeError as error:
-        raise QueryError("the query holds half a character (a lone surrogate); remove it") from error
+        raise QueryError("the query contains a lone surrogate (half a character); remove it") from error
 
     def plain(lexeme: re.Match[str]) -> str:
         text = lexeme.group()
-        return text if text.startswith(_QUOTED) else _STRANGE_BLANKS.sub(" ", text)
+        return text if text.startswith(_QUOTED) else _UNICODE_BLANKS.sub(" ", text)
 
     return _LEXEME.sub(plain, sql)
 
 
-def parse(source: SqlText, serialize: Serialize, *, wanted: str) -> SqlStatement:
-    """The one SELECT in the source (whose blanks are plain), or an error that points at what is wrong.
+def parse_statement(source: SqlText, serialize: Serialize, *, requirement: str) -> SqlStatement:
+    """Parses the one SELECT in the source (with normalized blanks); raises an error that points at the problem.
 
-    `wanted` is the message when the SQL is fine but isn't one SELECT.
+    `requirement` is the message if the SQL is valid but isn't a single SELECT.
     """
     try:
         tree = msgspec.json.decode(serialize(source.sql))
     except RecursionError:
         raise QueryError("the query is nested too deeply; split it with `with … as (…)`") from None
     if tree.get("error"):
-        raise _not_parsed(source, tree, wanted)
+        raise _syntax_error(source, tree, requirement)
     if len(tree["statements"]) != 1:
-        raise QueryError(wanted)
+        raise QueryError(requirement)
     statement = SqlStatement(source, tree["statements"][0]["node"])
     _collect(statement)
     return statement
 
 
-def _not_parsed(source: SqlText, tree: Node, wanted: str) -> QueryError:
+def _syntax_error(source: SqlText, tree: Node, requirement: str) -> QueryError:
     message = str(tree.get("error_message") or "this is not SQL")
     if tree.get("error_type") == "not implemented" and "SELECT" in message:
-        return QueryError(wanted)
-    return pointing(source, int(tree.get("position", NOWHERE)), message, remedy="correct the SQL there")
+        return QueryError(requirement)
+    return error_at(source, int(tree.get("position", NOWHERE)), message, remedy="correct the SQL there")
 
 
-def pointing(source: SqlText, at: int, problem: str, *, remedy: str) -> QueryError:
-    """The error with the line of the SQL in which byte `at` is, and a caret under it."""
+def error_at(source: SqlText, at: int, problem: str, *, remedy: str) -> QueryError:
+    """Returns an error with the line of the SQL that contains byte `at`, and a caret under it."""
     if at < 0:
         return QueryError(f"{problem}; {remedy}")
     written = source.written
@@ -152,7 +152,7 @@ def pointing(source: SqlText, at: int, problem: str, *, remedy: str) -> QueryErr
 
 
 def _collect(statement: SqlStatement) -> None:
-    """Walks the tree without recursion: it may be deeper than Python's stack."""
+    """Walks the tree without recursion, since it may be deeper than Python's stack."""
     todo: list[tuple[Any, frozenset[str]]] = [(statement.node, frozenset())]
     while todo:
         node, bound = todo.pop()
@@ -163,25 +163,25 @@ def _collect(statement: SqlStatement) -> None:
 
 
 def _visit(statement: SqlStatement, node: Node, bound: frozenset[str]) -> Iterator[tuple[Any, frozenset[str]]]:
-    """Notes what this node mentions; gives the nodes below it, with the words that lambdas bind there."""
-    at = _at(node)
+    """Records what this node refers to; yields its child nodes with the names that lambdas bind there."""
+    at = _position(node)
     match node.get("class") or node.get("type"):
         case "TABLE_FUNCTION":
             call = node["function"]
-            if _parts(call, "function_name") == ("frame",):
-                statement.frames.append(_frame_call(statement.source, node))
+            if _qualified_name(call, "function_name") == ("frame",):
+                statement.frames.append(_parse_frame_call(statement.source, node))
                 return
-            statement.table_functions.append(Mention(_parts(call, "function_name"), at))
+            statement.table_functions.append(Mention(_qualified_name(call, "function_name"), at))
             yield from ((argument, bound) for argument in _arguments(call))
             return
         case "BASE_TABLE":
-            statement.tables.append(Mention(_parts(node, "table_name"), at))
+            statement.tables.append(Mention(_qualified_name(node, "table_name"), at))
         case "FUNCTION" | "WINDOW":
-            statement.functions.append(Mention(_parts(node, "function_name"), at))
+            statement.functions.append(Mention(_qualified_name(node, "function_name"), at))
         case "COLUMN_REF":
-            _note_column(statement, Mention(tuple(node["column_names"]), at), bound)
+            _record_column(statement, Mention(tuple(node["column_names"]), at), bound)
         case "LAMBDA":
-            yield node.get("expr"), bound | set(_bound_by(node.get("lhs")))
+            yield node.get("expr"), bound | set(_lambda_parameters(node.get("lhs")))
             return
         case "SHOW_REF":
             statement.others.append(Mention(("DESCRIBE" if node.get("query") else "SHOW",)))
@@ -191,44 +191,44 @@ def _visit(statement: SqlStatement, node: Node, bound: frozenset[str]) -> Iterat
     yield from ((child, bound) for child in node.values())
 
 
-def _note_column(statement: SqlStatement, column: Mention, bound: frozenset[str]) -> None:
+def _record_column(statement: SqlStatement, column: Mention, bound: frozenset[str]) -> None:
     first = column.parts[0].lower()
     if first not in bound and not (len(column.parts) == 1 and first in _VALUE_WORDS):
         statement.columns.append(column)
 
 
-def _bound_by(node: Any) -> Iterator[str]:
-    """The parameters of a lambda: one column, or a row of them."""
+def _lambda_parameters(node: Any) -> Iterator[str]:
+    """Yields the parameters of a lambda: one column, or a row of them."""
     if isinstance(node, dict) and node.get("class") == "COLUMN_REF":
         yield node["column_names"][-1].lower()
     elif isinstance(node, dict):
         for child in _arguments(node):
-            yield from _bound_by(child)
+            yield from _lambda_parameters(child)
 
 
-def _at(node: Node) -> int:
-    """The parser writes the greatest integer for a place it doesn't know."""
+def _position(node: Node) -> int:
+    """Returns the position of a node; the parser writes the largest integer for an unknown one."""
     at = node.get("query_location", NOWHERE)
     return at if 0 <= at < 1 << 63 else NOWHERE
 
 
-def _parts(node: Node, key: str) -> tuple[str, ...]:
-    """The name under `key` in lower case, with catalog and schema if they were given."""
-    around = [node.get("catalog_name") or node.get("catalog"), node.get("schema_name") or node.get("schema")]
-    return tuple(part.lower() for part in [*around, node.get(key, "")] if part)
+def _qualified_name(node: Node, key: str) -> tuple[str, ...]:
+    """Returns the name under `key` in lower case, preceded by catalog and schema if the SQL names them."""
+    qualifiers = [node.get("catalog_name") or node.get("catalog"), node.get("schema_name") or node.get("schema")]
+    return tuple(part.lower() for part in [*qualifiers, node.get(key, "")] if part)
 
 
 def _arguments(call: Node) -> list[Any]:
-    """The expressions given to a function; DuckDB 2 wraps each with its name, DuckDB 1 doesn't."""
+    """Returns the argument expressions of a function; DuckDB 2 wraps each with its name, DuckDB 1 doesn't."""
     return [argument["expression"] for argument in call.get("arguments", ())] or list(call.get("children", ()))
 
 
-def _frame_call(source: SqlText, node: Node) -> FrameCall:
-    at, end = _at(node), _end_of_call(source, _at(node))
+def _parse_frame_call(source: SqlText, node: Node) -> FrameCall:
+    at, end = _position(node), _end_of_call(source, _position(node))
     arguments = node["function"].get("arguments", ())
-    numbered = node.get("with_ordinality", "WITHOUT_ORDINALITY") != "WITHOUT_ORDINALITY"
-    if end == NOWHERE or numbered or any(argument.get("name") for argument in arguments):
-        raise pointing(source, at, "frame(…) can't be read here", remedy="write it as: from frame('name', …)")
+    has_ordinality = node.get("with_ordinality", "WITHOUT_ORDINALITY") != "WITHOUT_ORDINALITY"
+    if end == NOWHERE or has_ordinality or any(argument.get("name") for argument in arguments):
+        raise error_at(source, at, "frame(…) can't be read here", remedy="write it as: from frame('name', …)")
     names = tuple(_frame_name(source, argument, at) for argument in _arguments(node["function"]))
     return FrameCall(names, at, end, node.get("alias", ""))
 
@@ -239,13 +239,13 @@ def _frame_name(source: SqlText, argument: Node, at: int) -> str:
     literal = argument.get("literal") or argument.get("value") or {}
     text = literal.get("text", literal.get("value"))
     if argument.get("class") != "CONSTANT" or not isinstance(text, str) or literal.get("kind", "STRING") != "STRING":
-        where = max(at, _at(argument))
-        raise pointing(source, where, "frame(…) takes names only", remedy="write it as: frame('loss', 'acc')")
+        where = max(at, _position(argument))
+        raise error_at(source, where, "frame(…) takes names only", remedy="write it as: frame('loss', 'acc')")
     return text
 
 
 def _end_of_call(source: SqlText, at: int) -> int:
-    """The byte after the parenthesis that closes the call which begins at byte `at`."""
+    """Returns the byte after the closing parenthesis of the call that begins at byte `at`."""
     tail = source.tail(at) if at != NOWHERE else ""
     if not re.match(r'"?frame"?(?!\w)', tail, re.IGNORECASE):
         return NOWHERE
@@ -258,14 +258,14 @@ def _end_of_call(source: SqlText, at: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
-    """SQL with some byte spans replaced; `origin` leads from a byte of the new text to the old one."""
+class EditedSql:
+    """SQL with some byte spans replaced; `origin` maps a byte of the new text to the old one."""
 
     sql: str
-    edits: Sequence[tuple[int, int, bytes]]  # start and end in the old text, and what stands there now
+    edits: Sequence[tuple[int, int, bytes]]  # start and end in the old text, and the replacement
 
     @classmethod
-    def of(cls, sql: str, edits: Sequence[tuple[int, int, str]]) -> Edited:
+    def of(cls, sql: str, edits: Sequence[tuple[int, int, str]]) -> EditedSql:
         raw, done, out = sql.encode(), 0, b""
         ordered = sorted((start, end, text.encode()) for start, end, text in edits)
         for start, end, text in ordered:

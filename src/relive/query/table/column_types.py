@@ -1,4 +1,4 @@
-"""Which numpy type a column of logged values gets, so that what was logged comes back as what it was."""
+"""Which numpy type a column of logged values gets, so that values keep their type and precision."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from relive.query.table.wide_table import Column, Mask, present
 from relive.store.catalog import Points
-from relive.store.journal import decode_value, from_text, slot_kinds
+from relive.store.journal import decode_value, from_json, slot_kinds
 
 GetChunk = Callable[[str], bytes]
 
-ABSENT = 0  # the kind of a cell nothing was logged for
+ABSENT = 0  # the kind of a cell without a logged value
 _EXACT_IN_FLOAT = 1 << 53
 
 
@@ -34,7 +34,7 @@ _PYTHON_KINDS = (slot_kinds.FLOAT, slot_kinds.INT, slot_kinds.BOOL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """The values of one column, row by row, before its type is known; `objects` where the kind is LINE."""
+    """The values of one column, row by row, before its type is known; `objects` holds the values of kind LINE."""
 
     kind: NDArray[np.uint8]
     value: NDArray[np.float64]
@@ -42,17 +42,17 @@ class Cells:
     objects: NDArray[Any] | None
 
     def column(self) -> Column:
-        """The narrowest column that keeps every value: numbers of one family as numbers, all else as objects."""
+        """Returns the narrowest column that represents every value: numbers of one family as numbers, else objects."""
         present = np.flatnonzero(np.bincount(self.kind, minlength=256)).tolist()
         here = [kind for kind in present if kind not in (ABSENT, slot_kinds.NONE)]
-        dtype = self._common(here)
+        dtype = self._common_dtype(here)
         if dtype is None:
             return self._object_column(here)
         valid = None if here == present else ~np.isin(self.kind, (ABSENT, slot_kinds.NONE))
         return Column(self._numbers(dtype, valid), valid)
 
-    def _common(self, here: Sequence[int]) -> np.dtype[Any] | None:
-        """The type all cells fit in unchanged, or None: text, or numbers that only Python can hold together."""
+    def _common_dtype(self, here: Sequence[int]) -> np.dtype[Any] | None:
+        """Returns the type that represents all cells exactly; None if there is text, or only Python objects can."""
         if slot_kinds.LINE in here:
             return None
         dtypes = {_DTYPES[kind] for kind in here}
@@ -60,7 +60,7 @@ class Cells:
         if len(dtypes) <= 1:
             return next(iter(dtypes), np.dtype(np.float64))
         if "b" in families:
-            return None  # True and 1 are not the same thing to the one who logged them
+            return None  # True and 1 are different values to the user
         if "f" in families and families != {"f"}:
             return np.dtype(np.float64) if self._integers_fit_float() else None
         common = np.result_type(*dtypes)
@@ -107,27 +107,27 @@ def as_objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def gather(points: Points, at: NDArray[np.int64], get_chunk: GetChunk) -> Cells:
-    """The cells of the points at these positions; a negative position is an absent cell."""
+    """Returns the cells of the points at these positions; a negative position is an absent cell."""
     if len(points) == 0:
         return constant([], np.full(len(at), -1))
     missing = at < 0
     kind = points.kind[at]
     kind[missing] = ABSENT
     text = np.flatnonzero(kind == slot_kinds.LINE)
-    objects = _decoded(points, at, text, get_chunk) if len(text) else None
+    objects = _decode_objects(points, at, text, get_chunk) if len(text) else None
     return Cells(kind, points.value[at], points.exact[at], objects)
 
 
 def constant(values: Sequence[Any], at: NDArray[Any]) -> Cells:
-    """The cells of plain Python values at these positions of `values`; a negative position is an absent cell."""
-    forms = [_form(value) for value in values] + [(ABSENT, np.nan, 0)]
-    kind, value, exact = (np.array(part)[at] for part in zip(*forms, strict=True))
+    """Returns the cells of Python values at these positions of `values`; a negative position is an absent cell."""
+    slots = [_encode_slot(value) for value in values] + [(ABSENT, np.nan, 0)]
+    kind, value, exact = (np.array(part)[at] for part in zip(*slots, strict=True))
     objects = as_objects([*values, None])[at]
     return Cells(kind.astype(np.uint8), value.astype(np.float64), exact.astype(np.int64), objects)
 
 
 def overlay(below: Cells, above: Cells) -> Cells:
-    """The cells of `above` where it has any, else those of `below`."""
+    """Returns the cells of `above` where they are present, else those of `below`."""
     on = above.kind != ABSENT
     objects = None
     if below.objects is not None or above.objects is not None:
@@ -145,8 +145,8 @@ def _or(objects: NDArray[Any] | None, empty: NDArray[Any]) -> NDArray[Any]:
     return empty if objects is None else objects
 
 
-def _form(value: Any) -> tuple[int, float, int]:
-    """A value as (kind, float, integer); what isn't a number that a slot could hold is of kind LINE."""
+def _encode_slot(value: Any) -> tuple[int, float, int]:
+    """Returns a value as (kind, float, integer); anything but a number that fits a slot is of kind LINE."""
     if value is None:
         return slot_kinds.NONE, np.nan, 0
     if type(value) is float:
@@ -161,12 +161,12 @@ def _form(value: Any) -> tuple[int, float, int]:
     return kind, float(value), int(np.array(value).astype(np.uint64).view(np.int64)) if value > 0 else int(value)
 
 
-def _decoded(points: Points, at: NDArray[np.int64], rows: NDArray[Any], get_chunk: GetChunk) -> NDArray[Any]:
-    """The objects at `rows`, each point decoded once even if it stands on many rows."""
+def _decode_objects(points: Points, at: NDArray[np.int64], rows: NDArray[Any], get_chunk: GetChunk) -> NDArray[Any]:
+    """Returns the objects at `rows`; each point is decoded once even if it is on many rows."""
     objects = np.full(len(at), None, dtype=object)
     if points.text is None:
         return objects
     which, back = np.unique(at[rows], return_inverse=True)
-    forms = from_text("[" + ",".join(points.text[which].tolist()) + "]")  # one parse of all is far quicker than many
+    forms = from_json("[" + ",".join(points.text[which].tolist()) + "]")  # one parse is far faster than many
     objects[rows] = as_objects([decode_value(form, get_chunk) for form in forms])[back]
     return objects

@@ -1,4 +1,4 @@
-"""Which columns the wide table has, what they are called, and what each run and its args put into them."""
+"""Builds the wide table: which columns it has, their names, and the values from logs and args."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relive.query.table import column_types
-from relive.query.table.context_rows import ABSENT, Ints, Path, Rows, distinct, line_up
+from relive.query.table.context_rows import ABSENT, Ints, Path, Rows, align_rows, distinct
 from relive.query.table.wide_table import Column, Table, present
 from relive.store.catalog import Points
-from relive.store.journal import decode_value, from_text
+from relive.store.journal import decode_value, from_json
 
 FIXED_DIMS = ("project", "run", "tstamp", "version", "filename")
 PROCESS_DIMS = ("rank", "process")
@@ -21,7 +21,7 @@ PROCESS_DIMS = ("rank", "process")
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the table says about a run besides what it logged."""
+    """What the table contains about a run besides its logged values."""
 
     run: str
     project: str
@@ -40,61 +40,63 @@ def pivot(
     with_rank: bool = False,
     sources: Callable[[str, int], str] | None = None,
 ) -> Table:
-    """The wide table of these names over these runs: a column for each loop and name, a row for each context.
+    """Returns the wide table of these names over these runs: a column per loop and name, a row per context.
 
     Args are values at the root of their run, unless the run logged the name. A run with none of the names has
     no row; with no names at all, every run has one.
     """
-    wanted = list(dict.fromkeys(names))
-    logged = _Logged.of(points, wanted, runs)
-    rows = _with_bare_runs(logged, wanted, runs)
+    requested = list(dict.fromkeys(names))
+    logged = _LoggedPoints.of(points, requested, runs)
+    rows = _add_runs_without_points(logged, requested, runs)
     columns = _fixed_columns(rows, runs)
     if with_rank:
-        columns |= {dim: Column(_pick(getattr(points, dim), rows.point)) for dim in PROCESS_DIMS}
-    for loop in _loops(logged.paths):
+        columns |= {dim: Column(_take_integers(getattr(points, dim), rows.point)) for dim in PROCESS_DIMS}
+    for loop in _order_loops(logged.paths):
         column = _loop_column(points, rows.point, loop, get_chunk=get_chunk)
-        columns[_free(loop.column, "loop_", columns)] = column
+        columns[_free_name(loop.column, "loop_", columns)] = column
     dims = list(columns)
-    for place, name in enumerate(wanted):
+    for place, name in enumerate(requested):
         source = rows.source.get(place, np.full(len(rows.run), ABSENT))
         values = column_types.gather(points, source, get_chunk)
         args = {run: facts.args[name] for run, facts in enumerate(runs) if name in facts.args}
         if args:
             values = _with_args(values, args, rows.run, logged.runs_with(place))
-        called = _free(name, "logged_", columns)
-        columns[called] = values.column()
+        column_name = _free_name(name, "logged_", columns)
+        columns[column_name] = values.column()
         if sources is not None:
-            columns[_free(f"{called}_source", "logged_", columns)] = _source_column(points, rows, source, sources)
+            columns[_free_name(f"{column_name}_source", "logged_", columns)] = _source_column(
+                points, rows, source, sources
+            )
     return Table(columns, dims)
 
 
-def _source_column(points: Points, rows: _TableRows, source: Ints, told: Callable[[str, int], str]) -> Column:
-    """For each value in words where it comes from: recorded, or a replay and what became of its checks."""
+def _source_column(points: Points, rows: _TableRows, source: Ints, describe: Callable[[str, int], str]) -> Column:
+    """Returns a description of where each value comes from: recorded, or a replay with its verdict."""
     replay = points.replay if points.replay is not None else np.zeros(len(points), np.int32)
-    pairs = list(zip(rows.run.tolist(), _pick(replay, source).tolist(), strict=True))
-    texts = {pair: told(points.runs[pair[0]], pair[1]) for pair in set(pairs)}
+    pairs = list(zip(rows.run.tolist(), _take_integers(replay, source).tolist(), strict=True))
+    texts = {pair: describe(points.runs[pair[0]], pair[1]) for pair in set(pairs)}
     return Column(column_types.as_objects([texts[pair] for pair in pairs]), source >= 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Logged:
-    """The wanted points, in the order of the runs; `run` and `name` are positions in what was asked for."""
+class _LoggedPoints:
+    """The points of the requested names, ordered by run; `run` and `name` are positions among those requested."""
 
     run: NDArray[np.int32]
     name: NDArray[np.int32]
-    paths: list[Path]  # of the points, as they were first seen
+    paths: list[Path]  # of the points, in order of first appearance
     rows: Rows
     row_run: Ints
 
     @classmethod
-    def of(cls, points: Points, wanted: Sequence[str], runs: Sequence[RunFacts]) -> _Logged:
-        run = _places([facts.run for facts in runs], points.runs)[points.run]
-        name = _places(wanted, points.names)[points.name]
+    def of(cls, points: Points, requested: Sequence[str], runs: Sequence[RunFacts]) -> _LoggedPoints:
+        run = _positions([facts.run for facts in runs], points.runs)[points.run]
+        name = _positions(requested, points.names)[points.name]
         at = np.flatnonzero((run >= 0) & (name >= 0))
         if np.any(np.diff(run[at]) < 0):
             at = at[np.argsort(run[at], kind="stable")]
-        rows = line_up(points, at, name[at])
-        return cls(run[at], name[at], _seen_paths(points, at), rows, run[rows.first].astype(np.int64))
+        rows = align_rows(points, at, name[at])
+        return cls(run[at], name[at], _distinct_paths(points, at), rows, run[rows.first].astype(np.int64))
 
     def runs_with(self, name: int) -> set[int]:
         return set(distinct(self.run[self.name == name]))
@@ -102,7 +104,7 @@ class _Logged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TableRows:
-    """For each row its run, the first point that made it (ABSENT for a run with args only), and its values."""
+    """For each row its run, the first point that made it (ABSENT for a run with args only), and its cells by name."""
 
     run: Ints
     point: Ints
@@ -113,26 +115,26 @@ class _TableRows:
         return _TableRows(self.run[order], self.point[order], source)
 
 
-def _seen_paths(points: Points, at: Ints) -> list[Path]:
-    """The paths of these points, as they were first seen."""
+def _distinct_paths(points: Points, at: Ints) -> list[Path]:
+    """Returns the paths of these points, in order of first appearance."""
     first = np.full(len(points.paths), len(at))
-    first[points.path[at][::-1]] = np.arange(len(at))[::-1]  # of many, the last one written stays
+    first[points.path[at][::-1]] = np.arange(len(at))[::-1]  # of repeated paths, the last assignment wins
     return [points.paths[place] for place in np.argsort(first, kind="stable") if first[place] < len(at)]
 
 
-def _places(asked: Sequence[str], known: Sequence[str]) -> NDArray[np.int32]:
-    """The position in `asked` of each known word, or -1."""
-    place_of = {word: place for place, word in enumerate(asked)}
-    return np.array([place_of.get(word, -1) for word in known] or [-1], dtype=np.int32)
+def _positions(requested: Sequence[str], known: Sequence[str]) -> NDArray[np.int32]:
+    """Returns the position in `requested` of each known name, or -1."""
+    position_of = {name: at for at, name in enumerate(requested)}
+    return np.array([position_of.get(name, -1) for name in known] or [-1], dtype=np.int32)
 
 
-def _with_bare_runs(logged: _Logged, wanted: Sequence[str], runs: Sequence[RunFacts]) -> _TableRows:
-    """The rows of what was logged, and one for each run that only has args among the names (or for no names)."""
+def _add_runs_without_points(logged: _LoggedPoints, requested: Sequence[str], runs: Sequence[RunFacts]) -> _TableRows:
+    """Returns the rows of logged values, plus one row per run that has only args among the names (or for no names)."""
     seen = set(distinct(logged.row_run))
     bare = [
         place
         for place, facts in enumerate(runs)
-        if place not in seen and (not wanted or any(name in facts.args for name in wanted))
+        if place not in seen and (not requested or any(name in facts.args for name in requested))
     ]
     rows = _TableRows(logged.row_run, logged.rows.first, logged.rows.source)
     if not bare:
@@ -155,16 +157,16 @@ def _fixed_columns(rows: _TableRows, runs: Sequence[RunFacts]) -> dict[str, Colu
     return columns
 
 
-def _pick(values: NDArray[Any], point: Ints) -> Ints:
-    """The values at these points as integers, 0 where there is no point."""
+def _take_integers(values: NDArray[Any], point: Ints) -> Ints:
+    """Returns the values at these points as integers, 0 where there is no point."""
     if len(values) == 0:
         return np.zeros(len(point), dtype=np.int64)
     return np.where(point >= 0, values[point], 0).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
-    """A loop column. A loop nested in one of the same name has a column of its own, numbered `nth`."""
+class _LoopColumn:
+    """A loop column. A loop nested in another of the same name has a column of its own, numbered `nth`."""
 
     name: str
     nth: int = 1
@@ -174,19 +176,19 @@ class _Loop:
         return self.name if self.nth == 1 else f"{self.name}_{self.nth}"
 
     def level(self, path: Path) -> int:
-        """How deep in the path this loop is, or ABSENT."""
+        """Returns the depth of this loop in the path, or ABSENT."""
         depths = [depth for depth, name in enumerate(path) if name == self.name]
         return depths[self.nth - 1] if len(depths) >= self.nth else ABSENT
 
 
-def _loops(paths: Sequence[Path]) -> list[_Loop]:
-    """The loops of all paths, outermost first; where paths disagree, as first seen."""
-    outside: dict[_Loop, set[_Loop]] = {}
+def _order_loops(paths: Sequence[Path]) -> list[_LoopColumn]:
+    """Returns the loops of all paths, outermost first; where paths disagree, in order of first appearance."""
+    outside: dict[_LoopColumn, set[_LoopColumn]] = {}
     for path in paths:
-        chain = [_Loop(name, path[: depth + 1].count(name)) for depth, name in enumerate(path)]
+        chain = [_LoopColumn(name, path[: depth + 1].count(name)) for depth, name in enumerate(path)]
         for depth, loop in enumerate(chain):
             outside.setdefault(loop, set()).update(chain[:depth])
-    order: list[_Loop] = []
+    order: list[_LoopColumn] = []
     while outside:
         free = (loop for loop, outer in outside.items() if not outer & outside.keys())
         order.append(next(free, next(iter(outside))))
@@ -194,7 +196,7 @@ def _loops(paths: Sequence[Path]) -> list[_Loop]:
     return order
 
 
-def _loop_column(points: Points, point: Ints, loop: _Loop, *, get_chunk: column_types.GetChunk) -> Column:
+def _loop_column(points: Points, point: Ints, loop: _LoopColumn, *, get_chunk: column_types.GetChunk) -> Column:
     level_of = np.array([loop.level(path) for path in points.paths])
     level = np.where(point >= 0, level_of[points.path[point]], ABSENT)
     inside = level >= 0
@@ -203,15 +205,15 @@ def _loop_column(points: Points, point: Ints, loop: _Loop, *, get_chunk: column_
     return column if points.items is None else _with_items(column, points.items[point], loop, get_chunk)
 
 
-def _with_items(column: Column, items: NDArray[Any], loop: _Loop, get_chunk: column_types.GetChunk) -> Column:
-    """The column with the items that aren't integers in place of their number."""
+def _with_items(column: Column, items: NDArray[Any], loop: _LoopColumn, get_chunk: column_types.GetChunk) -> Column:
+    """Returns the column with items that aren't integers in place of their iteration number."""
     inside = np.ones(len(items), dtype=bool) if column.valid is None else column.valid
     known: dict[str, Any] = {}
     found = {}
     for row in np.flatnonzero(inside & present(items)):
         text = items[row]
         if text not in known:
-            known[text] = from_text(text)
+            known[text] = from_json(text)
         if loop.name in known[text]:
             found[row] = decode_value(known[text][loop.name], get_chunk)
     if not found:
@@ -224,15 +226,15 @@ def _with_items(column: Column, items: NDArray[Any], loop: _Loop, get_chunk: col
 def _with_args(
     values: column_types.Cells, args: Mapping[int, Any], row_run: Ints, logged_in: set[int]
 ) -> column_types.Cells:
-    """The values with the args (by run) on the rows of those runs that didn't log the name."""
+    """Returns the values, with the args (by run) filled in for runs that didn't log the name."""
     place = np.full(max(max(args), int(row_run.max(initial=0))) + 1, ABSENT)
     place[list(args)] = np.arange(len(args))
     place[[run for run in args if run in logged_in]] = ABSENT
     return column_types.overlay(values, column_types.constant(list(args.values()), place[row_run]))
 
 
-def _free(name: str, prefix: str, taken: Container[str]) -> str:
-    """A column name that isn't taken: the name itself, then with the prefix, then numbered."""
+def _free_name(name: str, prefix: str, taken: Container[str]) -> str:
+    """Returns a column name that isn't taken: the name itself, then with the prefix, then numbered."""
     if name not in taken:
         return name
     numbered = (f"{prefix}{name}" if nth == 1 else f"{prefix}{name}_{nth}" for nth in range(1, 1 << 20))

@@ -1,4 +1,4 @@
-"""The wide table in memory: columns with their nulls, and what numpy and pandas users see of them."""
+"""The wide table in memory: columns with nulls, and their conversion to numpy and pandas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One value per row. Where `valid` is False the row has none; without `valid` every row has one.
+    """One value per row. Rows where `valid` is False have no value; without `valid`, every row has one.
 
-    With `levels`, `values` are positions in it: a run's name is kept once, however many rows the run has.
-    In float columns what is missing reads as NaN, so only `valid` tells it from a NaN that was logged.
+    With `levels`, `values` are positions in it (dictionary encoding): a run's name is stored once, not once per row.
+    In float columns a missing value reads as NaN, so only `valid` distinguishes it from a logged NaN.
     """
 
     values: NDArray[Any]
@@ -28,12 +28,12 @@ class Column:
     levels: NDArray[Any] | None = None
 
     def take(self, rows: NDArray[Any]) -> Column:
-        """The column at these rows: a mask, or row numbers in the wanted order."""
+        """Returns the column at these rows, given as a mask or as row numbers in any order."""
         valid = None if self.valid is None else self.valid[rows]
         return Column(self.values[rows], valid, self.levels)
 
     def array(self) -> NDArray[Any]:
-        """The values as one numpy array, of objects with None where integers or truth values are missing."""
+        """Returns the values as a numpy array: of objects with None if integers or booleans are missing."""
         if self.levels is not None:
             return np.asarray(self.levels[self.values])
         if self.valid is None or self.values.dtype.kind not in "iub":
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Columns of one length by name, in order; the first ones, `dims`, say where and when the others were logged."""
+    """Columns of equal length by name, in order; the first ones, `dims`, identify the context of the values."""
 
     columns: Mapping[str, Column]
     dims: list[str]
@@ -57,25 +57,25 @@ class Table:
         return self.columns[name].array()
 
     def take(self, rows: NDArray[Any]) -> Table:
-        """These rows of the table: a mask, or row numbers in the wanted order."""
+        """Returns these rows of the table, given as a mask or as row numbers in any order."""
         return Table({name: column.take(rows) for name, column in self.columns.items()}, self.dims)
 
 
 def present(values: NDArray[Any]) -> Mask:
-    """Where an object array holds something; one by one, as an array in it would answer `!= None` for itself."""
+    """Returns where an object array isn't None; element by element, since `!= None` on an array element broadcasts."""
     return np.fromiter((value is not None for value in values), dtype=bool, count=len(values))
 
 
 def to_pandas(table: Table) -> pandas.DataFrame:
-    """The table as a DataFrame: integers and truth values with nulls become Int64 and boolean, never floats."""
+    """Returns the table as a DataFrame: integers and booleans with nulls become Int64 and boolean, never floats."""
     import pandas
 
     series = {name: _series(column) for name, column in table.columns.items()}
     return pandas.DataFrame(series, copy=False)
 
 
-def to_frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Rows of plain values as a DataFrame, with every column that any of them has."""
+def rows_to_pandas(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Returns rows of plain values as a DataFrame, with every column that any row has."""
     import pandas
 
     frame = pandas.DataFrame.from_records(list(rows))
@@ -101,6 +101,6 @@ def _series(column: Column) -> Any:
 
 
 def _all_text(column: Column) -> bool:
-    """Only text may be left to pandas: it would turn an object column of numbers into something else."""
+    """Whether all values are text; pandas may infer the type of such a column only, it would convert numbers."""
     values = column.values if column.valid is None else column.values[column.valid]
     return len(values) > 0 and all(type(value) is str for value in values)

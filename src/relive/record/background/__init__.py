@@ -1,4 +1,4 @@
-"""Background logging: calls to any writer return once their arguments are copied."""
+"""Background logging: calls of any writer return as soon as their arguments are copied."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""How the arguments of a call leave the training's memory: whatever may change in place is copied at once."""
+"""Copies the arguments of deferred calls, so that the training may change the originals in place."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Any
 _ATOMS = frozenset({str, int, float, complex, bool, bytes, type(None), type, range, slice})
 
 
-def copied(value: Any) -> Any:
-    """The same value, safe from what happens to the original. Tensors come to main memory; what refuses is shared."""
+def copy_argument(value: Any) -> Any:
+    """Returns a deep copy. Tensors are moved to main memory; an object that can't be copied is returned as it is."""
     if type(value) in _ATOMS or callable(value):
         return value
     if is_tensor(value):
         return value.detach().to("cpu", copy=True)
-    rebuild = _CONTAINERS.get(type(value))
+    rebuild = _CONTAINER_COPIERS.get(type(value))
     if rebuild is not None:
         return rebuild(value)
     try:
         return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001 - a figure, a handle: its owner can't copy it either
+    except Exception:  # noqa: BLE001 - a figure or a handle, for example
         return value
 
 
-def _copied_dict(value: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: copied(item) for key, item in value.items()}
+def _copy_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: copy_argument(item) for key, item in value.items()}
 
 
-_CONTAINERS: dict[type, Callable[[Any], Any]] = {
-    dict: _copied_dict,
-    list: lambda value: [copied(item) for item in value],
-    tuple: lambda value: tuple(copied(item) for item in value),
+_CONTAINER_COPIERS: dict[type, Callable[[Any], Any]] = {
+    dict: _copy_dict,
+    list: lambda value: [copy_argument(item) for item in value],
+    tuple: lambda value: tuple(copy_argument(item) for item in value),
 }
 
 
 def is_tensor(value: Any) -> bool:
-    """Whoever has a tensor has imported torch; nobody else should wait for it."""
+    """Whether a value is a torch tensor. Does not import torch: if there is a tensor, torch is imported."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 
 
 def size_bytes(value: Any) -> int:
-    """Roughly how much memory a value holds, so that what waits can be counted."""
+    """Estimates the memory that a value takes, to bound the size of the queue."""
     if isinstance(value, str | bytes | bytearray):
         return len(value)
     if isinstance(value, tuple | list):

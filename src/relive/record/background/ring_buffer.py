@@ -1,4 +1,4 @@
-"""What goes from one process to another: arrays as they are, through memory that both share, and the rest pickled."""
+"""Messages between two processes through shared memory: arrays as raw bytes, everything else pickled."""
 
 from __future__ import annotations
 
@@ -18,88 +18,91 @@ from relive.record.background.argument_copies import is_tensor
 
 ALIGN_BYTES = 64
 _EMPTY = np.empty(0, np.uint8)
-HEAD_BYTES = 64  # of the shared memory: how many parcels were taken out so far
+HEAD_BYTES = 64  # the header of the shared memory: how many messages were received so far
 
 
-class Parcel:
-    """Values on their way: buffers that are still where they are, behind the pickle that says what they are."""
+class Message:
+    """Pickled values with their out-of-band buffers, which are not copied until `write`."""
 
     def __init__(self, *values: Any) -> None:
         file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-        for value in values:  # one by one, so that the first can be read when another can't
-            _Packer(file, buffers).dump(value)
+        for value in values:  # one pickle each, so that the first can be loaded even if another can't
+            _MessagePickler(file, buffers).dump(value)
         blocks = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
         sizes = np.array([len(blocks), *map(len, blocks)], np.uint64)
         self._blocks: list[Any] = [
             sizes,
             *(np.frombuffer(block, np.uint8) if len(block) else _EMPTY for block in blocks),
         ]
-        self.size_bytes = sum(_aligned(block.nbytes) for block in self._blocks)
+        self.size_bytes = sum(_align(block.nbytes) for block in self._blocks)
 
     def write(self, memory: Any) -> None:
-        """Copy everything into shared memory; from here on the arrays may change."""
+        """Copies everything into shared memory; after that the arrays may change."""
         at = 0
         for block in self._blocks:
             memory[at : at + block.nbytes] = block.view(np.uint8)
-            at += _aligned(block.nbytes)
+            at += _align(block.nbytes)
 
 
-class _Packer(pickle.Pickler):
+class _MessagePickler(pickle.Pickler):
+    """Pickles with out-of-band buffers, also for tensors. Refuses classes and functions of the script."""
+
     def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer]) -> None:
         super().__init__(file, 5, buffer_callback=buffers.append)
 
     def reducer_override(self, value: Any) -> Any:
-        if is_tensor(value) and _is_plain(value):
+        if is_tensor(value) and _is_plain_tensor(value):
             plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
             name = str(plain.dtype).removeprefix("torch.")
-            return tensor_of, (_bytes_of(plain), name, tuple(plain.shape))
+            return rebuild_tensor, (_tensor_bytes(plain), name, tuple(plain.shape))
         if isinstance(value, type | FunctionType) and value.__module__ == "__main__":
-            told = f"{value.__qualname__} belongs to the script itself; move it to a module that can be imported"
-            raise pickle.PicklingError(told)
+            text = f"{value.__qualname__} is defined in the script itself; move it to a module that can be imported"
+            raise pickle.PicklingError(text)
         return NotImplemented
 
 
-def _is_plain(tensor: Any) -> bool:
+def _is_plain_tensor(tensor: Any) -> bool:
+    """Whether dtype, shape and bytes describe the tensor completely."""
     import torch
 
     known = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
     return known and not (tensor.is_quantized or tensor.is_nested or tensor.device.type == "meta")
 
 
-def _bytes_of(tensor: Any) -> Any:
+def _tensor_bytes(tensor: Any) -> Any:
     import torch
 
     return tensor.reshape(-1).view(torch.uint8).numpy()
 
 
-def tensor_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
-    """The tensor that was packed."""
+def rebuild_tensor(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+    """Rebuilds a pickled tensor."""
     import torch
 
     return torch.from_numpy(data).view(getattr(torch, dtype)).view(shape)
 
 
-class Unpacker(pickle.Unpickler):
-    """Reads the values of a parcel, one `load()` for each; their arrays are copies of one's own."""
+class MessageUnpickler(pickle.Unpickler):
+    """Loads the values of a message, one per `load()`. Arrays are copied out of the shared memory."""
 
     def __init__(self, memory: Any) -> None:
         count = int(memory[:8].view(np.uint64)[0])
-        blocks, at = [], _aligned(8 * (count + 1))
+        blocks, at = [], _align(8 * (count + 1))
         for size in memory[8 : 8 * (count + 1)].view(np.uint64).tolist():
-            blocks.append(memory[at : at + size].copy())  # a writer may keep them, and the memory is needed again
-            at += _aligned(size)
+            blocks.append(memory[at : at + size].copy())  # a writer may keep them, and the shared memory is reused
+            at += _align(size)
         super().__init__(io.BytesIO(blocks[0].tobytes()), buffers=blocks[1:])
 
 
 class SharedBuffer:
-    """Memory of two processes. It is named by a file descriptor only, so nothing is left behind when both have died."""
+    """Memory shared by two processes. It has a file descriptor but no name, so it vanishes when both have exited."""
 
     def __init__(self, file: int | None = None) -> None:
-        self.file = _memory_file() if file is None else file
+        self.file = _create_memory_file() if file is None else file
         self._bytes = np.empty(0, np.uint8)
 
     def reserve(self, size_bytes: int) -> None:
-        """Let there be room for so many bytes behind the head; only what is touched takes memory."""
+        """Grows the file to this size plus the header; pages take memory only once they are touched."""
         if HEAD_BYTES + size_bytes > os.fstat(self.file).st_size:
             os.ftruncate(self.file, HEAD_BYTES + size_bytes)
 
@@ -110,8 +113,8 @@ class SharedBuffer:
         return self._bytes[begin : begin + size_bytes]
 
     @property
-    def taken(self) -> Any:
-        """How many parcels were taken out so far: one number that one side writes and the other reads."""
+    def received(self) -> Any:
+        """The number of messages received so far, as an array of one: one process writes it, the other reads it."""
         return self.bytes_at(-HEAD_BYTES, 8).view(np.uint64)
 
     def close(self) -> None:
@@ -120,57 +123,57 @@ class SharedBuffer:
             os.close(self.file)
 
 
-def _memory_file() -> int:
-    """A file that is memory, whatever the size of /dev/shm is; elsewhere a temporary file without a name."""
+def _create_memory_file() -> int:
+    """Returns a memfd, which the size of /dev/shm does not limit; without memfd an unnamed temporary file."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("relive-background")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
-class Ring:
-    """Where in a piece of memory parcels lie that wait: first in, first out, on pages touched before if possible."""
+class RingAllocator:
+    """Allocates ranges of a buffer for waiting messages: first in, first out, preferably on pages touched before."""
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes
-        self.waiting: deque[tuple[int, int]] = deque()  # begin and end of each
-        self._stretches: deque[list[int]] = deque()  # where they lie side by side, the oldest first: begin and end
+        self.waiting: deque[tuple[int, int]] = deque()  # begin and end of each message
+        self._extents: deque[list[int]] = deque()  # begin and end of adjacent messages, merged; oldest first
         self._touched = 0
-        self._taken = 0
+        self._freed = 0
 
-    def take_out(self, taken: int) -> None:
-        """So many parcels were taken out since the beginning."""
-        for _ in range(taken - self._taken):
+    def free(self, received: int) -> None:
+        """Frees the oldest messages; `received` counts all messages received since the start."""
+        for _ in range(received - self._freed):
             _, end = self.waiting.popleft()
-            oldest = self._stretches[0]
+            oldest = self._extents[0]
             oldest[0] = end
             if end == oldest[1]:
-                self._stretches.popleft()
-        self._taken = taken
+                self._extents.popleft()
+        self._freed = received
 
-    def put(self, size_bytes: int) -> int | None:
-        """Where a parcel goes; None when there is no room yet. Alone it may be larger than the ring."""
-        begin = self._begin(size_bytes)
+    def allocate(self, size_bytes: int) -> int | None:
+        """Returns the offset of a new message; None if there is no space yet. A single one may exceed the ring."""
+        begin = self._find_begin(size_bytes)
         if begin is not None:
             end = begin + size_bytes
             self.waiting.append((begin, end))
             self._touched = max(self._touched, end)
-            if self._stretches and self._stretches[-1][1] == begin:
-                self._stretches[-1][1] = end
+            if self._extents and self._extents[-1][1] == begin:
+                self._extents[-1][1] = end
             else:
-                self._stretches.append([begin, end])
+                self._extents.append([begin, end])
         return begin
 
-    def _begin(self, size_bytes: int) -> int | None:
-        if not self._stretches:
+    def _find_begin(self, size_bytes: int) -> int | None:
+        if not self._extents:
             return 0
-        ends = [end for _, end in reversed(self._stretches)]
+        ends = [end for _, end in reversed(self._extents)]
         free = [begin for begin in (ends[0], 0, *ends[1:], self._touched) if self._is_free(begin, begin + size_bytes)]
         return next((begin for begin in free if begin + size_bytes <= self._touched), free[0] if free else None)
 
     def _is_free(self, begin: int, end: int) -> bool:
-        return end <= self._size_bytes and all(end <= low or begin >= high for low, high in self._stretches)
+        return end <= self._size_bytes and all(end <= low or begin >= high for low, high in self._extents)
 
 
-def _aligned(size_bytes: int) -> int:
+def _align(size_bytes: int) -> int:
     return -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES

@@ -1,4 +1,4 @@
-"""Makes the calls of a writer in a process of its own, whose Python can't hold training up."""
+"""Executes the calls of a writer in a separate process, whose interpreter can't slow training down."""
 
 from __future__ import annotations
 
@@ -15,61 +15,62 @@ import time
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.record.background.deferred_calls import METHOD, Failures, described
-from relive.record.background.ring_buffer import Parcel, Ring, SharedBuffer
+from relive.record.background.deferred_calls import METHOD, CallFailures, describe_call
+from relive.record.background.ring_buffer import Message, RingAllocator, SharedBuffer
 
-RECORD = struct.Struct("<BQQ")  # kind, where its parcel begins, and how large it is
-SIZE = struct.Struct("<Q")  # of an answer
-BEGIN, CALL, ASK, FLUSH, CLOSE = range(5)
+RECORD = struct.Struct("<BQQ")  # kind, offset of its message in shared memory, and size
+SIZE = struct.Struct("<Q")  # of a reply
+BEGIN, CALL, GET, FLUSH, CLOSE = range(5)
 PIPE_BYTES = 1 << 20
-PAUSE_S = 0.001
-# Threads of numeric libraries would only get in the way of training's own, and wait for each other in busy loops.
+POLL_S = 0.001
+# Threads of numeric libraries would compete with those of the training, and spin while they wait for each other.
 ENVIRONMENT = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")} | {"RELIVE_OFF": "1"}
-INSTEAD = "give the writer itself instead of its class, and a thread of this process makes its calls"
+REMEDY = "pass a writer instance instead of its class, and a thread of this process executes its calls"
 
 
-class InProcess:
-    """The end in the training's process: copies what is given into shared memory, and sends a short record of it."""
+class WriterProcess:
+    """The side of the training process: copies calls into shared memory and sends a short record of each."""
 
     def __init__(self, factory: Any, args: tuple[Any, ...], kwargs: dict[str, Any], max_bytes: int) -> None:
-        self._name = described(getattr(factory, "__qualname__", repr(factory)), args, kwargs)
-        self._methods = _methods_of(factory)
-        self._failures = Failures()
+        self._name = describe_call(getattr(factory, "__qualname__", repr(factory)), args, kwargs)
+        self._methods = _callable_names(factory)
+        self._failures = CallFailures()
         self._is_lost = False
         self._order = threading.Lock()
-        self._ring = Ring(max_bytes)
+        self._ring = RingAllocator(max_bytes)
         try:
-            parcel = Parcel(self._name, (factory, args, kwargs))
+            message = Message(self._name, (factory, args, kwargs))
         except Exception as error:
-            told = f"{self._name} can't be made in a process of its own ({error}); {INSTEAD}"
-            raise ReliveError(told) from error
+            text = f"{self._name} can't be created in a separate process ({error}); {REMEDY}"
+            raise ReliveError(text) from error
         self._shared = SharedBuffer()
         self._shared.reserve(max_bytes)
         self._start()
-        self._post(BEGIN, parcel)
+        self._post(BEGIN, message)
 
     def _start(self) -> None:
-        theirs, self._records = os.pipe()
-        answers, ours = os.pipe()
-        with contextlib.suppress(AttributeError, OSError):  # as many records as the system lets wait
+        child_records, self._records = os.pipe()
+        replies, child_replies = os.pipe()
+        with contextlib.suppress(AttributeError, OSError):  # a larger pipe lets more records wait
             fcntl.fcntl(self._records, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        # A fresh Python, not multiprocessing: that would run the user's script again unless it is written for it.
+        # A fresh interpreter, not multiprocessing: that would import the user's script again.
         path = [str(entry) for entry in sys.path]
         code = f"import sys; sys.path[:] = {path}; from relive.record.background.writer_host import main; main"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"{code}({theirs}, {ours}, {self._shared.file})"], stdin=subprocess.DEVNULL,
-            pass_fds=(theirs, ours, self._shared.file), env={**os.environ, **ENVIRONMENT},
+            [sys.executable, "-c", f"{code}({child_records}, {child_replies}, {self._shared.file})"],
+            stdin=subprocess.DEVNULL, pass_fds=(child_records, child_replies, self._shared.file),
+            env={**os.environ, **ENVIRONMENT},
         )  # fmt: skip
-        os.close(theirs)
-        os.close(ours)
-        self._answers = os.fdopen(answers, "rb")
+        os.close(child_records)
+        os.close(child_replies)
+        self._replies = os.fdopen(replies, "rb")
 
     def attribute(self, name: str) -> Any:
         if name in self._methods:
             return METHOD
-        kind, value = self._asked(ASK, Parcel(name)) or ("lost", None)
+        kind, value = self._request(GET, Message(name)) or ("lost", None)
         if kind == "lost":
-            raise ReliveError(f"{name} of {self._name} can't be read, its process is gone; {INSTEAD}")
+            raise ReliveError(f"{name} of {self._name} can't be read: its process is gone; {REMEDY}")
         if kind == "error":
             raise AttributeError(value)
         if kind == "method":
@@ -78,82 +79,82 @@ class InProcess:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
-            parcel = Parcel((name, time.time()), (args, kwargs))
+            message = Message((name, time.time()), (args, kwargs))
             with self._order:
-                self._post(CALL, parcel)
-        except Exception as error:  # noqa: BLE001 - arguments that can't be sent; the user's training must go on
-            self._failures.add(described(name, args, kwargs), error)
+                self._post(CALL, message)
+        except Exception as error:  # noqa: BLE001 - arguments that can't be pickled; the user's training must go on
+            self._failures.add(describe_call(name, args, kwargs), error)
 
     def flush(self) -> None:
-        self._failures.extend(*(self._asked(FLUSH, Parcel()) or ([], 0)))
+        self._failures.extend(*(self._request(FLUSH, Message()) or ([], 0)))
         self._failures.raise_any()
 
     def close(self) -> None:
-        self._failures.extend(*(self._asked(CLOSE, Parcel()) or ([], 0)))
-        self._let_go()
+        self._failures.extend(*(self._request(CLOSE, Message()) or ([], 0)))
+        self._release()
         self._process.wait()
         self._failures.raise_any()
 
     def abandon(self) -> None:
-        self._let_go()
-        self._process.returncode = 0  # it is the parent's child, not ours
+        self._release()
+        self._process.returncode = 0  # not a child of this process; keeps Popen from waiting for it
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._is_lost = True
-        self._answers.close()
+        self._replies.close()
         self._shared.close()
         with contextlib.suppress(OSError):
             os.close(self._records)
 
-    def _asked(self, kind: int, parcel: Parcel) -> Any:
-        """What the process answers, after all the calls before; None if it is gone."""
+    def _request(self, kind: int, message: Message) -> Any:
+        """Returns the reply of the process, which comes after all earlier calls; None if the process is gone."""
         with self._order:
-            self._post(kind, parcel)
-            size = self._answers.read(SIZE.size) if not self._is_lost else b""
+            self._post(kind, message)
+            size = self._replies.read(SIZE.size) if not self._is_lost else b""
             if len(size) == SIZE.size:
-                return pickle.loads(self._answers.read(*SIZE.unpack(size)))
-            self._lose()
+                return pickle.loads(self._replies.read(*SIZE.unpack(size)))
+            self._handle_loss()
             return None
 
-    def _post(self, kind: int, parcel: Parcel) -> None:
-        """Copy a parcel to where the process finds it. While there is no room, wait."""
-        begin = self._placed(parcel.size_bytes)
+    def _post(self, kind: int, message: Message) -> None:
+        """Copies a message into shared memory and sends its record. Waits while there is no space."""
+        begin = self._allocate(message.size_bytes)
         if begin is None:
             self._failures.extend([(f"{self._name}: its process is gone", "")], 1)
             return
-        self._shared.reserve(begin + parcel.size_bytes)  # a parcel larger than the ring, alone in it
-        parcel.write(self._shared.bytes_at(begin, parcel.size_bytes))
+        self._shared.reserve(begin + message.size_bytes)  # grows the memory for a message larger than the ring
+        message.write(self._shared.bytes_at(begin, message.size_bytes))
         try:
-            os.write(self._records, RECORD.pack(kind, begin, parcel.size_bytes))
+            os.write(self._records, RECORD.pack(kind, begin, message.size_bytes))
         except BrokenPipeError:
-            self._lose()
+            self._handle_loss()
 
-    def _placed(self, size_bytes: int) -> int | None:
+    def _allocate(self, size_bytes: int) -> int | None:
         while not self._is_lost:
-            self._ring.take_out(int(self._shared.taken[0]))
-            begin = self._ring.put(size_bytes)
+            self._ring.free(int(self._shared.received[0]))
+            begin = self._ring.allocate(size_bytes)
             if begin is not None:
                 return begin
             if self._process.poll() is not None:
-                self._lose()
-            time.sleep(PAUSE_S)
+                self._handle_loss()
+            time.sleep(POLL_S)
         return None
 
-    def _lose(self) -> None:
-        """The process is gone, and with it the calls that wait."""
+    def _handle_loss(self) -> None:
+        """Reports that the process is gone, and with it the calls that were waiting."""
         if self._is_lost:
             return
         self._is_lost = True
-        self._ring.take_out(int(self._shared.taken[0]))
+        self._ring.free(int(self._shared.received[0]))
         status = self._process.wait()
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
-        waiting = max(len(self._ring.waiting), 1)
-        told = f"{self._name}: its process {self._process.pid} was {how}, and calls that waited are lost; {INSTEAD}"
-        self._failures.extend([(told, "")], waiting)
+        count = max(len(self._ring.waiting), 1)
+        text = f"{self._name}: its process {self._process.pid} was {how}, and waiting calls are lost; {REMEDY}"
+        self._failures.extend([(text, "")], count)
 
 
-def _methods_of(factory: Any) -> set[str]:
-    """What a class says can be called; for other factories the process has to be asked."""
+def _callable_names(factory: Any) -> set[str]:
+    """Returns the callable attributes of a class; for any other factory the process has to be asked."""
     if not isinstance(factory, type):
         return set()
     return {name for name in dir(factory) if callable(getattr(factory, name, None))}

@@ -1,4 +1,4 @@
-"""What stands in for a writer in the user's hands: until it is closed, in a forked child, and when Python ends."""
+"""The proxy of a background writer, and how it behaves when closed, in a forked child, and at exit."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any, Protocol
 
 from relive.errors import ReliveError
 from relive.record.background.deferred_calls import METHOD
-from relive.record.process import say
+from relive.record.process import print_to_stderr
 
 
-class Worker(Protocol):
-    """Who makes the calls. What failed comes out of `flush` and `close` only."""
+class WriterWorker(Protocol):
+    """Executes the calls. Only `flush` and `close` raise their failures."""
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
-    def attribute(self, name: str) -> Any: ...  # METHOD for what can be called
+    def attribute(self, name: str) -> Any: ...  # METHOD if it is callable
     def flush(self) -> None: ...
     def close(self) -> None: ...
-    def abandon(self) -> None: ...  # in a forked child: let go of what is the parent's, and never wait
+    def abandon(self) -> None: ...  # in a forked child: release the parent's resources without waiting
 
 
 class Background:
-    """Stands in for a writer: its methods return at once, its other attributes are passed through."""
+    """Proxy for a writer: its methods return at once, its other attributes are passed through."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: WriterWorker) -> None:
         self._worker = worker
         self._is_open = True
-        # Exit has its own reference to the worker: what is dropped open is written all the same.
+        # The exit function holds the worker, so a proxy that is dropped without `close` still writes everything.
         self._at_exit = functools.partial(_close_at_exit, worker, os.getpid())
         atexit.register(self._at_exit)
-        _open.add(self)
+        _open_proxies.add(self)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what `copy`, `pickle` and notebooks look for is not the writer's to answer
+        if name.startswith("_"):  # looked up by `copy`, `pickle` and notebooks
             raise AttributeError(f"a background writer has no {name}")
         value = self._worker.attribute(name)
         return functools.partial(self._call, name) if value is METHOD else value
@@ -45,18 +45,18 @@ class Background:
         self._worker.call(name, args, kwargs)
 
     def flush(self) -> None:
-        """Wait until every call made so far is done and the writer has flushed; raise what failed."""
+        """Waits until every call so far is executed and the writer has flushed; raises failures."""
         self._worker.flush()
 
     def close(self) -> None:
-        """Wait for everything, close the writer, and raise what failed."""
-        worker = self._let_go(_Closed())
+        """Waits for all calls, closes the writer, and raises failures."""
+        worker = self._replace_worker(_ClosedWorker())
         worker.close()
 
-    def _let_go(self, instead: Worker) -> Worker:
+    def _replace_worker(self, new: WriterWorker) -> WriterWorker:
         atexit.unregister(self._at_exit)
         self._is_open = False
-        worker, self._worker = self._worker, instead
+        worker, self._worker = self._worker, new
         return worker
 
     def __enter__(self) -> Background:
@@ -68,35 +68,35 @@ class Background:
         except ReliveError as failed:
             if error is None:
                 raise
-            say(str(failed))  # the user's own error is the one to see
+            print_to_stderr(str(failed))  # the user's own exception is the one to raise
 
     def __reduce__(self) -> Any:
-        raise ReliveError("a background writer can't leave its process; make another one there")
+        raise ReliveError("a background writer can't be sent to another process; create one there")
 
     def __del__(self) -> None:
         if self.__dict__.get("_is_open"):
-            told = "a background writer was dropped open, and is written when Python ends; close it, or use `with`"
-            warnings.warn(told, ResourceWarning, stacklevel=2)
+            message = "a background writer was dropped without close(), and is written at exit; close it, or use `with`"
+            warnings.warn(message, ResourceWarning, stacklevel=2)
 
-    def _stay_with_parent(self) -> None:
-        """In a forked child: the parent makes the calls that wait; nothing is made twice."""
+    def _abandon(self) -> None:
+        """In a forked child: leaves the queued calls to the parent, so that none is executed twice."""
         if self._is_open:
-            self._let_go(_ForkedProxy()).abandon()
+            self._replace_worker(_InheritedWorker()).abandon()
 
 
-def _close_at_exit(worker: Worker, process: int) -> None:
+def _close_at_exit(worker: WriterWorker, process: int) -> None:
     if process == os.getpid():
         try:
             worker.close()
         except ReliveError as failed:
-            say(str(failed))
+            print_to_stderr(str(failed))
 
 
-class _Closed:
-    """What a closed writer does: nothing any more."""
+class _ClosedWorker:
+    """The worker of a closed writer: raises on calls, does nothing else."""
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        raise ReliveError(f"{name} was called on a background writer that is closed; make a new one")
+        raise ReliveError(f"{name} was called on a background writer that is closed; create a new one")
 
     def attribute(self, name: str) -> Any:
         return METHOD
@@ -106,25 +106,27 @@ class _Closed:
     def abandon(self) -> None: ...
 
 
-class _ForkedProxy(_Closed):
-    """What a writer does in a forked child: it leaves the work to the parent, and drops calls made here."""
+class _InheritedWorker(_ClosedWorker):
+    """The worker of a writer in a forked child: drops calls and warns once; the parent does the work."""
 
     def __init__(self) -> None:
-        self._is_said = False
+        self._has_warned = False
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._is_said:
-            self._is_said = True
-            say(f"{name} was called in a forked process, where background writers do nothing; make one here instead")
+        if not self._has_warned:
+            self._has_warned = True
+            print_to_stderr(
+                f"{name} was called in a forked process, where background writers do nothing; create one here instead"
+            )
 
 
-_open: weakref.WeakSet[Background] = weakref.WeakSet()
+_open_proxies: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for proxy in list(_open):
-        proxy._stay_with_parent()
+def _abandon_in_child() -> None:
+    for proxy in list(_open_proxies):
+        proxy._abandon()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_abandon_in_child)

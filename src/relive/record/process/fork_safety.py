@@ -1,4 +1,4 @@
-"""What a fork has to do with our threads: it waits while they load modules, and isn't warned of because of them."""
+"""Makes forks safe beside relive's threads: a fork waits for their imports, and does not warn because of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import threading
 import warnings
 from types import TracebackType
 
-PATIENCE_S = 5.0  # loading takes milliseconds; a fork that had to wait longer would rather take the risk
-THREADS = "relive-"  # how the names of our threads begin
+MAX_FORK_WAIT_S = 5.0  # imports take milliseconds; after this time a fork goes ahead
+THREAD_PREFIX = "relive-"  # every thread of relive has a name that starts with this
 
 
-class _Loading:
-    """Hold this around imports on a thread of ours: a child that is forked meanwhile would wait for them for ever."""
+class _ImportLock:
+    """Held during imports on relive's threads: a child forked meanwhile would wait for the import lock forever."""
 
     def __init__(self) -> None:
-        self.times = 0  # how often something was loaded
+        self.times = 0  # how often the lock was held
         self._lock = threading.Lock()
         self._forking = threading.local()
-        os.register_at_fork(before=self._wait, after_in_parent=self._go_on, after_in_child=self._renew)
+        os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -28,10 +28,10 @@ class _Loading:
         self.times += 1
         self._lock.release()
 
-    def _wait(self) -> None:
-        self._forking.holds = self._lock.acquire(timeout=PATIENCE_S)
+    def _acquire(self) -> None:
+        self._forking.holds = self._lock.acquire(timeout=MAX_FORK_WAIT_S)
 
-    def _go_on(self) -> None:
+    def _release(self) -> None:
         if self._forking.holds:
             self._lock.release()
 
@@ -39,10 +39,10 @@ class _Loading:
         self._lock = threading.Lock()
 
 
-class _Hush:
-    """Python 3.12 and later warn of a fork in a process with threads, which may be an error where warnings are.
+class _ForkWarningFilter:
+    """Suppresses the warning of Python 3.12 and later about a fork in a process with threads.
 
-    When all of them are ours, the script would not have been warned without us: children can do without them.
+    Only if all threads are relive's: without relive the script would not be warned, and children do not need them.
     """
 
     MESSAGE = "This process .* is multi-threaded, use of fork"
@@ -54,24 +54,25 @@ class _Hush:
 
     def _begin(self) -> None:
         self.end()
-        if _all_ours():
+        if _has_only_relive_threads():
             warnings.filterwarnings("ignore", self.MESSAGE, DeprecationWarning)
             self._entry = warnings.filters[0]
 
     def end(self) -> None:
-        """Called some time after the fork: Python warns only when all its hooks are through."""
+        """Removes the filter. Called some time after the fork, since Python warns after all fork hooks have run."""
         entry, self._entry = self._entry, None
         if entry is not None and entry in warnings.filters:
             warnings.filters.remove(entry)  # type: ignore[attr-defined]
 
 
-def _all_ours() -> bool:
-    ours = sum(thread.name.startswith(THREADS) for thread in threading.enumerate())
+def _has_only_relive_threads() -> bool:
+    """Whether all threads but the current one are relive's."""
+    ours = sum(thread.name.startswith(THREAD_PREFIX) for thread in threading.enumerate())
     try:
         return len(os.listdir("/proc/self/task")) == ours + 1
-    except OSError:  # no Linux: Python counts its own threads there
+    except OSError:  # not Linux: there Python counts only the threads it started
         return threading.active_count() == ours + 1
 
 
-loading = _Loading()
-hush = _Hush()
+import_lock = _ImportLock()
+fork_warning_filter = _ForkWarningFilter()

@@ -1,4 +1,4 @@
-"""Whose exception it is: what a signal handler raises is the user's, even if we were at work when the signal came."""
+"""Tells exceptions of the user's signal handlers from relive's own: a handler may run while relive's code does."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import CodeType
 from typing import Any
 
 
-def is_users(error: BaseException) -> bool:
-    """Did a signal handler raise this? A time limit or a preemption must reach the script, not end as our warning."""
-    codes = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Whether a signal handler raised this. A time limit or preemption must reach the script, not become a warning."""
+    codes = {code for number in signal.valid_signals() if (code := _handler_code(signal.getsignal(number))) is not None}
     trace = error.__traceback__ if codes else None
     while trace is not None:
         if trace.tb_frame.f_code in codes:
@@ -19,8 +19,8 @@ def is_users(error: BaseException) -> bool:
     return False
 
 
-def _code(handler: Any) -> CodeType | None:
-    """The code that runs when the handler is called: of a function, a method, a partial, or an object's call."""
+def _handler_code(handler: Any) -> CodeType | None:
+    """Returns the code object of a handler: a function, a method, a partial, or an object with `__call__`."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not callable(handler):  # SIG_DFL and SIG_IGN

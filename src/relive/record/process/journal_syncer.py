@@ -1,18 +1,18 @@
-"""A thread that forces journals to disk once a second, and shows that their runs are alive."""
+"""A thread that syncs a journal to disk once a second and updates its modification time as a heartbeat."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from relive.record.process.fork_safety import hush
+from relive.record.process.fork_safety import fork_warning_filter
 from relive.record.process.user_warnings import warn_once
 from relive.store.journal import Journal
 
-TOUCH_S = 30.0
+HEARTBEAT_S = 30.0
 
 
-class Syncer:
+class JournalSyncer:
     """Syncs one journal until stopped."""
 
     def __init__(self, journal: Journal, every_s: float) -> None:
@@ -27,17 +27,20 @@ class Syncer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
-        hush.end()
+        fork_warning_filter.end()
 
     def _work(self) -> None:
         touched = time.monotonic()
         while not self._stop.wait(self._every_s):
-            hush.end()
+            fork_warning_filter.end()
             try:
                 self._journal.sync()
-                if time.monotonic() - touched > TOUCH_S:
+                if time.monotonic() - touched > HEARTBEAT_S:
                     self._journal.touch()
                     touched = time.monotonic()
             except OSError as error:
-                warn_once("sync-failed", f"{error}; what is logged is safe unless the machine itself goes down")
+                warn_once(
+                    "sync-failed",
+                    f"{error}; recording goes on, but a crash of the machine may lose values; check the disk",
+                )
                 return

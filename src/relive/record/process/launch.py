@@ -1,4 +1,4 @@
-"""Who this process is: its rank in a launch of many, what was started, and to which project that belongs."""
+"""Detects the rank of this process in a distributed launch, its entry point, and the project of that."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Literal, NamedTuple
 
 from relive.installation import PACKAGE_FOLDER
-from relive.store.journal import process_start
+from relive.store.journal import process_start_stamp
 
-# What launchers tell each rank about itself.
-LAUNCHED_BY = (
+# The variables by which launchers pass a process its rank.
+LAUNCH_VARIABLES = (
     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
     "TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS RELIVE_RANK RELIVE_WORLD_SIZE "
     "RELIVE_LOCAL_RANK SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_STEP_ID SLURM_STEP_NUM_TASKS PMI_RANK PMI_SIZE "
@@ -22,46 +22,53 @@ LAUNCHED_BY = (
     "OMPI_COMM_WORLD_LOCAL_SIZE"
 ).split()
 _LOCAL_ADDRESSES = ("", "localhost", "127.0.0.1", "::1")
-_MARKERS = (".relive", "relive.toml", "pyproject.toml", "setup.py", "setup.cfg")
+_PROJECT_MARKERS = (".relive", "relive.toml", "pyproject.toml", "setup.py", "setup.cfg")
 
 
 class Launch(NamedTuple):
-    """A process among those started together. `key` is the same on all of them, and on no others."""
+    """The rank of a process within a launch. `key` is equal on all ranks of the launch, and on no other process."""
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
-    key: str | None = None  # None: it stands alone, or nothing tells its launch from another
+    key: str | None = None  # None: a single process, or its launch can't be identified
 
 
-def detect(environ: Mapping[str, str] = os.environ) -> Launch:
-    """Read what torchrun, srun, mpirun or the user (RELIVE_RANK, RELIVE_WORLD_SIZE, RELIVE_LAUNCH) say of us."""
-    launchers = (_own, _torchrun, _slurm, _open_mpi, _mpich, _process_group)
+def detect_launch(environ: Mapping[str, str] = os.environ) -> Launch:
+    """Reads the variables of torchrun, srun, mpirun or the user (RELIVE_RANK, RELIVE_WORLD_SIZE, RELIVE_LAUNCH)."""
+    launchers = (
+        _detect_relive,
+        _detect_torchrun,
+        _detect_slurm,
+        _detect_open_mpi,
+        _detect_mpich,
+        _detect_process_group,
+    )
     found = next((launch for launcher in launchers if (launch := launcher(environ)) is not None), Launch())
     return found._replace(key=environ.get("RELIVE_LAUNCH") or found.key)
 
 
-def makes_rank(environ: Mapping[str, str], rank: int, world_size: int) -> bool:
-    """Would a process that is started with these variables be this rank?"""
-    told = detect(environ)
-    return (told.rank, told.world_size) == (rank, world_size)
+def launches_rank(environ: Mapping[str, str], rank: int, world_size: int) -> bool:
+    """Whether a process that is started with these variables has this rank."""
+    launch = detect_launch(environ)
+    return (launch.rank, launch.world_size) == (rank, world_size)
 
 
-def _own(environ: Mapping[str, str]) -> Launch | None:
+def _detect_relive(environ: Mapping[str, str]) -> Launch | None:
     names = "RELIVE_RANK RELIVE_WORLD_SIZE RELIVE_LOCAL_RANK"
-    return _launch(environ, names, lambda: _key("relive", *_parent()))
+    return _read_launch(environ, names, lambda: _make_key("relive", *_parent_identity()))
 
 
-def _torchrun(environ: Mapping[str, str]) -> Launch | None:
-    """Also what others launch in its way: accelerate, deepspeed, torch.distributed.launch."""
+def _detect_torchrun(environ: Mapping[str, str]) -> Launch | None:
+    """Also accelerate, deepspeed and torch.distributed.launch, which set the same variables."""
 
     def key() -> str:
-        told = "TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_ADDR MASTER_PORT SLURM_JOB_ID".split()
-        # On one machine the run id is mostly "none" and the port the same every time; the agent is what differs.
-        agent = _agent(environ) if _is_on_one_machine(environ) else ()
-        return _key("torchrun", *(environ.get(name, "") for name in told), *agent)
+        names = "TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_ADDR MASTER_PORT SLURM_JOB_ID".split()
+        # On one machine the run id is usually "none" and the port always the same; only the agent differs per launch.
+        agent = _agent_identity(environ) if _is_on_one_machine(environ) else ()
+        return _make_key("torchrun", *(environ.get(name, "") for name in names), *agent)
 
-    return _launch(environ, "RANK WORLD_SIZE LOCAL_RANK", key)
+    return _read_launch(environ, "RANK WORLD_SIZE LOCAL_RANK", key)
 
 
 def _is_on_one_machine(environ: Mapping[str, str]) -> bool:
@@ -70,84 +77,84 @@ def _is_on_one_machine(environ: Mapping[str, str]) -> bool:
     return environ.get("MASTER_ADDR", "") in _LOCAL_ADDRESSES
 
 
-def _agent(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folder torchrun makes for each launch, …/<random>/attempt_0/<local rank>/error.json, or else our parent.
+def _agent_identity(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the folder torchrun makes per launch (…/<random>/attempt_0/<local rank>/error.json), or else our parent.
 
-    The folder comes first since a shell between the agent and us would give every rank a parent of its own.
+    The folder is preferred: with a shell between the agent and the ranks, each rank has a different parent.
     """
     error_file = Path(environ.get("TORCHELASTIC_ERROR_FILE", ""))
     if len(error_file.parts) > 4 and error_file.parent.parent.name.startswith("attempt_"):
         return platform.node(), str(error_file.parents[2])
-    return _parent()
+    return _parent_identity()
 
 
-def _slurm(environ: Mapping[str, str]) -> Launch | None:
-    """Only what srun started: a batch script carries the variables of its allocation, but stands alone."""
+def _detect_slurm(environ: Mapping[str, str]) -> Launch | None:
+    """Only processes that srun started: a batch script has the variables of its allocation, but is a single process."""
     size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
     if "SLURM_STEP_ID" not in environ or environ.get(size, "1") == "1":
         return None
-    told = [environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")]
-    return _launch(environ, f"SLURM_PROCID {size} SLURM_LOCALID", lambda: _key("slurm", *told))
+    job = [environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")]
+    return _read_launch(environ, f"SLURM_PROCID {size} SLURM_LOCALID", lambda: _make_key("slurm", *job))
 
 
-def _open_mpi(environ: Mapping[str, str]) -> Launch | None:
+def _detect_open_mpi(environ: Mapping[str, str]) -> Launch | None:
     job = environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid")
     names = "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK"
-    return _launch(environ, names, lambda: _key("openmpi", job) if job else None)
+    return _read_launch(environ, names, lambda: _make_key("openmpi", job) if job else None)
 
 
-def _mpich(environ: Mapping[str, str]) -> Launch | None:
-    """Also Intel MPI. Its PMI_ID is the rank under another name, so it is of no use here."""
+def _detect_mpich(environ: Mapping[str, str]) -> Launch | None:
+    """Also Intel MPI. Its PMI_ID is the rank again, so it does not identify the job."""
 
     def key() -> str | None:
         job = environ.get("PMI_JOBID") or environ.get("PMI_KVSNAME")
         is_local = environ.get("MPI_LOCALNRANKS", "") == environ["PMI_SIZE"]
-        return _key("mpich", job or "", *(_parent() if is_local else ())) if job or is_local else None
+        return _make_key("mpich", job or "", *(_parent_identity() if is_local else ())) if job or is_local else None
 
-    return _launch(environ, "PMI_RANK PMI_SIZE MPI_LOCALRANKID", key)
+    return _read_launch(environ, "PMI_RANK PMI_SIZE MPI_LOCALRANKID", key)
 
 
-def _process_group(environ: Mapping[str, str]) -> Launch | None:
-    """What a script set up by itself, as the workers of torch.multiprocessing.spawn do."""
+def _detect_process_group(environ: Mapping[str, str]) -> Launch | None:
+    """A process group that the script itself initialized, as workers of torch.multiprocessing.spawn do."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     rank, size = distributed.get_rank(), distributed.get_world_size()
-    told = [environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
-    parent = _parent() if _is_on_one_machine(environ) else ()
-    return Launch(rank, size, rank, _key("group", *told, *parent) if size > 1 else None)
+    address = [environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
+    parent = _parent_identity() if _is_on_one_machine(environ) else ()
+    return Launch(rank, size, rank, _make_key("group", *address, *parent) if size > 1 else None)
 
 
-def _launch(environ: Mapping[str, str], names: str, key: Callable[[], str | None]) -> Launch | None:
-    rank, size, local = (_number(environ.get(name)) for name in names.split())
+def _read_launch(environ: Mapping[str, str], names: str, key: Callable[[], str | None]) -> Launch | None:
+    rank, size, local = (_parse_decimal(environ.get(name)) for name in names.split())
     if rank is None or size is None or not 0 <= rank < size:
         return None
     return Launch(rank, size, rank if local is None else local, key() if size > 1 else None)
 
 
-def _number(text: str | None) -> int | None:
+def _parse_decimal(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() else None
 
 
-def _parent() -> tuple[str, ...]:
+def _parent_identity() -> tuple[str, ...]:
     parent = os.getppid()
-    return platform.node(), str(parent), process_start(parent) or ""
+    return platform.node(), str(parent), process_start_stamp(parent) or ""
 
 
-def _key(launcher: str, *facts: str) -> str:
-    from relive.hashing import stable_hash  # only ranks need it
+def _make_key(launcher: str, *facts: str) -> str:
+    from relive.hashing import stable_hash  # imported only if there are several ranks
 
     return f"{launcher}-{stable_hash(facts)[:16]}"
 
 
 def is_pool_worker() -> bool:
-    """Were we started by another Python process to work for it: a data loader's worker, a process pool?"""
-    process = sys.modules.get("multiprocessing.process")  # a worker of any kind has loaded it
+    """Whether another Python process started this one as its worker: by multiprocessing, a pool, a data loader."""
+    process = sys.modules.get("multiprocessing.process")  # every kind of worker has imported it
     return process is not None and process.parent_process() is not None
 
 
 class EntryPoint(NamedTuple):
-    """What the user started."""
+    """The script, module, notebook or command that the user started."""
 
     kind: Literal["script", "module", "notebook", "interactive", "command"]
     script: str | None  # absolute, without symbolic links; for a notebook its file, if known
@@ -157,27 +164,27 @@ class EntryPoint(NamedTuple):
 
 
 def find_entry(main_module: ModuleType | None = None, cwd: str | os.PathLike[str] | None = None) -> EntryPoint:
-    """What was started, told from the main module; a spawned worker tells its parent's script."""
+    """Determines what was started from the main module; in a spawned worker, the script of its parent."""
     main = main_module or sys.modules.get("__mp_main__") or sys.modules.get("__main__")
     here = os.fspath(cwd) if cwd is not None else _cwd()
-    notebook = _notebook(main, here)
+    notebook = _notebook_path(main, here)
     if notebook is not None:
-        return _entry("notebook", notebook or None, None, here)
+        return _make_entry("notebook", notebook or None, None, here)
     script = getattr(main, "__file__", None)
     module = _module_name(main)
     if not script or not os.path.isfile(script) or module == "_pyrepl":
-        return _entry("interactive", None, None, here)
+        return _make_entry("interactive", None, None, here)
     if _is_installed(os.path.abspath(script)) or _is_installed(os.path.realpath(script)):
         return EntryPoint("command", os.path.realpath(script), module, str(project_root(Path(here))), here)
-    return _entry("module" if module else "script", script, module, here)
+    return _make_entry("module" if module else "script", script, module, here)
 
 
-def _entry(kind: Literal["script", "module", "notebook", "interactive"], script: str | None, module: str | None,
+def _make_entry(kind: Literal["script", "module", "notebook", "interactive"], script: str | None, module: str | None,
            cwd: str) -> EntryPoint:  # fmt: skip
     real = os.path.realpath(os.path.join(cwd, script)) if script else None
-    # Where the script lies decides, never where it was called from: that may be inside another project.
+    # The location of the script decides, not the working directory, which may be inside another project.
     start = Path(real).parent if real else Path(os.path.realpath(cwd))
-    if module and real:  # a package is no project of its own: what holds it may be
+    if module and real:  # start above the top-level package: a package is not a project
         levels = module.count(".") + (Path(real).name == "__main__.py")
         start = [start, *start.parents][min(levels, len(start.parents))]
     return EntryPoint(kind, real, module, str(project_root(start)), cwd)
@@ -186,12 +193,12 @@ def _entry(kind: Literal["script", "module", "notebook", "interactive"], script:
 def _cwd() -> str:
     try:
         return os.getcwd()
-    except FileNotFoundError:  # removed under our feet
+    except FileNotFoundError:  # the folder was removed
         return os.environ.get("PWD") or os.sep
 
 
-def _notebook(main: ModuleType | None, cwd: str) -> str | None:
-    """The notebook's path, "" for one that can't be told, None when this isn't one."""
+def _notebook_path(main: ModuleType | None, cwd: str) -> str | None:
+    """Returns the path of the notebook, "" if it is unknown, None if this is no notebook."""
     if "ipykernel" not in sys.modules or getattr(main, "__file__", None):
         return None
     named = getattr(main, "__vsc_ipynb_file__", None) or os.environ.get("JPY_SESSION_NAME")
@@ -209,7 +216,7 @@ def _module_name(main: ModuleType | None) -> str | None:
 
 
 def _is_installed(path: str) -> bool:
-    """Not the user's: a console script, or a module of Python, of a library, or of relive wherever that lies."""
+    """Whether a file is not the user's: a console script, or a module of Python, of a library, or of relive."""
     folder = os.path.dirname(path)
     programs = {os.path.join(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in ("bin", "Scripts")}
     libraries = ("/site-packages/", "/dist-packages/", f"{os.path.dirname(os.path.realpath(os.__file__))}/")
@@ -221,17 +228,17 @@ def _is_installed(path: str) -> bool:
 
 
 def project_root(start: Path) -> Path:
-    """The git top level around a folder, else the nearest folder above that looks like a project, else itself."""
-    folders = list(_below_home(start))
-    for markers in ((".git",), _MARKERS):
+    """Returns the git top level of a folder, else its nearest parent with a project marker, else the folder itself."""
+    folders = list(_project_candidates(start))
+    for markers in ((".git",), _PROJECT_MARKERS):
         for folder in folders:
             if any((folder / marker).exists() for marker in markers):
                 return folder
     return start
 
 
-def _below_home(start: Path) -> Iterator[Path]:
-    """The folder and those above it, as far as a project may reach: a marker in the home folder is a stray."""
+def _project_candidates(start: Path) -> Iterator[Path]:
+    """Yields the folder and its parents, but neither the user's home nor folders above it."""
     home = Path(os.path.realpath(os.path.expanduser("~")))
     for folder in (start, *start.parents):
         if folder == home or folder == folder.parent or folder in home.parents:

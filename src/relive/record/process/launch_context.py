@@ -1,4 +1,4 @@
-"""Where this process stands: what was started, in which project, with which settings, as which rank."""
+"""The launch context of this process: entry point, project, settings, home and rank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from relive.errors import ReliveError
-from relive.record.process.launch import EntryPoint, Launch, detect, find_entry
+from relive.record.process.launch import EntryPoint, Launch, detect_launch, find_entry
 from relive.settings import Settings, load
 from relive.store import Home
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LaunchContext(NamedTuple):
-    """Where this process stands: what was started, in which project, as which rank."""
+    """What was started, in which project, with which settings and home, as which rank."""
 
     entry: EntryPoint
     settings: Settings
@@ -29,25 +29,26 @@ class LaunchContext(NamedTuple):
 
 
 def read_launch_context() -> LaunchContext:
+    """Determines the context from the main module, the settings and the environment variables."""
     entry = find_entry()
     settings = load(Path(entry.root))
     home = Path(settings.home).expanduser() if settings.home else Path(entry.root) / ".relive"
-    return LaunchContext(entry, settings, Home(Path(os.path.abspath(home)), settings), detect())
+    return LaunchContext(entry, settings, Home(Path(os.path.abspath(home)), settings), detect_launch())
 
 
-def chosen_server(home: object | None, server: str | None = None) -> ServerClient | None:
-    """The server that a question about the team's runs and models goes to; None if it goes to a home.
+def select_server(home: object | None, server: str | None = None) -> ServerClient | None:
+    """Returns a client of the server to query for runs and models; None to use a home.
 
-    A home that is named is meant; so is a server that is named; else it is the one of the settings, if there is one.
+    An explicit home or server wins; otherwise the server of the settings is used, if there is one.
     """
     if home is not None and server is not None:
-        raise ReliveError("--home and --server name two places; give one of them")
+        raise ReliveError("--home and --server exclude each other; give one of them")
     if home is not None:
         return None
     settings = read_launch_context().settings
     url = server or settings.server
     if not url:
         return None
-    from relive.store.sync import ServerClient  # here, since recording without a server needs no HTTP
+    from relive.store.sync import ServerClient  # imported here: recording without a server needs no HTTP client
 
     return ServerClient(url, settings.token, keeps_open=False)

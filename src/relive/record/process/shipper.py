@@ -1,4 +1,4 @@
-"""A thread that sends a run to the server while it is recorded. Training never waits for it, and it loses nothing."""
+"""A thread that sends a run to the server while it is recorded. Training never waits for it; no data is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from relive.errors import ReliveError
 from relive.record.process.user_warnings import warn_once
 from relive.store import Home, JournalName
-from relive.store.sync import RunShipment, ServerClient, ServerUnreachable, has_ended, note_sent
+from relive.store.sync import RunShipment, ServerClient, ServerUnreachable, has_ended, record_sent
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
@@ -18,10 +18,10 @@ ANSWER_S = 20.0
 
 
 class Shipper:
-    """Sends the journals of one rank of a run, as they grow, and the chunks they name."""
+    """Sends the growing journals of one rank of a run, and the chunks they name."""
 
     def __init__(self, home: Home, run: str, rank: int, *, url: str, token: str, every_s: float) -> None:
-        # Loaded here, not by the thread: a child that is forked during an import waits for it for ever.
+        # Imported here, not on the thread: a child forked during an import would wait for it forever.
         import xxhash  # noqa: F401
         import zstandard  # noqa: F401
 
@@ -39,7 +39,7 @@ class Shipper:
         self._thread.start()
 
     def stop(self, wait_s: float) -> None:
-        """The run has ended and its journal is closed: send the rest, but don't keep the user waiting."""
+        """Sends the rest after the journal is closed, for at most `wait_s` seconds."""
         self._patience_s, self._deadline = wait_s, time.monotonic() + wait_s
         self._wake.set()
         self._thread.join(wait_s + 0.1)
@@ -49,7 +49,7 @@ class Shipper:
             url = self._remote.url
             warn_once("not-all-sent", f"{url} does not have all of this run yet; `relive sync` sends the rest")
         elif self._shipment.is_whole:
-            note_sent(self._home, self._shipment.run, self._remote.url)
+            record_sent(self._home, self._shipment.run, self._remote.url)
 
     def _work(self) -> None:
         try:
@@ -57,36 +57,36 @@ class Shipper:
         except Exception as error:  # noqa: BLE001 - the user's training must go on
             self._gave_up = True
             reason = str(error) if isinstance(error, ReliveError) else f"{type(error).__name__}: {error}"
-            warn_once("sending-stopped", f"{reason}; this run is recorded here, `relive sync` sends it later")
+            warn_once("sending-stopped", f"{reason}; this run is recorded locally; `relive sync` sends it later")
         self._remote.close()
 
     def _send_all(self) -> None:
-        pause_s, heard = 0.0, time.monotonic()
+        pause_s, answered_at = 0.0, time.monotonic()
         while self._deadline is None or time.monotonic() < self._deadline:
             has_ended = self._deadline is not None
             try:
                 more = self._shipment.step(_is_final if has_ended else _is_not_final)
             except ServerUnreachable as error:
-                if has_ended and time.monotonic() - heard > self._patience_s:  # it was away long before the end
+                if has_ended and time.monotonic() - answered_at > self._patience_s:  # it was down long before the end
                     return
-                pause_s = _longer(pause_s, error.retry_after_s)
+                pause_s = _next_pause_s(pause_s, error.retry_after_s)
                 self._wait(pause_s)
                 continue
-            pause_s, heard = 0.0, time.monotonic()
+            pause_s, answered_at = 0.0, time.monotonic()
             if has_ended and not more:
                 return
             if not more:
                 self._wait(max(self._every_s, self._shipment.pause_s))
 
     def _wait(self, pause_s: float) -> None:
-        if self._deadline is not None:  # nobody will wake us again
+        if self._deadline is not None:  # the event is set already and would not block
             time.sleep(min(pause_s, 0.2))
         else:
             self._wake.wait(pause_s)
 
 
 def _is_final(name: JournalName, path: Path) -> bool:
-    """Our own journal is closed; a child may still be writing its own."""
+    """Whether a journal is complete: that of this process is closed, a child may still be writing."""
     return not name.process or has_ended(name, path)
 
 
@@ -94,7 +94,7 @@ def _is_not_final(_name: JournalName, _path: Path) -> bool:
     return False
 
 
-def _longer(pause_s: float, retry_after_s: float | None) -> float:
-    """Twice the last pause, or what the server asked for; never quite the same for two clients."""
+def _next_pause_s(pause_s: float, retry_after_s: float | None) -> float:
+    """Returns twice the last pause, or what the server asked for, with jitter so that clients do not synchronize."""
     pause_s = min(max(2 * pause_s, FIRST_PAUSE_S, retry_after_s or 0.0), LONGEST_PAUSE_S)
-    return pause_s * random.SystemRandom().uniform(0.75, 1.0)  # the user's random numbers are the user's
+    return pause_s * random.SystemRandom().uniform(0.75, 1.0)  # does not touch the user's random state

@@ -1,4 +1,4 @@
-"""Where a run comes from: environment, packages, data fingerprints, input files, artifacts."""
+"""The provenance of a run: environment, packages, data fingerprints, input files; and its artifacts."""
 
 from typing import TYPE_CHECKING
 
@@ -6,12 +6,12 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.record.provenance import runtime_environment
-    from relive.record.provenance.artifact_capture import describe_artifact, load_from, read_object
+    from relive.record.provenance.artifact_capture import load_from_server, load_object, store_artifact
     from relive.record.provenance.data_fingerprint import fingerprint_file, fingerprint_folder
-    from relive.record.provenance.drift import changes_since, installed_packages, is_same_machine
+    from relive.record.provenance.drift import changes_since, is_same_machine
     from relive.record.provenance.fingerprint_cache import FingerprintCache
-    from relive.record.provenance.input_watch import InputWatch, unheard
+    from relive.record.provenance.input_watch import InputWatch, ignore_reads
     from relive.record.provenance.provenance import Provenance
-    from relive.record.provenance.runtime_environment import is_secret
+    from relive.record.provenance.runtime_environment import installed_packages, is_secret
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""What a run leaves behind: files, folders and objects as chunks, with name, size and hash; and objects back again."""
+"""Stores artifacts as chunks: files, folders and objects with name, size and digest; loads objects again."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING, Any
 from relive.errors import ReliveError
 from relive.hashing import digest
 from relive.store.chunks import PIECE_BYTES, Chunks, artifact_files
-from relive.store.journal import decode_value, encode_value, from_text, to_text
+from relive.store.journal import decode_value, encode_value, from_json, to_json
 
 if TYPE_CHECKING:
     from relive.store import Home
     from relive.store.sync import ServerClient
 
-SAFE = ("bytes", "json", "torch")  # kinds that are read without running code
+SAFE_KINDS = ("bytes", "json", "torch")  # loading these kinds runs no code
 
 
-def describe_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
-    """Store an artifact; gives what the journal says of it, or None when the file isn't there."""
+def store_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
+    """Stores an artifact; returns its journal fields, or None if the file doesn't exist."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
-            return _folder(path, name or path.name, chunks)
-        return _file(path, name or path.name, chunks) if path.is_file() else None
-    return _object(source, name or type(source).__name__, chunks)
+            return _store_folder(path, name or path.name, chunks)
+        return _store_file(path, name or path.name, chunks) if path.is_file() else None
+    return _store_object(source, name or type(source).__name__, chunks)
 
 
-def _file(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
+def _store_file(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
     pieces, size = chunks.put_file(path)
-    return {"name": name, "kind": "file", "path": str(path.resolve()), **_sized(pieces, size)}
+    return {"name": name, "kind": "file", "path": str(path.resolve()), **_content_fields(pieces, size)}
 
 
-def _folder(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
+def _store_folder(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
     files = []
     for inside in sorted(p for p in path.rglob("*") if p.is_file()):
         pieces, size = chunks.put_file(inside)
-        files.append({"path": inside.relative_to(path).as_posix(), **_sized(pieces, size)})
+        files.append({"path": inside.relative_to(path).as_posix(), **_content_fields(pieces, size)})
     listing = "".join(f"{file['path']}\0{file['digest']}\0" for file in files)
     return {
         "name": name, "kind": "folder", "path": str(path.resolve()), "files": files,
@@ -49,14 +49,14 @@ def _folder(path: Path, name: str, chunks: Chunks) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _object(value: Any, name: str, chunks: Chunks) -> dict[str, Any]:
-    kind, data = _bytes_of(value, chunks)
+def _store_object(value: Any, name: str, chunks: Chunks) -> dict[str, Any]:
+    kind, data = _serialize(value, chunks)
     pieces = [chunks.put(data[at : at + PIECE_BYTES]) for at in range(0, len(data), PIECE_BYTES)]
-    return {"name": name, "kind": kind, **_sized(pieces, len(data))}
+    return {"name": name, "kind": kind, **_content_fields(pieces, len(data))}
 
 
-def _bytes_of(value: Any, chunks: Chunks) -> tuple[str, bytes]:
-    """Bytes as they are, plain values and arrays as JSON; models the torch way; the rest pickled, and marked so."""
+def _serialize(value: Any, chunks: Chunks) -> tuple[str, bytes]:
+    """Returns kind and bytes: bytes unchanged, models by torch.save, plain values and arrays as JSON, else a pickle."""
     if isinstance(value, bytes | bytearray | memoryview):
         return "bytes", bytes(value)
     torch = sys.modules.get("torch")
@@ -64,7 +64,7 @@ def _bytes_of(value: Any, chunks: Chunks) -> tuple[str, bytes]:
         buffer = io.BytesIO()
         torch.save(value.state_dict() if isinstance(value, torch.nn.Module) else value, buffer)
         return "torch", buffer.getvalue()
-    text = to_text(encode_value(value, chunks.put))
+    text = to_json(encode_value(value, chunks.put))
     if '"$repr"' not in text:
         return "json", text.encode()
     return "pickle", pickle.dumps(value)
@@ -74,38 +74,38 @@ def _holds_tensors(value: Any, torch: Any) -> bool:
     return isinstance(value, dict) and any(isinstance(item, torch.Tensor | dict) for item in value.values())
 
 
-def _sized(pieces: list[str], size: int) -> dict[str, Any]:
-    return {"size_bytes": size, "digest": artifact_files.whole_digest(pieces), "chunks": pieces}
+def _content_fields(pieces: list[str], size: int) -> dict[str, Any]:
+    return {"size_bytes": size, "digest": artifact_files.combined_digest(pieces), "chunks": pieces}
 
 
-def read_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool) -> Any:
-    """An artifact that was an object, as that object, verified. Only pickles can run code, and only if allowed."""
-    kind, data = artifact["kind"], artifact_files.content(artifact, chunks)
+def load_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool) -> Any:
+    """Loads an artifact as the object that was stored, verified. Pickles can run code and have to be allowed."""
+    kind, data = artifact["kind"], artifact_files.read_artifact(artifact, chunks)
     if kind == "bytes":
         return data
     if kind == "json":
-        return decode_value(from_text(data), chunks.get)
+        return decode_value(from_json(data), chunks.get)
     if kind == "torch":
         import torch
 
         return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not allow_pickle)
     if not allow_pickle:
-        remedy = "load it with allow_pickle=True if you trust whoever made it"
+        remedy = "load it with allow_pickle=True if you trust its author"
         raise ReliveError(f"artifact {artifact['name']!r} is a pickle, which runs code when it is loaded; {remedy}")
     return pickle.loads(data)
 
 
-def load_from(remote: ServerClient, reference: str, home: Home, *, allow_pickle: bool) -> Any:
-    """A model of a server, verified. What could run code is given as the path of a copy in the home, and not loaded."""
+def load_from_server(remote: ServerClient, reference: str, home: Home, *, allow_pickle: bool) -> Any:
+    """Loads a model from a server, verified. If loading could run code, returns the path of a local copy instead."""
     from relive.store.sync import RemoteChunks, RemoteRegistry
 
     if allow_pickle:
-        remedy = "leave allow_pickle out, and load the path that you get if you trust whoever made it"
-        raise ReliveError(f"what comes from {remote.url} is never unpickled; {remedy}")
+        remedy = "leave allow_pickle out, and unpickle the returned path if you trust its author"
+        raise ReliveError(f"artifacts from {remote.url} are never unpickled; {remedy}")
     artifact = RemoteRegistry(remote).find(reference).kept()
     chunks = RemoteChunks(remote, Chunks(home.chunks))
-    if artifact["kind"] in SAFE:
-        with contextlib.suppress(pickle.UnpicklingError):  # torch loads nothing but weights
-            return read_object(artifact, chunks, allow_pickle=False)
+    if artifact["kind"] in SAFE_KINDS:
+        with contextlib.suppress(pickle.UnpicklingError):  # torch refuses everything but weights
+            return load_object(artifact, chunks, allow_pickle=False)
     home.create()
-    return artifact_files.kept_copy(artifact, home, chunks)
+    return artifact_files.verified_copy(artifact, home, chunks)

@@ -1,4 +1,4 @@
-"""What data is, by content: a digest of a file, a folder, a frame or a dataset, wherever it lies."""
+"""Fingerprints of data by content: digests of files, folders, arrays, frames and datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from relive.errors import NotFound, Unstable
 from relive.hashing import hasher, stable_hash
 from relive.record.provenance.fingerprint_cache import FileState, FingerprintCache
-from relive.record.provenance.input_watch import unheard
+from relive.record.provenance.input_watch import ignore_reads
 from relive.record.provenance.runtime_environment import Json, is_secret, redact
 
 __all__ = [
@@ -35,13 +35,15 @@ FULL_BYTES = 1 << 30
 _READ_BYTES = 1 << 20
 _SAMPLES = 1024
 _SAMPLE_BYTES = 64 << 10
-_SIGNING = frozenset("expires sig sv st se sp sr spr skoid sktid skt ske sks skv googleaccessid awsaccesskeyid".split())
-_JUNK = frozenset({".DS_Store", "__pycache__", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"})
+_SIGNING_PARAMETERS = frozenset(
+    "expires sig sv st se sp sr spr skoid sktid skt ske sks skv googleaccessid awsaccesskeyid".split()
+)
+_IGNORED_NAMES = frozenset({".DS_Store", "__pycache__", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The same digest means the same data, unless the kind is opaque: then nothing could be known of the content."""
+    """Equal digests mean equal data, unless the kind is opaque: then the content is unknown."""
 
     kind: Kind
     digest: str
@@ -52,24 +54,24 @@ class Fingerprint:
 def fingerprint(
     obj: object, *, etag: str | None = None, cache: FingerprintCache | None = None, full_bytes: int = FULL_BYTES
 ) -> Fingerprint:
-    """The fingerprint of whatever the user calls data: a path, an URL (with its ETag) or an object."""
+    """Returns the fingerprint of a path, an URL (with its ETag) or an object."""
     if isinstance(obj, bytes | bytearray) or not isinstance(obj, str | os.PathLike):
         return fingerprint_object(obj)
-    named = os.fsdecode(obj)
-    path = urllib.parse.unquote(named.removeprefix("file://")) if named.startswith("file://") else named
+    name = os.fsdecode(obj)
+    path = urllib.parse.unquote(name.removeprefix("file://")) if name.startswith("file://") else name
     if os.path.isdir(path):
         return fingerprint_folder(Path(path), cache, full_bytes=full_bytes)
     if os.path.isfile(path):
         return fingerprint_file(Path(path), cache, full_bytes=full_bytes)
     if "://" in path:
-        return _url(path, etag)
-    if os.path.exists(path):  # a pipe or a device, which reading would change or wait for
-        return Fingerprint("opaque", stable_hash(["special", named]), None, {"remedy": "declare a file or an object"})
-    raise NotFound(f"there is no file or folder {named!r}; give an existing path, an URL or the object itself")
+        return _fingerprint_url(path, etag)
+    if os.path.exists(path):  # a pipe or a device: reading would consume its data or block
+        return Fingerprint("opaque", stable_hash(["special", name]), None, {"remedy": "declare a file or an object"})
+    raise NotFound(f"there is no file or folder {name!r}; give an existing path, an URL or the object itself")
 
 
 def data_version(declared: Mapping[str, Fingerprint], seen: Iterable[Fingerprint]) -> str | None:
-    """One id for all the data of a run; None when it has none. Where the data lay doesn't matter, what it was does."""
+    """Returns one id for all data of a run, from names and contents but not locations; None if there is none."""
     named = {name: found.digest for name, found in declared.items()}
     others = {found.digest for found in seen} - set(named.values())
     return stable_hash([named, others])[:16] if named or others else None
@@ -79,8 +81,8 @@ def data_version(declared: Mapping[str, Fingerprint], seen: Iterable[Fingerprint
 
 
 def fingerprint_file(path: Path, cache: FingerprintCache | None = None, *, full_bytes: int = FULL_BYTES) -> Fingerprint:
-    """The BLAKE3 digest of the content; of a file over `full_bytes`, that of 1024 blocks spread over it."""
-    with unheard():
+    """Returns the BLAKE3 digest of the content; above `full_bytes`, of 1024 blocks spread over the file."""
+    with ignore_reads():
         digest, size = _file_digest(os.fspath(path), cache, full_bytes)
     return Fingerprint("file", digest, size, {"sampled": True} if size > full_bytes else {})
 
@@ -88,13 +90,13 @@ def fingerprint_file(path: Path, cache: FingerprintCache | None = None, *, full_
 def fingerprint_folder(
     path: Path, cache: FingerprintCache | None = None, *, full_bytes: int = FULL_BYTES
 ) -> Fingerprint:
-    """Names and contents of all files below; a folder of more than `full_bytes` is sampled as if it were one file."""
-    with unheard():
-        files = sorted(_files(path))
+    """Digests names and contents of all files; a folder above `full_bytes` is sampled as if it were one file."""
+    with ignore_reads():
+        files = sorted(_walk_files(path))
         size = sum(file.size_bytes for file in files)
         sampled = size > full_bytes
         names = [file.name for file in files]
-        contents = _sample(files) if sampled else [_digest_or_none(file, cache, full_bytes) for file in files]
+        contents = _hash_samples(files) if sampled else [_digest_or_none(file, cache, full_bytes) for file in files]
         digest = stable_hash(["folder", names, contents])
     detail: dict[str, Json] = {"files": len(files)}
     return Fingerprint("folder", digest, size, detail | ({"sampled": True} if sampled else {}))
@@ -102,31 +104,31 @@ def fingerprint_folder(
 
 @dataclass(frozen=True, slots=True, order=True)
 class _DataFile:
-    name: str  # below the folder, with slashes
+    name: str  # relative to the folder, with slashes
     path: str
     size_bytes: int
 
 
-def _files(folder: str | Path, prefix: str = "", above: tuple[tuple[int, int], ...] = ()) -> Iterator[_DataFile]:
-    """The files below a folder, through links, but never into a folder that we are already in."""
+def _walk_files(folder: str | Path, prefix: str = "", above: tuple[tuple[int, int], ...] = ()) -> Iterator[_DataFile]:
+    """Yields the files of a folder recursively. Follows links, but never into a folder that it is inside of."""
     facts = os.stat(folder)
     here = (facts.st_dev, facts.st_ino)
     if here in above:
         return
     with os.scandir(folder) as items:
         for item in items:
-            if item.name not in _JUNK:
-                yield from _files_of(item, prefix + item.name, (*above, here))
+            if item.name not in _IGNORED_NAMES:
+                yield from _files_of_entry(item, prefix + item.name, (*above, here))
 
 
-def _files_of(item: os.DirEntry[str], name: str, above: tuple[tuple[int, int], ...]) -> Iterator[_DataFile]:
+def _files_of_entry(item: os.DirEntry[str], name: str, above: tuple[tuple[int, int], ...]) -> Iterator[_DataFile]:
     try:
         facts = item.stat()
         if stat.S_ISDIR(facts.st_mode):
-            yield from _files(item.path, f"{name}/", above)
+            yield from _walk_files(item.path, f"{name}/", above)
         elif stat.S_ISREG(facts.st_mode):
             yield _DataFile(name, item.path, facts.st_size)
-    except OSError:  # a broken link, or a folder that we may not enter: it is there, and that is all we know
+    except OSError:  # a broken link, or a folder without permission: only its name counts
         yield _DataFile(name, item.path, 0)
 
 
@@ -145,7 +147,7 @@ def _file_digest(path: str, cache: FingerprintCache | None, full_bytes: int) -> 
         if known is not None:
             return known, before.size_bytes
         digest = (
-            _sample([_DataFile("", path, before.size_bytes)]) if sampled else _read_through(file, before.size_bytes)
+            _hash_samples([_DataFile("", path, before.size_bytes)]) if sampled else _hash_file(file, before.size_bytes)
         )
         after = FileState.of(path, file.fileno())
     if cache and before == after:
@@ -153,29 +155,29 @@ def _file_digest(path: str, cache: FingerprintCache | None, full_bytes: int) -> 
     return digest, after.size_bytes
 
 
-def _read_through(file: Any, size_bytes: int) -> str:
-    # Reading, not mapping: a mapped file that somebody cuts short would kill the training with a SIGBUS.
+def _hash_file(file: Any, size_bytes: int) -> str:
+    # Read, not memory-mapped: truncating a mapped file would kill the training with SIGBUS.
     hash_, block = hasher(), memoryview(bytearray(min(_READ_BYTES, size_bytes + 1)))
     while count := file.readinto(block):
         hash_.update(block[:count])
     return hash_.hexdigest()
 
 
-def _sample(files: list[_DataFile]) -> str:
-    """The digest of blocks spread evenly over the files, laid end to end."""
+def _hash_samples(files: list[_DataFile]) -> str:
+    """Digests blocks spread evenly over the concatenated files."""
     from blake3 import blake3
 
-    hash_ = blake3(derive_key_context="relive 2026 sampled content")  # so that no file's full digest can equal it
+    hash_ = blake3(derive_key_context="relive 2026 sampled content")  # can't collide with a full digest
     ends = list(accumulate(file.size_bytes for file in files))
     hash_.update(stable_hash([file.size_bytes for file in files]).encode())
     last = max(0, ends[-1] - _SAMPLE_BYTES)
-    for offset in sorted({last * place // (_SAMPLES - 1) for place in range(_SAMPLES)}):
+    for offset in sorted({last * sample // (_SAMPLES - 1) for sample in range(_SAMPLES)}):
         at = bisect.bisect_right(ends, offset)
-        hash_.update(_block(files[at].path, offset - ends[at] + files[at].size_bytes))
+        hash_.update(_read_block(files[at].path, offset - ends[at] + files[at].size_bytes))
     return hash_.hexdigest()
 
 
-def _block(path: str, offset: int) -> bytes:
+def _read_block(path: str, offset: int) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
             file.seek(offset)
@@ -184,38 +186,38 @@ def _block(path: str, offset: int) -> bytes:
         return b""
 
 
-def _url(url: str, etag: str | None) -> Fingerprint:
-    """The content behind an URL is known by its ETag only."""
-    plain = redact(_unsigned(url))
+def _fingerprint_url(url: str, etag: str | None) -> Fingerprint:
+    """Returns the fingerprint of an URL, whose content only the ETag identifies."""
+    plain = redact(_strip_signature(url))
     if etag is None:
-        remedy = "pass etag= (an ETag, a checksum or a version) so that a change of the content can be seen"
+        remedy = "pass etag= (an ETag, a checksum or a version) so that changes of the content are detected"
         return Fingerprint("opaque", stable_hash(["url", plain]), None, {"url": plain, "remedy": remedy})
     return Fingerprint("url", stable_hash(["url", plain, etag]), None, {"url": plain, "etag": etag})
 
 
-def _unsigned(url: str) -> str:
-    """Without the parameters that sign it: they are secret, and change every hour."""
+def _strip_signature(url: str) -> str:
+    """Removes the parameters that sign an URL: they are secret and expire."""
     parts = urllib.parse.urlsplit(url)
-    kept = [part for part in parts.query.split("&") if not _signs(part.partition("=")[0].lower())]
+    kept = [part for part in parts.query.split("&") if not _is_signing_parameter(part.partition("=")[0].lower())]
     return parts._replace(query="&".join(kept)).geturl()
 
 
-def _signs(parameter: str) -> bool:
-    return parameter.startswith(("x-amz-", "x-goog-")) or parameter in _SIGNING or is_secret(parameter)
+def _is_signing_parameter(parameter: str) -> bool:
+    return parameter.startswith(("x-amz-", "x-goog-")) or parameter in _SIGNING_PARAMETERS or is_secret(parameter)
 
 
 # Objects
 
 
 def fingerprint_object(obj: object) -> Fingerprint:
-    """The fingerprint of data in memory. Never fails: without a stable hash it is opaque, known by type and length."""
-    kind = _kind(type(obj))
-    detail = _detail(obj, kind)
+    """Returns the fingerprint of data in memory. Never fails: without a stable hash it is opaque (type and length)."""
+    kind = _kind_of(type(obj))
+    detail = _describe(obj, kind)
     try:
         return Fingerprint(kind, stable_hash(obj, by_state=True), _size_bytes(obj), detail)
     except Unstable as error:
         reason = str(error)
-    except Exception as error:  # noqa: BLE001 - a strange object must not stop the training
+    except Exception as error:  # noqa: BLE001 - no object may stop the training
         reason = f"{type(error).__name__}: {error}"
     detail["remedy"] = f"{reason}; or declare the file it was read from"
     return Fingerprint("opaque", stable_hash([detail["type"], detail.get("length")]), _size_bytes(obj), detail)
@@ -228,7 +230,7 @@ _KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
-def _kind(type_: type) -> Kind:
+def _kind_of(type_: type) -> Kind:
     for base in type_.__mro__:
         found = _KINDS.get(f"{str(base.__module__).partition('.')[0]}:{base.__qualname__}")
         if found is not None:
@@ -236,34 +238,34 @@ def _kind(type_: type) -> Kind:
     return "value"
 
 
-def _detail(obj: object, kind: Kind) -> dict[str, Json]:
+def _describe(obj: object, kind: Kind) -> dict[str, Json]:
     detail: dict[str, Json] = {"type": f"{type(obj).__module__}.{type(obj).__qualname__}"}
     length = _length(obj)
     if length is not None:
         detail["length"] = length
-    if kind not in ("value", "opaque"):  # of libraries that we know: what others call a shape may be anything
-        shape, dtype = _attribute(obj, "shape"), _attribute(obj, "dtype")
-        columns = _attribute(obj, "columns") if kind == "frame" else _attribute(obj, "column_names")
+    if kind not in ("value", "opaque"):  # only for known libraries: elsewhere `shape` may be anything
+        shape, dtype = _get_attribute(obj, "shape"), _get_attribute(obj, "dtype")
+        columns = _get_attribute(obj, "columns") if kind == "frame" else _get_attribute(obj, "column_names")
         detail |= {"shape": [int(side) for side in shape]} if isinstance(shape, tuple) else {}
         detail |= {"dtype": str(dtype)} if dtype is not None else {}
         detail |= {"columns": [str(column) for column in columns[:100]]} if columns is not None else {}
     return detail
 
 
-def _attribute(obj: object, name: str) -> Any:
+def _get_attribute(obj: object, name: str) -> Any:
     try:
         return getattr(obj, name, None)
-    except Exception:  # noqa: BLE001 - a property of a strange object must not stop the training
+    except Exception:  # noqa: BLE001 - a property may raise anything
         return None
 
 
 def _length(obj: Any) -> int | None:
     try:
         return len(obj)
-    except Exception:  # noqa: BLE001 - as above; most have none
+    except Exception:  # noqa: BLE001 - most objects have no length
         return None
 
 
 def _size_bytes(obj: object) -> int | None:
-    size = _attribute(obj, "nbytes")
+    size = _get_attribute(obj, "nbytes")
     return size if isinstance(size, int) else None

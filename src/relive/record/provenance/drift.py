@@ -1,4 +1,4 @@
-"""What is different now from what a run recorded: its data, its packages, its machine."""
+"""Compares the current data, packages and machine with those that a run recorded."""
 
 from __future__ import annotations
 
@@ -12,33 +12,28 @@ from relive.model import RunRecord
 from relive.record.provenance import runtime_environment
 from relive.record.provenance.data_fingerprint import fingerprint
 
-_TELLING = ("torch", "numpy", "scipy", "scikit-learn", "tensorflow", "jax", "transformers", "pandas")
-
-
-def installed_packages() -> dict[str, str]:
-    """Name → version of what is installed now, as runs record it."""
-    return runtime_environment.packages()
+_NUMERIC_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "tensorflow", "jax", "transformers", "pandas")
 
 
 def changes_since(record: RunRecord) -> list[str]:
-    """What may make a script compute other values than it did in this run, most telling first."""
+    """Lists changes that may make a script compute other values than in this run, most likely causes first."""
     return [*_changed_data(record), *_changed_packages(record), *_changed_python(record)]
 
 
 def is_same_machine(record: RunRecord) -> bool:
-    """Does this machine compute as the one of the run did? Another processor may round otherwise."""
-    return record.environment.get("cpu") == runtime_environment.cpu() and list(
+    """Whether this machine has the CPU and GPUs of the run; other processors may round differently."""
+    return record.environment.get("cpu") == runtime_environment.cpu_name() and list(
         record.environment.get("gpus") or ()
-    ) == list(runtime_environment.gpus())
+    ) == list(runtime_environment.gpu_names())
 
 
 def _changed_data(record: RunRecord) -> list[str]:
     declared: list[dict[str, Any]] = list(record.data["declared"].values())
     read = [item for item in record.data["read"] if item.get("role") == "data"]
-    return [why for item in [*declared, *read] if (why := _changed(item)) is not None]
+    return [change for item in [*declared, *read] if (change := _describe_change(item)) is not None]
 
 
-def _changed(item: dict[str, Any]) -> str | None:
+def _describe_change(item: dict[str, Any]) -> str | None:
     path, digest = item.get("path"), item.get("digest")
     if not path or not digest:
         return None
@@ -55,8 +50,8 @@ def _changed_packages(record: RunRecord) -> list[str]:
     then: dict[str, str] = record.environment.get("packages") or {}
     if not then:
         return []
-    now = runtime_environment.packages()
-    differing = [name for name in _TELLING if name in then and now.get(name) != then[name]]
+    now = runtime_environment.installed_packages()
+    differing = [name for name in _NUMERIC_PACKAGES if name in then and now.get(name) != then[name]]
     return [f"{name} was {then[name]} and is {now.get(name, 'not installed')}" for name in differing]
 
 

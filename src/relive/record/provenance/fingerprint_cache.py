@@ -1,4 +1,4 @@
-"""Which files were read through before, and what came out. Derived: delete it and it comes back."""
+"""A SQLite cache of file digests. Derived: delete it and it comes back."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ create table if not exists files (
 ) without rowid
 """
 _BUSY_S = 2.0
-# A file can change twice within one tick of its clock. As git does, we don't trust what is younger than that.
+# A file can change twice within one tick of its timestamp. As in git, files younger than this are not cached.
 _RACY_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells whether a file is still the one that was read."""
+    """Identifies the content of a file by path, size, modification time and inode."""
 
     path: str
     size_bytes: int
@@ -46,7 +46,7 @@ class FileState:
 
 
 class FingerprintCache:
-    """Digests by file state, in a SQLite file. Any trouble with it only means that files are read again."""
+    """Digests by file state, in a SQLite file. If it fails, files are just read again."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -56,14 +56,14 @@ class FingerprintCache:
         self._broken = False
 
     def get(self, state: FileState, *, sampled: bool) -> str | None:
-        question = "select digest from files where path=? and sampled=? and size_bytes=? and mtime_ns=? and inode=?"
-        found = self._ask(question, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode))
+        query = "select digest from files where path=? and sampled=? and size_bytes=? and mtime_ns=? and inode=?"
+        found = self._execute(query, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode))
         return str(found[0]) if found else None
 
     def put(self, state: FileState, digest: str, *, sampled: bool) -> None:
         if not state.is_racy:
             statement = "insert or replace into files values (?, ?, ?, ?, ?, ?)"
-            self._ask(statement, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode, digest))
+            self._execute(statement, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode, digest))
 
     def close(self) -> None:
         with self._lock:
@@ -79,20 +79,20 @@ class FingerprintCache:
     ) -> None:
         self.close()
 
-    def _ask(self, statement: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
+    def _execute(self, statement: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
         with self._lock:
             try:
-                connection = self._open()
+                connection = self._connect()
                 found = connection.execute(statement, values).fetchone() if connection else None
-            except (sqlite3.Error, OSError, UnicodeError):  # a path may hold bytes that are no text
+            except (sqlite3.Error, OSError, UnicodeError):  # a path may hold lone surrogates
                 return None
         return tuple(found) if found else None
 
-    def _open(self) -> sqlite3.Connection | None:
-        """Open when first needed, and once more in a forked child, which may not use its parent's connection."""
+    def _connect(self) -> sqlite3.Connection | None:
+        """Connects on first use, and again in a forked child, which may not use the connection of its parent."""
         if self._broken or (self._connection is not None and self._pid == os.getpid()):
             return None if self._broken else self._connection
-        self._broken = True  # until all of the following has worked
+        self._broken = True  # until everything below has succeeded
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("pragma journal_mode=wal")

@@ -1,4 +1,4 @@
-"""Which files the script opened for reading, overheard through Python's audit events."""
+"""Detects the files that the script opens for reading, through Python's audit events."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _CONFIG = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env")
 _CONFIG_JSON_BYTES = 64 << 10
 
 
-def role(path: str, size_bytes: int) -> Literal["data", "config"]:
-    """Configuration is recorded, but only data enters the data version."""
+def input_role(path: str, size_bytes: int) -> Literal["data", "config"]:
+    """Classifies an input file. Configuration is recorded, but only data counts for the data version."""
     name = path.lower()
     small_json = name.endswith(".json") and size_bytes <= _CONFIG_JSON_BYTES
     return "config" if small_json or name.endswith(_CONFIG) else "data"
 
 
 class InputWatch:
-    """Notes each file that this process opens for reading, the first time that it does.
+    """Reports each file that this process opens for reading, once.
 
     `on_new` is called with the path on the thread that opens the file, so it may only enqueue.
-    In a forked child the watch goes on, with what the parent knew, but has no `on_new` until it is given one.
+    In a forked child the watch continues with the files known so far, but without `on_new` until one is set.
     """
 
     def __init__(self, *, root: str, home: str, on_new: Callable[[str], None] | None = None) -> None:
         self.on_new = on_new
         self.truncated = False
-        self._belongs = _Scope(root, home).may_be_input
+        self._may_be_input = _InputFilter(root, home).may_be_input
         self._seen: dict[str, None] = {}
         self._written: set[str] = set()
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        _HOOK.point_to(self)
+        _HOOK.set_watch(self)
 
     def stop(self) -> None:
         if _HOOK.watch is self:
@@ -54,27 +54,27 @@ class InputWatch:
         return list(self._seen)
 
     def renew(self) -> None:
-        """In a forked child: the lock may have been held, and the queue behind `on_new` is the parent's."""
+        """In a forked child: replaces the lock, which may be held, and drops `on_new`, whose queue is the parent's."""
         self._lock = threading.Lock()
         self.on_new = None
 
     def opened(self, path: object, mode: object, flags: object) -> None:
         if self.truncated or path in self._seen or isinstance(path, int):
             return
-        place = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]  # else a TypeError that the hook absorbs
+        full_path = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]  # the hook ignores a TypeError
         if isinstance(flags, int) and flags & _WRITING:
             if len(self._written) < MAX_FILES:
-                self._written.add(place)
-        elif place not in self._seen and place not in self._written and self._is_input(place):
-            self._add(place)
+                self._written.add(full_path)
+        elif full_path not in self._seen and full_path not in self._written and self._is_input(full_path):
+            self._add(full_path)
 
     def renamed(self, source: object, target: object) -> None:
-        """What was written under a temporary name is ours under its final one too."""
+        """Marks the target as written by the run if the source was: a temporary file that gets its final name."""
         if self._written and os.path.abspath(os.fsdecode(source)) in self._written:  # type: ignore[arg-type]
             self._written.add(os.path.abspath(os.fsdecode(target)))  # type: ignore[arg-type]
 
     def _is_input(self, path: str) -> bool:
-        return self._belongs(path) and stat.S_ISREG(os.stat(path).st_mode)
+        return self._may_be_input(path) and stat.S_ISREG(os.stat(path).st_mode)
 
     def _add(self, path: str) -> None:
         with self._lock:
@@ -88,17 +88,17 @@ class InputWatch:
             self.on_new(path)
 
 
-class _Scope:
-    """Which paths can be inputs: not the system's, Python's, our own or hidden ones."""
+class _InputFilter:
+    """Decides which paths can be inputs: no files of the system, Python, libraries or relive, no hidden files."""
 
     def __init__(self, root: str, home: str) -> None:
-        self._root = _folder(root)
-        self._user = _folder(os.path.expanduser("~"))
-        self._ours = _folder(home)
+        self._root = _as_prefix(root)
+        self._user = _as_prefix(os.path.expanduser("~"))
+        self._ours = _as_prefix(home)
         python = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.__file__)}
-        system = {_folder(path) for path in (*_SYSTEM_FOLDERS, *python, *map(os.path.realpath, python))} - {os.sep}
+        system = {_as_prefix(path) for path in (*_SYSTEM_FOLDERS, *python, *map(os.path.realpath, python))} - {os.sep}
         self._system = tuple(system)
-        # A project may itself lie below such a folder, say in /usr/src/app: then only what is deeper counts.
+        # A project may be inside such a folder, e.g. /usr/src/app: then only system folders inside the project count.
         self._system_in_project = tuple(folder for folder in system if not self._root.startswith(folder))
 
     def may_be_input(self, path: str) -> bool:
@@ -107,45 +107,47 @@ class _Scope:
         in_project = path.startswith(self._root)
         if path.startswith(self._system_in_project if in_project else self._system):
             return False
-        if in_project:  # hidden folders are caches, but a hidden file, say .env, may be the configuration
+        if in_project:  # hidden folders are caches, but a hidden file such as .env may be configuration
             return "/." not in path[len(self._root) - 1 : path.rfind(os.sep) + 1]
         return not path.startswith(self._user) or "/." not in path[len(self._user) - 1 :]
 
 
-def _folder(path: str) -> str:
+def _as_prefix(path: str) -> str:
     return os.path.abspath(path).rstrip(os.sep) + os.sep
 
 
-class _Thread(threading.local):
-    is_quiet = False
+class _ThreadState(threading.local):
+    is_ignored = False  # opens on this thread are not reported
 
 
-class _Hook:
-    """The one audit hook of the process. It can't be taken out again, so it points to a watch, or to none."""
+class _AuditHook:
+    """The only audit hook of the process. Audit hooks can't be removed, so it refers to a watch, or to none."""
 
     def __init__(self) -> None:
         self.watch: InputWatch | None = None
         self._is_set = False
 
-    def point_to(self, watch: InputWatch) -> None:
+    def set_watch(self, watch: InputWatch) -> None:
         self.watch = watch
         if not self._is_set:
             self._is_set = True
             os.register_at_fork(after_in_child=self._after_fork)
-            sys.addaudithook(_listener(self, _THREAD, _EVENTS))
+            sys.addaudithook(_make_audit_hook(self, _THREAD, _EVENTS))
 
     def _after_fork(self) -> None:
         if self.watch is not None:
             self.watch.renew()
 
 
-def _listener(hook: _Hook, thread: _Thread, events: frozenset[str]) -> Callable[[str, tuple[object, ...]], None]:
-    """What Python calls on each event. All it needs is in its closure: a module's names are gone when Python ends."""
+def _make_audit_hook(
+    hook: _AuditHook, thread: _ThreadState, events: frozenset[str]
+) -> Callable[[str, tuple[object, ...]], None]:
+    """Returns the audit hook. It uses its closure only: module globals are gone while Python exits."""
 
-    def hear(event: str, args: tuple[object, ...]) -> None:
-        if event not in events or hook.watch is None or thread.is_quiet:
+    def on_event(event: str, args: tuple[object, ...]) -> None:
+        if event not in events or hook.watch is None or thread.is_ignored:
             return
-        thread.is_quiet = True  # what we do here must not be heard again
+        thread.is_ignored = True  # our own opens must not trigger the hook again
         try:
             if event == "open":
                 hook.watch.opened(*args)
@@ -154,21 +156,21 @@ def _listener(hook: _Hook, thread: _Thread, events: frozenset[str]) -> Callable[
         except Exception:  # noqa: BLE001 - an exception here would make the user's `open` fail
             return
         finally:
-            thread.is_quiet = False
+            thread.is_ignored = False
 
-    return hear
+    return on_event
 
 
-_THREAD = _Thread()
-_HOOK = _Hook()
+_THREAD = _ThreadState()
+_HOOK = _AuditHook()
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
-    """Open files on this thread without their counting as inputs of the run: for our own reading."""
-    before = _THREAD.is_quiet
-    _THREAD.is_quiet = True
+def ignore_reads() -> Iterator[None]:
+    """Excludes files opened on this thread from the inputs of the run: for relive's own reads."""
+    before = _THREAD.is_ignored
+    _THREAD.is_ignored = True
     try:
         yield
     finally:
-        _THREAD.is_quiet = before
+        _THREAD.is_ignored = before

@@ -1,4 +1,4 @@
-"""What a run came from, gathered beside the training thread: packages, declared data, files seen being read."""
+"""Records provenance on a background thread: packages, declared data, and files that the script reads."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
-from relive.record.process import loading, say, warn_once
+from relive.record.process import import_lock, print_to_stderr, warn_once
 from relive.record.provenance import runtime_environment
-from relive.record.provenance.input_watch import InputWatch, role, unheard
-from relive.store import journals_in
-from relive.store.journal import Journal, read_lines
+from relive.record.provenance.input_watch import InputWatch, ignore_reads, input_role
+from relive.store import list_journals
+from relive.store.journal import Journal, line_schema, read_lines
 
 if TYPE_CHECKING:
     from relive.record.provenance.data_fingerprint import Fingerprint
     from relive.record.provenance.fingerprint_cache import FingerprintCache
 
-PATIENCE_S = 2.0  # how long the end of a run waits for fingerprints before it says so
+SILENT_WAIT_S = 2.0  # how long the end of a run waits for fingerprints before it prints a message
 _MISSING = "missing"
 
 
 class Provenance:
-    """One thread that fingerprints; the training thread only puts paths in its queue.
+    """A thread that fingerprints data; the training thread only puts paths into its queue.
 
-    `known` is the file with fingerprints of earlier runs. What fingerprinting needs is loaded by the thread, when there
-    is something to fingerprint.
+    `cache_path` is the cache of fingerprints of earlier runs. The thread imports the modules for fingerprinting when
+    there is something to fingerprint.
     """
 
-    def __init__(self, journal: Journal, known: Path, *, full_bytes: int, watch: InputWatch | None) -> None:
+    def __init__(self, journal: Journal, cache_path: Path, *, full_bytes: int, watch: InputWatch | None) -> None:
         self._journal = journal
-        self._known = known
-        self._opened: FingerprintCache | None = None
+        self._cache_path = cache_path
+        self._cache: FingerprintCache | None = None
         self._full_bytes = full_bytes
         self._watch = watch
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._declared: dict[str, Fingerprint] = {}
-        self._covered: set[str] = set()  # declared files, which are not also listed as seen
+        self._covered: set[str] = set()  # declared paths, which are not recorded as read again
         self._seen: dict[str, Fingerprint] = {}
-        self._stated: str | None = None
+        self._version: str | None = None
         self._began_ns = time.time_ns()
         self._thread = threading.Thread(target=self._work, name="relive-provenance", daemon=True)
 
     def start(self) -> None:
-        self._jobs.put(self._packages)
+        self._jobs.put(self._record_packages)
         self._thread.start()
         if self._watch is not None:
-            self._watch.on_new = self.saw
+            self._watch.on_new = self._enqueue_read
             self._watch.start()
 
     def declare(self, name: str, source: Any, etag: str | None) -> None:
-        """Bind data to the run. Files are read in the background; an object now, since the script may change it."""
+        """Binds data to the run. Files are read in the background, objects at once: the script may change them."""
         if etag is None and isinstance(source, str | os.PathLike) and os.path.exists(source):
             path = os.path.realpath(source)
             self._covered.add(path)
@@ -67,115 +67,118 @@ class Provenance:
         except ReliveError as error:
             warn_once("data-missing", f"relive.data({name!r}): {error}")
             return
-        self._record(name, print_, None)
+        self._record_data(name, print_, None)
 
-    def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until what was declared so far is fingerprinted, for somebody who needs the data version now."""
-        if self._stated is None:
+    def settle(self, patience_s: float = SILENT_WAIT_S) -> None:
+        """Waits until all data declared so far is fingerprinted, and records the data version."""
+        if self._version is None:
             done = threading.Event()
             self._jobs.put(done.set)
             done.wait(patience_s)
-            self._state_version()
+            self._record_version()
 
-    def saw(self, path: str) -> None:
-        self._jobs.put(lambda: self._add_seen(path))
+    def _enqueue_read(self, path: str) -> None:
+        self._jobs.put(lambda: self._record_read(path))
 
     def finish(self, folder: Path) -> None:
-        """Wait for the fingerprints, add what child processes read, and state the data version."""
+        """Waits for the fingerprints, adds files that child processes read, and records the data version."""
         if self._watch is not None:
             self._watch.stop()
             self._watch.on_new = None
-        for path in _read_by_children(folder):
-            self.saw(path)
+        for path in _files_read_by_children(folder):
+            self._enqueue_read(path)
         self._jobs.put(None)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(SILENT_WAIT_S)
         if self._thread.is_alive():
-            say("fingerprinting the data this run read; Ctrl-C leaves it out")
+            print_to_stderr("fingerprinting the data that this run read; press Ctrl-C to skip it")
             try:
                 self._thread.join()
             except KeyboardInterrupt:
                 return
-        self._state_version()
-        if self._opened is not None:
-            self._opened.close()
+        self._record_version()
+        if self._cache is not None:
+            self._cache.close()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
-                with unheard():  # what we read is not what the script reads
+                with ignore_reads():  # our own reads are no inputs of the run
                     job()
             except Exception as error:  # noqa: BLE001 - the user's training must go on
-                warn_once("provenance-incomplete", f"{type(error).__name__}: {error}; the record lacks this part")
+                warn_once(
+                    "provenance-incomplete", f"{type(error).__name__}: {error}; this part of the record is missing"
+                )
             if self._jobs.empty():
-                self._state_version()
+                self._record_version()
 
-    def _packages(self) -> None:
-        self._journal.line("packages", packages=runtime_environment.packages())
+    def _record_packages(self) -> None:
+        self._journal.line(line_schema.PackagesInstalled, packages=runtime_environment.installed_packages())
 
     def _declare_path(self, name: str, path: str) -> None:
-        cache = self._cache()
+        cache = self._open_cache()
         from relive.record.provenance.data_fingerprint import fingerprint
 
-        self._record(name, fingerprint(Path(path), cache=cache, full_bytes=self._full_bytes), path)
+        self._record_data(name, fingerprint(Path(path), cache=cache, full_bytes=self._full_bytes), path)
 
-    def _record(self, name: str, print_: Fingerprint, path: str | None) -> None:
+    def _record_data(self, name: str, print_: Fingerprint, path: str | None) -> None:
         self._declared[name] = print_
-        self._journal.line("data", name=name, path=path, **_form(print_))
+        self._journal.line(line_schema.DataDeclared, name=name, path=path, **_fingerprint_fields(print_))
 
-    def _add_seen(self, path: str) -> None:
-        real = os.path.realpath(path)  # the same file under another name is the same data
+    def _record_read(self, path: str) -> None:
+        real = os.path.realpath(path)  # a file under another name is the same data
         if real in self._seen or self._is_covered(real):
             return
-        cache = self._cache()
+        cache = self._open_cache()
         from relive.record.provenance.data_fingerprint import fingerprint_file
 
         try:
             found = fingerprint_file(Path(path), cache, full_bytes=self._full_bytes)
         except OSError:
-            # It was there when the script opened it; say that it was read even if it is gone now.
-            self._journal.line("read", path=path, role="data", kind=_MISSING)
+            # The file existed when the script opened it; record the read although it is gone now.
+            self._journal.line(line_schema.InputRead, path=path, role="data", kind=_MISSING)
             return
-        what = self._role(path, found)
-        if what == "data":
+        role = self._role(path, found)
+        if role == "data":
             self._seen[real] = found
-        self._journal.line("read", path=path, role=what, **_form(found))
+        self._journal.line(line_schema.InputRead, path=path, role=role, **_fingerprint_fields(found))
 
     def _role(self, path: str, found: Fingerprint) -> str:
-        """`made` is what the run itself wrote and read back: native writers are not seen opening their files."""
+        """Returns `made` for a file that the run itself wrote: audit events do not show files opened by native code."""
         if os.stat(path).st_mtime_ns >= self._began_ns:
             return "made"
-        return role(path, found.size_bytes or 0)
+        return input_role(path, found.size_bytes or 0)
 
     def _is_covered(self, path: str) -> bool:
         return any(path == known or path.startswith(known + os.sep) for known in self._covered)
 
-    def _cache(self) -> FingerprintCache:
-        """Only our thread asks for it. Loads all that fingerprints need, the library that hashes included."""
-        if self._opened is None:
-            with loading:
+    def _open_cache(self) -> FingerprintCache:
+        """Opens the cache, on our thread only. Also imports all that fingerprints need, including the hash library."""
+        if self._cache is None:
+            with import_lock:
                 from relive.hashing import digest
                 from relive.record.provenance.fingerprint_cache import FingerprintCache
 
                 digest(b"")
-                self._opened = FingerprintCache(self._known)
-        return self._opened
+                self._cache = FingerprintCache(self._cache_path)
+        return self._cache
 
-    def _state_version(self) -> None:
+    def _record_version(self) -> None:
         if not self._declared and not self._seen:
             return
         from relive.record.provenance.data_fingerprint import data_version
 
-        version = data_version(self._declared, self._seen.values())
-        if version is not None and version != self._stated:
-            self._journal.line("data_version", id=version)
-            self._stated = version  # last: who finds it here may read the line
+        # Copies: the training thread may declare more data meanwhile.
+        version = data_version(dict(self._declared), list(self._seen.values()))
+        if version is not None and version != self._version:
+            self._journal.line(line_schema.DataVersion, id=version)
+            self._version = version  # set last: once it is set, the line can be read
 
 
-def _form(found: Fingerprint) -> dict[str, Any]:
+def _fingerprint_fields(found: Fingerprint) -> dict[str, Any]:
     return {"kind": found.kind, "digest": found.digest, "size_bytes": found.size_bytes, "detail": found.detail}
 
 
-def _read_by_children(folder: Path) -> list[str]:
-    children = (path for name, path in journals_in(folder) if name.process)
+def _files_read_by_children(folder: Path) -> list[str]:
+    children = (path for name, path in list_journals(folder) if name.process)
     lines = (line for path in children for line in read_lines(path).lines)
-    return [line["path"] for line in lines if line.get("k") == "opened"]
+    return [line.path for line in line_schema.lines_of(line_schema.InputOpened, lines)]

@@ -1,4 +1,4 @@
-"""What a run ran on: interpreter, machine, packages, command line and harmless variables; it knows what a secret is."""
+"""Describes interpreter, machine, packages, command line and variables of a run; redacts secrets."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
-from relive.record.process import LAUNCHED_BY
+from relive.record.process import LAUNCH_VARIABLES
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 REDACTED = "<redacted>"
 
-_RECORDED = (
+_RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES OMP_NUM_THREADS MKL_NUM_THREADS PYTHONHASHSEED CUBLAS_WORKSPACE_CONFIG NVIDIA_TF32_OVERRIDE "
     "NCCL_* TORCH_* PYTORCH_* HF_HUB_OFFLINE TOKENIZERS_PARALLELISM MASTER_ADDR MASTER_PORT "
     "SLURM_JOB_ID SLURM_*NODE* CONDA_DEFAULT_ENV VIRTUAL_ENV"
 ).split()
-_RECORDED += LAUNCHED_BY  # what a replay must tell each rank again
+_RECORDED_VARIABLES += LAUNCH_VARIABLES  # a replay sets these for each rank
 
 _SECRET_WORDS = frozenset(
     "secret secrets pwd passphrase passcode apikey accesskey secretkey privatekey credential credentials creds cred "
     "auth oauth authorization bearer jwt cookie cookies private dsn sas signature".split()
 )
 _SECRET_ENDINGS = ("token", "secret", "password", "passwd")
-# Words of both worlds: secret, unless a neighbour tells that a model or a table is meant.
-_DOUBTFUL_WORDS = frozenset("token tokens key keys pass session sessions".split())
+# Ambiguous words: secret, unless a neighbouring word shows that they belong to a model or a table.
+_AMBIGUOUS_WORDS = frozenset("token tokens key keys pass session sessions".split())
 _HARMLESS_NEIGHBOURS = frozenset(
     "pad eos bos mask unk cls sep special new image num n max min total per type types dim dims size len length count "
     "limit embedding embeddings dropout batch value query values heads head hidden padding through forward backward "
@@ -52,8 +52,10 @@ _TOKEN_SHAPE = re.compile(
 )
 
 
-def quick(environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[str] = ()) -> dict[str, Json]:
-    """What is known within a few milliseconds, without importing a framework or waking a GPU."""
+def describe_environment(
+    environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[str] = ()
+) -> dict[str, Json]:
+    """Returns what is known within a few milliseconds, without importing a framework or initializing a GPU."""
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -63,35 +65,35 @@ def quick(environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[st
         "user": _user(environ),
         "pid": os.getpid(),
         "cwd": _cwd(),
-        "cpu": cpu(),
+        "cpu": cpu_name(),
         "cpus": os.cpu_count(),
         "cpus_usable": _usable_cpus(),
         "memory_bytes": _memory_bytes(),
-        "gpus": list(gpus()),
+        "gpus": list(gpu_names()),
         "command": list[Json](redact_argv(argv)),
         "variables": _variables(environ, extra),
     }
 
 
-def packages() -> dict[str, str]:
-    """Name → version of every installed distribution, as their metadata says.
+def installed_packages() -> dict[str, str]:
+    """Returns name → version of every installed distribution, from its metadata.
 
-    Without importlib.metadata: that loads and runs much, and would do so on a thread beside the training.
+    Without importlib.metadata, which imports and executes much code; this runs on a thread beside the training.
     """
     found: dict[str, str] = {}
     for folder in sys.path:
-        for place in _distributions(folder or os.curdir):
-            named = _name_and_version(place)
-            if named is not None:
-                found.setdefault(*named)  # the first on the path is the one that is imported
+        for place in _find_distributions(folder or os.curdir):
+            package = _name_and_version(place)
+            if package is not None:
+                found.setdefault(*package)  # the first on the path is the one that is imported
     return dict(sorted(found.items(), key=lambda pair: pair[0].lower()))
 
 
-def _distributions(folder: str) -> list[str]:
+def _find_distributions(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if entry.name.endswith((".dist-info", ".egg-info"))]
-    except OSError:  # a zip, or nothing at all
+    except OSError:  # a zip file, or missing
         return []
 
 
@@ -104,21 +106,21 @@ def _name_and_version(place: str) -> tuple[str, str] | None:
 
 
 def is_secret(name: str) -> bool:
-    """Does a variable or an option of this name hold something that must not be recorded?"""
+    """Whether a variable or option of this name holds a secret, which must not be recorded."""
     words = [word.lower() for word in _WORD.findall(name)]
     return any(_is_secret_word(words, at) for at in range(len(words)))
 
 
 def _is_secret_word(words: Sequence[str], at: int) -> bool:
     word = words[at]
-    if word in _DOUBTFUL_WORDS:
-        around = {*words[max(0, at - 1) : at], *words[at + 1 : at + 2]}
-        return not around & _HARMLESS_NEIGHBOURS
+    if word in _AMBIGUOUS_WORDS:
+        neighbours = {*words[max(0, at - 1) : at], *words[at + 1 : at + 2]}
+        return not neighbours & _HARMLESS_NEIGHBOURS
     return word in _SECRET_WORDS or word.startswith("passw") or word.endswith(_SECRET_ENDINGS)
 
 
 def redact_argv(argv: Sequence[str]) -> list[str]:
-    """The command line with the values of secrets taken out: `--token abc`, `password=abc`, `https://me:abc@host`."""
+    """Redacts secrets in a command line: `--token abc`, `password=abc`, `https://me:abc@host`."""
     cleaned: list[str] = []
     value_is_secret = False
     for part in argv:
@@ -129,7 +131,7 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
 
 
 def redact(text: str) -> str:
-    """One word of a command line, or the value of a variable, without secrets."""
+    """Redacts secrets in one word of a command line, or in the value of a variable."""
     text = _USER_IN_URL.sub(rf"\g<scheme>{REDACTED}@", text)
     text = _URL_PARAMETER.sub(_hide_if_secret, text)
     text = _INNER_PAIR.sub(_hide_if_secret, text)
@@ -145,25 +147,25 @@ def _hide_if_secret(found: re.Match[str]) -> str:
 
 
 def _variables(environ: Mapping[str, str], extra: Iterable[str]) -> dict[str, Json]:
-    wanted = {*_RECORDED, *extra}
-    patterns = [name for name in wanted if "*" in name]  # few, since each costs a tenth of a millisecond to compile
-    kept = (name for name in sorted(environ) if name in wanted or any(fnmatchcase(name, like) for like in patterns))
-    return {name: redact(environ[name]) for name in kept if not is_secret(name)}
+    names = {*_RECORDED_VARIABLES, *extra}
+    patterns = [name for name in names if "*" in name]  # few, since each takes a tenth of a millisecond to compile
+    recorded = (name for name in sorted(environ) if name in names or any(fnmatchcase(name, p) for p in patterns))
+    return {name: redact(environ[name]) for name in recorded if not is_secret(name)}
 
 
 def _platform() -> str:
-    facts = platform.uname()  # `platform.platform()` would read the C library to tell its version
+    facts = platform.uname()  # `platform.platform()` would read the C library to find its version
     return f"{facts.system}-{facts.release}-{facts.machine}"
 
 
 def _user(environ: Mapping[str, str]) -> str | None:
-    named = next((environ[name] for name in ("LOGNAME", "USER", "LNAME", "USERNAME") if environ.get(name)), None)
-    if named is None:
-        with contextlib.suppress(ImportError, KeyError, OSError):  # a container's user may have no name
+    user = next((environ[name] for name in ("LOGNAME", "USER", "LNAME", "USERNAME") if environ.get(name)), None)
+    if user is None:
+        with contextlib.suppress(ImportError, KeyError, OSError):  # the user of a container may have no name
             import pwd
 
-            named = pwd.getpwuid(os.getuid()).pw_name
-    return named
+            user = pwd.getpwuid(os.getuid()).pw_name
+    return user
 
 
 def _cwd() -> str | None:
@@ -172,9 +174,9 @@ def _cwd() -> str | None:
     return None
 
 
-def cpu() -> str | None:
-    """The processor's name."""
-    for line in _start_of("/proc/cpuinfo").splitlines():
+def cpu_name() -> str | None:
+    """Returns the name of the processor."""
+    for line in _read_first_page("/proc/cpuinfo").splitlines():
         if line.lower().startswith(("model name", "cpu model", "hardware")):
             return line.partition(":")[2].strip()
     return platform.machine() or None
@@ -191,20 +193,20 @@ def _memory_bytes() -> int | None:
     return None
 
 
-def gpus() -> Iterator[Json]:
-    """The names of graphics cards.
+def gpu_names() -> Iterator[Json]:
+    """Yields the names of the GPUs.
 
-    From the driver's files: asking CUDA would start it in this process, and break those who fork before they do.
+    From the files of the driver: CUDA would be initialized in this process, and then break in forked children.
     """
     folder = Path("/proc/driver/nvidia/gpus")
     with contextlib.suppress(OSError):
         for card in sorted(folder.iterdir()):
-            facts = _start_of(str(card / "information")).splitlines()
+            facts = _read_first_page(str(card / "information")).splitlines()
             yield next((line.partition(":")[2].strip() for line in facts if line.startswith("Model")), "unknown")
 
 
-def _start_of(path: str) -> str:
-    """The first page only: the kernel writes these files as they are read, and with 200 cores that takes a while."""
+def _read_first_page(path: str) -> str:
+    """Reads 4096 bytes only: the kernel generates these files on read, which is slow with hundreds of cores."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read(4096).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The handlers of the HTTP API, by subject."""
+"""The endpoints of the HTTP API, by subject."""
 
 from typing import TYPE_CHECKING
 

@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from relive.server.http import Problem
+from relive.server.http import HttpError
 from relive.store.journal import SLOT_BYTES, SLOTS_MAGIC, line_schema
-from relive.store.sync import Range
+from relive.store.sync import JournalRange
 
 MAX_NESTING = 100
 MAX_LINE_BYTES = 16 << 20
@@ -17,7 +17,7 @@ LOOPS_AHEAD = 4_000_000  # a loop's number may be so much higher than its slot's
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 
 
-def check(given: Range) -> None:
+def check(given: JournalRange) -> None:
     """Refuse a range that would make a journal that readers stumble over."""
     check_slots(given.slots, given.slots_at)
     check_lines(given.lines)
@@ -29,12 +29,12 @@ def check_lines(lines: bytes | memoryview) -> None:
     """Only whole lines, each of them a record."""
     lines = bytes(lines)
     if lines and not lines.endswith(b"\n"):
-        raise Problem(422, "the last line is not whole; send up to a newline")
+        raise HttpError(422, "the last line is not whole; send up to a newline")
     for row in lines.split(b"\n")[:-1]:
         if len(row) > MAX_LINE_BYTES:
-            raise Problem(413, f"a line of {len(row)} bytes is longer than {MAX_LINE_BYTES}; keep it as an artifact")
+            raise HttpError(413, f"a line of {len(row)} bytes is longer than {MAX_LINE_BYTES}; keep it as an artifact")
         if nesting(row) > MAX_NESTING:
-            raise Problem(422, f"a line is nested deeper than {MAX_NESTING} levels; log it as text")
+            raise HttpError(422, f"a line is nested deeper than {MAX_NESTING} levels; log it as text")
         _decode(row)
 
 
@@ -47,7 +47,7 @@ def _decode(row: bytes) -> line_schema.JournalLine | None:
         if kind is not None:
             return None
         about = f"{error}; check the journal with `relive doctor`"
-        raise Problem(422, f"a line does not fit the schema of its kind: {_kind_in(row)}{about}") from error
+        raise HttpError(422, f"a line does not fit the schema of its kind: {_kind_in(row)}{about}") from error
 
 
 def _unknown_kind(row: bytes) -> str | None:
@@ -78,19 +78,21 @@ def nesting(row: bytes) -> int:
 def check_slots(slots: bytes | memoryview, at: int) -> None:
     """Only whole slots, after the mark that begins the file, with loop numbers that can be."""
     if len(slots) % SLOT_BYTES or at % SLOT_BYTES:
-        raise Problem(422, f"slots are {SLOT_BYTES} bytes each; send whole ones")
+        raise HttpError(422, f"slots are {SLOT_BYTES} bytes each; send whole ones")
     if not slots:
         return
     if at == 0 and slots[:SLOT_BYTES] != SLOTS_MAGIC:
-        raise Problem(422, "the slots do not begin as a journal of a format that this server knows; update the server")
+        raise HttpError(
+            422, "the slots do not begin as a journal of a format that this server knows; update the server"
+        )
     import numpy as np
 
     words = np.frombuffer(slots, "<u4")[0 if at else 6 :: 6]
     if len(words) and int(words.max()) > at // SLOT_BYTES + len(words) + LOOPS_AHEAD:
-        raise Problem(422, "a slot names a loop that can't be; check the journal with `relive doctor`")
+        raise HttpError(422, "a slot names a loop that can't be; check the journal with `relive doctor`")
 
 
-def _check_first(given: Range) -> None:
+def _check_first(given: JournalRange) -> None:
     row = bytes(given.lines).partition(b"\n")[0]
     if given.journal.replay:
         wanted: type[line_schema.JournalStarted] = line_schema.ReplayStarted
@@ -98,6 +100,8 @@ def _check_first(given: Range) -> None:
         wanted = line_schema.ChildStarted if given.journal.process else line_schema.RunStarted
     first = _decode(row)
     if not isinstance(first, wanted):
-        raise Problem(422, f"a journal begins with a line of kind {wanted.__struct_config__.tag!r}; send it from there")
+        raise HttpError(
+            422, f"a journal begins with a line of kind {wanted.__struct_config__.tag!r}; send it from there"
+        )
     if isinstance(first, line_schema.RunStarted) and first.run != given.run:
-        raise Problem(422, f"this journal belongs to run {first.run[:12]!r}; send it there")
+        raise HttpError(422, f"this journal belongs to run {first.run[:12]!r}; send it there")

@@ -1,4 +1,4 @@
-"""What whoever sends checkpoints asks: which packs are missing, take this part of one, how far are you?"""
+"""Endpoints that receive checkpoints: which packs are missing, how much of a pack is stored, and part uploads."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.server.endpoints.ingest import MAX_NAMES, number, part_taken
-from relive.server.http import Problem, answer, read_body
+from relive.server.http import HttpError, json_response, read_body
 from relive.store.sync import PackUploads
 
 
-class _Sizes(msgspec.Struct):
+class _PackSizes(msgspec.Struct):
     packs: Annotated[dict[str, int], Meta(max_length=MAX_NAMES)]
 
 
 class PackEndpoints:
-    """The routes that take checkpoints."""
+    """Endpoints that receive packs of checkpoints."""
 
     def __init__(self, uploads: PackUploads) -> None:
         self._uploads = uploads
 
     async def missing(self, request: Request) -> Response:
-        """Which of some packs are not here, by name and size."""
+        """Returns which of the given packs (name and size) are not stored."""
         body = await read_body(request, 2 << 20)
         try:
-            sizes = msgspec.json.decode(body, type=_Sizes).packs
+            sizes = msgspec.json.decode(body, type=_PackSizes).packs
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Problem(422, f'{error}; send {{"packs": {{"name": 4096}}}}') from error
+            raise HttpError(422, f'{error}; send {{"packs": {{"name": 4096}}}}') from error
         has = self._uploads.has
-        return answer(
+        return json_response(
             {"missing": await asyncio.to_thread(lambda: [n for n, size in sizes.items() if not has(n, size)])}
         )
 
     async def position(self, request: Request) -> Response:
-        """How much of a pack is here."""
-        at = self._uploads.position(request.path_params["pack"], _digest(request), number(request, "size"))
-        return answer({"complete": at is None, "at": at or 0})
+        """Returns how many bytes of a pack are stored."""
+        at = self._uploads.position(request.path_params["pack"], _query_digest(request), number(request, "size"))
+        return json_response({"complete": at is None, "at": at or 0})
 
     async def upload(self, request: Request) -> Response:
-        """Take a part of a pack; the last one is answered when the whole is verified and on disk."""
-        pack, digest = request.path_params["pack"], _digest(request)
+        """Stores a part of a pack; the response to the last part follows once the pack is verified and on disk."""
+        pack, digest = request.path_params["pack"], _query_digest(request)
         at, size = number(request, "at"), number(request, "size")
         part = await read_body(request)
 
@@ -54,5 +54,5 @@ class PackEndpoints:
         return part_taken(await asyncio.to_thread(put), at + len(part))
 
 
-def _digest(request: Request) -> str:
+def _query_digest(request: Request) -> str:
     return request.query_params.get("digest", "")

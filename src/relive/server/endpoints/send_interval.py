@@ -1,4 +1,4 @@
-"""How often each process should send, so that a fleet of any size makes about the same number of requests."""
+"""How often each process should send, so that the request rate stays bounded for a fleet of any size."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import time
 
 from relive.store import JournalName
 
-CANONICAL_A_S = 250  # ranges a second from all ranks 0 together: what people look at
-OTHERS_A_S = 50  # and from all other ranks and processes
+CANONICAL_PER_S = 250  # ranges per second from all ranks 0 together, which people watch live
+OTHERS_PER_S = 50  # ranges per second from all other ranks and processes
 WINDOW_S = 60.0
-LONGEST_S = 60.0  # well below the silence after which a process is taken for dead
+MAX_INTERVAL_S = 60.0  # well below the silence after which a process counts as dead
 
 
-class Pacing:
-    """Counts who sends. Who was not heard of for a minute or two does not count."""
+class SendInterval:
+    """Counts active senders; one that has been silent for one to two windows no longer counts."""
 
     def __init__(self) -> None:
         self._seen: tuple[set[tuple[str, JournalName]], set[tuple[str, JournalName]]] = (set(), set())
-        self._before: tuple[int, int] = (0, 0)
-        self._until = time.monotonic() + WINDOW_S
+        self._previous_counts: tuple[int, int] = (0, 0)
+        self._window_end_s = time.monotonic() + WINDOW_S
 
     def pause_s(self, run: str, journal: JournalName) -> float:
-        """How long the sender of this journal should wait before it sends again."""
-        if time.monotonic() > self._until:
-            self._before, self._seen = (len(self._seen[0]), len(self._seen[1])), (set(), set())
-            self._until = time.monotonic() + WINDOW_S
+        """Returns how long the sender of this journal should wait before it sends again."""
+        if time.monotonic() > self._window_end_s:
+            self._previous_counts, self._seen = (len(self._seen[0]), len(self._seen[1])), (set(), set())
+            self._window_end_s = time.monotonic() + WINDOW_S
         is_other = bool(journal.rank or journal.process)
         self._seen[is_other].add((run, journal))
-        senders = max(len(self._seen[is_other]), self._before[is_other])
-        return min(senders / (OTHERS_A_S if is_other else CANONICAL_A_S), LONGEST_S)
+        senders = max(len(self._seen[is_other]), self._previous_counts[is_other])
+        return min(senders / (OTHERS_PER_S if is_other else CANONICAL_PER_S), MAX_INTERVAL_S)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from relive.errors import ReliveError, StorageAway
-from relive.server.http.error_responses import Problem
+from relive.errors import ReliveError, StorageUnavailable
+from relive.server.http.error_responses import HttpError
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.sync import Intake
@@ -40,7 +40,7 @@ class Reader:
     async def ask(self, question: Callable[[Index], T]) -> T:
         """The answer to a question to the index."""
         if self._waiting >= WAITING:
-            raise Problem(503, "too many questions at once; come again", retry_after_s=1)
+            raise HttpError(503, "too many questions at once; come again", retry_after_s=1)
         self._waiting += 1
         try:
             return await asyncio.wrap_future(self._thread.submit(self._answer, question))
@@ -52,7 +52,7 @@ class Reader:
             self._index = Index(self._home, takes_in=False)
         try:
             return question(self._index)
-        except StorageAway as error:
+        except StorageUnavailable as error:
             _log.warning("a question could not be answered: %s", error)
             raise
 
@@ -87,6 +87,7 @@ class Indexer:
                 self._stop.wait(TRY_AGAIN_S)
 
     def _follow(self, index: Index) -> None:
+        reported: dict[str, str] = {}
         seen, before_bytes, done = -1, 0, time.monotonic()
         while not self._stop.wait(REFRESH_S):
             now, taken_bytes = self._intake.ranges, self._intake.taken_bytes
@@ -94,4 +95,8 @@ class Indexer:
             before_bytes = taken_bytes
             if now != seen and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S):
                 index.refresh()
+                for run, reason in index.set_aside.items():
+                    if reported.get(run) != reason:
+                        _log.warning("run %s can't be read and is set aside (%s); see `relive doctor`", run, reason)
+                reported = dict(index.set_aside)
                 seen, done = now, time.monotonic()

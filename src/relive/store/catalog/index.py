@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,19 @@ from relive.store.catalog.live_summaries import LiveSummaries
 from relive.store.catalog.point_columns import combine_journals, to_points
 from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import LATEST
-from relive.store.catalog.run_catalog import Catalog, loop_row
+from relive.store.catalog.run_catalog import Catalog, RunDetailRows, loop_row
 from relive.store.catalog.summaries import Summary, read_summary
-from relive.store.chunks import CheckpointRow, from_stored, list_checkpoints, without_dropped
-from relive.store.home import Home, JournalName, journals_in
+from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
+from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import (
     ParsedJournal,
     RunJournals,
     build_record,
-    from_text,
+    from_json,
     is_live,
     parse_run,
     read_lines,
-    to_text,
+    to_json,
 )
 
 FEW_RUNS = 100  # up to this many runs are selected by id; for more, all rows are read
@@ -74,6 +75,7 @@ class Index:
         self._live_summaries = LiveSummaries(home)
         self._segment_rows = segment_rows
         self.segments = self.catalog.tables.segments
+        self.set_aside: dict[str, str] = {}  # runs that can't be read, with the reason
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -84,7 +86,7 @@ class Index:
         entries = [
             RunEntry(_decode_record(text), number)
             if self._updates_catalog or segment is not None
-            else as_read(self.home, RunEntry(_decode_record(text)))
+            else bypass_index(self.home, RunEntry(_decode_record(text)))
             for number, run, text, segment in self.catalog.runs()
             if run not in newer
         ]
@@ -100,7 +102,7 @@ class Index:
         gone = [number for run, (number, _) in known.items() if run not in present]
         if not changed and not gone:
             return []
-        entries = {run: read_run(self.home, run) for run in changed}
+        entries = {run: self._read_or_set_aside(run) for run in changed}
         # A run that counted as dead may have sent a heartbeat since.
         gone += [known[run][0] for run, entry in entries.items() if run in known and entry is not None and entry.live]
         ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
@@ -108,7 +110,30 @@ class Index:
             self.catalog.tables.run_exclusively(lambda: self._store_ended_runs(ended, present, gone))
             return [entry for entry in entries.values() if entry is not None and entry.live]
         # This process doesn't store anything, so runs that the catalog lacks are read from their journals.
-        return [as_read(self.home, entry) for entry in entries.values() if entry is not None]
+        return [bypass_index(self.home, entry) for entry in entries.values() if entry is not None]
+
+    def _read_or_set_aside(self, run: str) -> RunEntry | None:
+        with self._setting_aside(run):
+            return read_run(self.home, run)
+        return None
+
+    @contextlib.contextmanager
+    def _setting_aside(self, run: str) -> Iterator[None]:
+        """Whatever the journals of one run hold, all other runs are stored and answered."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - see above; the error is kept as the reason
+            self.set_aside[run] = f"{type(error).__name__}: {error}"
+
+    def _live_journals(self, entry: RunEntry, *, all_ranks: bool = True) -> list[ParsedJournal]:
+        with self._setting_aside(entry.record.run):
+            return entry.journals(all_ranks=all_ranks)
+        return []
+
+    def _summarize_live(self, entry: RunEntry, names: Collection[str] | None, *, all_ranks: bool) -> list[Summary]:
+        with self._setting_aside(entry.record.run):
+            return self._live_summaries.summaries(entry.record.run, names, all_ranks=all_ranks)
+        return []
 
     def _store_ended_runs(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
         known = self.catalog.known_runs()  # another process may have been faster
@@ -117,12 +142,16 @@ class Index:
             self.catalog.delete_runs([*gone, *(known[run][0] for run in fresh if run in known)])
             # In the order of their start, so that the order of points on disk is that of tables.
             for run, entry in sorted(fresh.items(), key=lambda item: item[1].record.started_us):
-                parsed = parse_run(self.home, run)  # one at a time, which bounds memory
-                record = _encode_record(_with_last_write_as_end(entry.record, parsed))
-                number = self.catalog.add_run(
-                    run, started_us=entry.record.started_us, folder_ns=present[run], record=record
-                )
-                self.catalog.add_details(number, parsed)
+                prepared: tuple[str, RunDetailRows] | None = None
+                with self._setting_aside(run):
+                    parsed = parse_run(self.home, run)  # one at a time, which bounds memory
+                    record = _encode_record(_with_last_write_as_end(entry.record, parsed))
+                    prepared = record, RunDetailRows.of(parsed)
+                if prepared is not None:
+                    number = self.catalog.add_run(
+                        run, started_us=entry.record.started_us, folder_ns=present[run], record=prepared[0]
+                    )
+                    self.catalog.add_details(number, prepared[1])
 
     # --- summaries --------------------------------------------------------------------------------------------
 
@@ -142,14 +171,16 @@ class Index:
         return {
             entry.record.run: list(found.get(entry.number, {}).values())
             if entry.number is not None
-            else self._live_summaries.summaries(entry.record.run, names, all_ranks=all_ranks)
+            else self._summarize_live(entry, names, all_ranks=all_ranks)
             for entry in entries
         }
 
     def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
         """Returns every name that was logged, in alphabetical order."""
         found = {name for _, name in self.catalog.names()}
-        found.update(name for entry in entries if entry.live for name in self._live_summaries.names(entry.record.run))
+        for entry in (entry for entry in entries if entry.live):
+            with self._setting_aside(entry.record.run):
+                found |= self._live_summaries.names(entry.record.run)
         return sorted(found)
 
     # --- points -------------------------------------------------------------------------------------------------
@@ -169,16 +200,16 @@ class Index:
         live = [
             (journal, position)
             for position, entry in enumerate(entries)
-            for journal in entry.journals(all_ranks=all_ranks)
+            for journal in self._live_journals(entry, all_ranks=all_ranks)
         ]
-        paths = {number: tuple(from_text(path)) for number, path in self.catalog.paths()}
+        paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths()}
         return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
 
     def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         """Returns what a query engine needs to read the segments itself."""
         files = [str(self.segments / file) for file in self._write_segments()]
         runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
-        paths = [(number, tuple(from_text(path))) for number, path in self.catalog.paths()]
+        paths = [(number, tuple(from_json(path))) for number, path in self.catalog.paths()]
         return StoredPoints(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
 
     def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
@@ -188,7 +219,7 @@ class Index:
         live = [
             (entry.record.run, journal.journal.rank, journal.journal.process, *loop_row(row))
             for entry in entries
-            for journal in entry.live
+            for journal in self._live_journals(entry)
             for row in journal.loops.values()
         ]
         return stored + live
@@ -199,9 +230,9 @@ class Index:
         found: dict[str, list[CheckpointRow]] = {}
         for number, *columns in self.catalog.checkpoints():
             if number in by_number:
-                found.setdefault(by_number[number], []).append(from_stored(columns))
+                found.setdefault(by_number[number], []).append(checkpoint_from_columns(columns))
         for entry in entries:
-            if taken := [row for journal in entry.live for row in list_checkpoints(journal)]:
+            if taken := [row for journal in self._live_journals(entry) for row in list_checkpoints(journal)]:
                 found[entry.record.run] = taken
         # Tombstones are read each time: they may be newer than the catalog.
         return {run: without_dropped(self.home.run_folder(run), taken) for run, taken in found.items()}
@@ -216,7 +247,8 @@ class Index:
         gathered: list[tuple[int, ParsedJournal]] = []
         pending = self.catalog.runs_without_segment()
         for position, (number, run) in enumerate(pending):
-            gathered += [(number, journal) for journal in parse_run(self.home, run)]
+            with self._setting_aside(run):
+                gathered += [(number, journal) for journal in parse_run(self.home, run)]
             rows = sum(len(journal) for _, journal in gathered)
             if rows >= self._segment_rows or position == len(pending) - 1:
                 self._write_segment(gathered)
@@ -226,8 +258,8 @@ class Index:
     def _write_segment(self, gathered: list[tuple[int, ParsedJournal]]) -> None:
         with self.catalog.tables.transaction():
             names = self.catalog.name_ids(name for _, journal in gathered for name in journal.names)
-            paths = self.catalog.path_ids(to_text(path) for _, journal in gathered for path in journal.paths)
-            columns = combine_journals(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
+            paths = self.catalog.path_ids(to_json(path) for _, journal in gathered for path in journal.paths)
+            columns = combine_journals(gathered, names, {tuple(from_json(text)): n for text, n in paths.items()})
             rows = len(columns["run"])
             file = parquet_segments.write_segment(self.segments, columns) if rows else ""
             self.catalog.add_segment(file, rows, runs={number for number, _ in gathered})
@@ -275,7 +307,7 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
 def read_run(home: Home, run: str) -> RunEntry | None:
     """Reads a run from its journals, with its points if it is live; None if it has no journal yet."""
     folder = home.run_folder(run)
-    journals = list(journals_in(folder))
+    journals = list(list_journals(folder))
     if not journals:
         return None
     ranks = tuple(name.rank for name, _ in journals if not name.process)
@@ -288,12 +320,12 @@ def read_run(home: Home, run: str) -> RunEntry | None:
     return RunEntry(record, live=RunJournals(dict(journals)))
 
 
-def as_read(home: Home, entry: RunEntry) -> RunEntry:
+def bypass_index(home: Home, entry: RunEntry) -> RunEntry:
     """Returns the run with its journals instead of its id in the catalog: reading one is faster than indexing all."""
     return (
         entry
         if entry.live
-        else RunEntry(entry.record, live=RunJournals(dict(journals_in(home.run_folder(entry.record.run)))))
+        else RunEntry(entry.record, live=RunJournals(dict(list_journals(home.run_folder(entry.record.run)))))
     )
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from relive.store.catalog.parquet_segments import Columns, dim_keys
-from relive.store.home import REPLAYS, Home, JournalName
-from relive.store.journal import Line, first_line
+from relive.store.home import REPLAY_OFFSET, Home, JournalName
+from relive.store.journal import first_line, line_schema
 
 LATEST, ALL, NONE = "latest", "all", "none"
 REPLAY_CHOICES = (LATEST, ALL, NONE)
 _INNER_LIMIT = 1 << 31  # iterations of a nested loop that fit into one iteration of the outer loop, in sort keys
 
 
-def replay_header(home: Home, run: str, number: int) -> Line:
+def replay_header(home: Home, run: str, number: int) -> line_schema.ReplayStarted | None:
     """Returns the header of a replay: names, patch, and the result of its checks. Rank 0 stores it for all ranks."""
-    return first_line(home.run_folder(run) / JournalName.of_replay(number).stem) or {}
+    header = first_line(home.run_folder(run) / JournalName.of_replay(number).stem)
+    return header if isinstance(header, line_schema.ReplayStarted) else None
 
 
 def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) -> Columns:
@@ -26,7 +27,7 @@ def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) 
     """
     import numpy as np
 
-    replay = np.where(columns["process"] >= REPLAYS, columns["process"] - REPLAYS, 0)
+    replay = np.where(columns["process"] >= REPLAY_OFFSET, columns["process"] - REPLAY_OFFSET, 0)
     columns = {**columns, "replay": replay.astype(np.int32)}
     if not replay.any():
         return columns

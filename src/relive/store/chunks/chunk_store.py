@@ -1,4 +1,4 @@
-"""Content-addressed bytes: what is stored once under its hash, and verified when it is read."""
+"""Content-addressed storage: bytes are stored once under their hash and verified when they are read."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from relive.errors import Damaged, Gone, NotFound
 from relive.hashing import digest
 
 PIECE_BYTES = 16 << 20  # files are stored in pieces of this size, so that large ones need little memory
-PLAIN = b"\x00"
-ZSTD = b"\x01"
-_WORTH_COMPRESSING = 0.9
+# The first byte of a chunk's file is its codec.
+PLAIN_CHUNK = b"\x00"
+ZSTD_CHUNK = b"\x01"
+_MAX_COMPRESSED_RATIO = 0.9  # a chunk that compresses less is stored as it is
 
 
 class Chunks:
-    """A folder of chunks. Any number of processes may put and get at once."""
+    """A folder of chunks. Any number of processes may read and write it at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        if len(name) != 64 or not all(c in "0123456789abcdef" for c in name):
+        """Returns the path of a chunk's file; raises `NotFound` when the name is not a digest."""
+        if not is_digest(name):
             raise NotFound(f"{name!r} is not the name of a chunk; chunk names are 64 hexadecimal digits")
         return self.folder / name[:2] / name[2:]
 
@@ -32,17 +34,17 @@ class Chunks:
         return self.path(name).exists()
 
     def put(self, data: bytes | memoryview) -> str:
-        """Store bytes; the same bytes are stored once. They are whole on disk before their name exists."""
+        """Stores bytes and returns their name. Equal bytes are stored once; the file appears only when complete."""
         name = digest(data)
         target = self.path(name)
-        if _renewed(target):
+        if _refresh_existing(target):
             return name
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{name[:8]}.{os.getpid()}.{threading.get_ident()}")
         try:
             with partial.open("wb") as file:
-                for piece in _packed(data):
-                    file.write(piece)
+                for part in _encode(data):
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(target)
@@ -51,18 +53,18 @@ class Chunks:
         return name
 
     def get(self, name: str) -> bytes:
-        """The bytes of a chunk, checked against its name."""
+        """Returns the bytes of a chunk, verified against its name."""
         try:
             raw = self.path(name).read_bytes()
         except FileNotFoundError:
             raise Gone(f"chunk {name[:12]} is not in {self.folder}; copy it back from another home") from None
-        data = _unpacked(raw, name)
+        data = _decode(raw, name)
         if digest(data) != name:
             raise Damaged(f"chunk {name[:12]} in {self.folder} is damaged; restore it from a backup")
         return data
 
     def put_file(self, path: Path) -> tuple[list[str], int]:
-        """Store a file in pieces: their names in order, and the size."""
+        """Stores a file in pieces; returns their names in order, and the size."""
         names, size = [], 0
         with path.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
@@ -71,35 +73,41 @@ class Chunks:
         return names, size
 
     def names(self) -> Iterator[str]:
+        """Yields the names of all chunks, in order."""
         for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
             yield from (folder.name + entry.name for entry in sorted(folder.iterdir()) if entry.name[0] != ".")
 
 
-def _renewed(target: Path) -> bool:
-    """Is the chunk there? Then it becomes as young as a new one: a collector leaves it until a line can name it."""
+def is_digest(name: str) -> bool:
+    """Whether this is a digest as 64 lower-case hexadecimal digits."""
+    return len(name) == 64 and all(c in "0123456789abcdef" for c in name)
+
+
+def _refresh_existing(target: Path) -> bool:
+    """Whether the chunk exists. Its time is reset, so that garbage collection spares it until a line names it."""
     try:
         with target.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)  # a collector holds it alone while it removes the file
+            fcntl.flock(file, fcntl.LOCK_SH)  # the collector locks it exclusively while it removes the file
             os.utime(file.fileno())
             return os.fstat(file.fileno()).st_nlink > 0
-    except (FileNotFoundError, PermissionError):  # another user's can't be renewed: ours takes its place
+    except (FileNotFoundError, PermissionError):  # another user's file can't be refreshed; ours replaces it
         return False
 
 
-def _packed(data: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
+def _encode(data: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
     import zstandard
 
-    # A sample decides: random-looking weights are not worth the time, text and masks are.
+    # A sample decides: weights look random and barely shrink; text and masks compress well.
     sample = bytes(data[: 64 << 10])
-    if len(zstandard.compress(sample, 1)) < _WORTH_COMPRESSING * len(sample):
-        return ZSTD, zstandard.compress(bytes(data), 3)
-    return PLAIN, data
+    if len(zstandard.compress(sample, 1)) < _MAX_COMPRESSED_RATIO * len(sample):
+        return ZSTD_CHUNK, zstandard.compress(bytes(data), 3)
+    return PLAIN_CHUNK, data
 
 
-def _unpacked(raw: bytes, name: str) -> bytes:
+def _decode(raw: bytes, name: str) -> bytes:
     import zstandard
 
-    if raw[:1] == PLAIN:
+    if raw[:1] == PLAIN_CHUNK:
         return raw[1:]
     try:
         return zstandard.decompress(raw[1:])

@@ -1,4 +1,4 @@
-"""The table of remembered calls: one SQLite file per home, whose rows name the chunks that hold their results."""
+"""The table of memoised calls: one SQLite file per home, whose rows name the chunks that hold their results."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ create trigger if not exists entry_in after insert on entries
 create trigger if not exists entry_out after delete on entries
     begin update totals set bytes = bytes - old.size_bytes; end;
 """
-KEPT_MISSES = 10_000
-_BUSY_S = 10.0
+MAX_MISSES = 10_000
+_BUSY_TIMEOUT_S = 10.0
 
 
 class MemoRow(NamedTuple):
-    """A remembered call, as it lies on disk."""
+    """A memoised call, as it is stored."""
 
     key: str
     function: str
@@ -85,11 +85,12 @@ class MemoRow(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        return self.seal == sealed(self.key, self.kind, self.form)
+        """Whether the checksum matches the content."""
+        return self.seal == row_hash(self.key, self.kind, self.form)
 
 
 class MissRow(NamedTuple):
-    """A call that had to be computed, and what became of it."""
+    """A call that was not found and had to be computed, and whether its result was stored."""
 
     key: str
     function: str
@@ -102,25 +103,25 @@ class MissRow(NamedTuple):
     time_us: int
 
 
-def sealed(key: str, kind: str, form: object) -> str:
-    """What tells that a row is what was written: SQLite itself has no checksums on its pages, nor strict types."""
+def row_hash(key: str, kind: str, form: object) -> str:
+    """Returns the checksum of a row: SQLite has neither checksums on its pages nor strict types."""
     content = form if isinstance(form, bytes) else b"?"
     return xxhash.xxh3_64_hexdigest(b"%b %b %b" % (key.encode(), kind.encode(), content))
 
 
-class _Opened:
-    """The connection, for one thread at a time; a file that is no database any more is told as damage."""
+class _LockedConnection:
+    """The connection, for one thread at a time; errors of a corrupt file are raised as `Damaged`."""
 
-    __slots__ = ("_lock", "_memos")
+    __slots__ = ("_lock", "_table")
 
-    def __init__(self, memos: MemoTable, lock: threading.RLock) -> None:
-        self._memos = memos
-        self._lock = lock  # a fork may put another in its place meanwhile
+    def __init__(self, table: MemoTable, lock: threading.RLock) -> None:
+        self._table = table
+        self._lock = lock  # kept here, since a fork may replace the lock of the table meanwhile
 
     def __enter__(self) -> sqlite3.Connection:
         self._lock.acquire()
         try:
-            return self._memos.connection()
+            return self._table.connection()
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -128,13 +129,13 @@ class _Opened:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: Any) -> None:
         self._lock.release()
         if isinstance(error, sqlite3.DatabaseError):
-            self._memos.tell_damage(error)
+            self._table.raise_if_damaged(error)
 
 
-_LISTED = ", ".join(MemoRow._fields)
-_PLACES = ", ".join("?" * len(MemoRow._fields))
-_NOT_NEEDED = frozenset({"chunks", "code", "arguments", "extra"})  # to reuse a result
-_ONE = f"""select {", ".join("''" if name in _NOT_NEEDED else name for name in MemoRow._fields)}
+_COLUMNS = ", ".join(MemoRow._fields)
+_PLACEHOLDERS = ", ".join("?" * len(MemoRow._fields))
+_UNUSED_BY_HITS = frozenset({"chunks", "code", "arguments", "extra"})
+_SELECT_HIT = f"""select {", ".join("''" if name in _UNUSED_BY_HITS else name for name in MemoRow._fields)}
 from entries where key = ?"""
 
 
@@ -145,93 +146,99 @@ class MemoTable:
         self.path = path
         self._pid = 0
         self._connection: sqlite3.Connection | None = None
-        self._left_open: list[sqlite3.Connection] = []  # the parent's, or to a damaged file: closing writes to it
+        # Connections of the parent process or to a damaged file: never closed, since closing writes to the file.
+        self._left_open: list[sqlite3.Connection] = []
         self._mark = ""
         self._lock = threading.RLock()
 
     # --- one row ------------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> MemoRow | None:
-        """A row, as far as a hit needs it: without chunks, code, arguments and extra."""
-        with self._lock:  # not `_open`, which takes longer: this is on the path of every hit
+        """Returns the columns of a row that a hit needs: chunks, code, arguments and extra are left empty."""
+        with self._lock:  # instead of `_open`, which takes longer: every hit passes here
             try:
-                found = self.connection().execute(_ONE, (key,)).fetchone()
+                found = self.connection().execute(_SELECT_HIT, (key,)).fetchone()
             except sqlite3.DatabaseError as error:
-                self.tell_damage(error)
+                self.raise_if_damaged(error)
                 raise
         return MemoRow._make(found) if found else None
 
     def put(self, row: MemoRow | None, miss: MissRow | None, parts: str, *, durably: bool = False) -> None:
-        """Add a row and the note of the miss in one transaction; `durably` waits for the disk, not just the kernel."""
+        """Adds a row and the miss in one transaction; `durably` waits for the disk, not just the kernel."""
         with self._writing(durably) as connection:
             if row is not None:
-                connection.execute(f"insert or replace into entries values ({_PLACES})", row)
+                connection.execute(f"insert or replace into entries values ({_PLACEHOLDERS})", row)
             if miss is not None:
                 connection.execute("insert or ignore into codes values (?, ?, ?)", (miss.code, miss.function, parts))
-                note = connection.execute("insert into misses values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?)", miss)
-                if note.lastrowid is not None and note.lastrowid % 1000 == 0:
-                    connection.execute("delete from misses where id <= ?", (note.lastrowid - KEPT_MISSES,))
+                added = connection.execute("insert into misses values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?)", miss)
+                if added.lastrowid is not None and added.lastrowid % 1000 == 0:
+                    connection.execute("delete from misses where id <= ?", (added.lastrowid - MAX_MISSES,))
 
     def touch(self, key: str, now_us: int) -> None:
+        """Records when a row was last used."""
         with self._open() as connection:
             connection.execute("update entries set used_us = ? where key = ?", (now_us, key))
 
     def adopt(self, key: str, run: str) -> None:
-        """Bind what was computed before its run was opened to that run."""
+        """Assigns a row and its miss to a run that was opened only after they were computed."""
         with self._writing(False) as connection:
             connection.execute("update entries set run = ? where key = ? and run = ''", (run, key))
             connection.execute("update misses set run = ? where key = ? and run = ''", (run, key))
 
     def remove(self, keys: Iterable[str]) -> int:
+        """Removes rows; returns how many there were."""
         with self._writing(False) as connection:
-            gone = [connection.execute("delete from entries where key = ?", (key,)).rowcount for key in keys]
-        return sum(gone)
+            counts = [connection.execute("delete from entries where key = ?", (key,)).rowcount for key in keys]
+        return sum(counts)
 
     def evict(self, most_bytes: int) -> int:
-        """Remove the least recently used rows until the rest is within a bound; gives how many went."""
+        """Removes the least recently used rows until the rest is within a bound; returns how many were removed."""
         with self._writing(False) as connection:
-            over: int = connection.execute("select bytes from totals").fetchone()[0] - most_bytes
-            gone = []
+            excess: int = connection.execute("select bytes from totals").fetchone()[0] - most_bytes
+            evicted = []
             for key, size in connection.execute("select key, size_bytes from entries order by used_us, rowid"):
-                if over <= 0:
+                if excess <= 0:
                     break
-                over -= size
-                gone.append((key,))
-            connection.executemany("delete from entries where key = ?", gone)
-        return len(gone)
+                excess -= size
+                evicted.append((key,))
+            connection.executemany("delete from entries where key = ?", evicted)
+        return len(evicted)
 
-    # --- many ---------------------------------------------------------------------------------------------------
+    # --- many rows ---------------------------------------------------------------------------------------------------
 
     def rows(self, where: str = "1", values: Sequence[Any] = (), *, limit: int = -1) -> list[MemoRow]:
-        """Rows for which a condition (ours, never a user's text) is true, newest first."""
-        query = f"select {_LISTED} from entries where {where} order by created_us desc, rowid desc limit ?"
+        """Returns the rows that satisfy a condition (never text from a user), newest first."""
+        query = f"select {_COLUMNS} from entries where {where} order by created_us desc, rowid desc limit ?"
         with self._open() as connection:
             return [MemoRow(*found) for found in connection.execute(query, (*values, limit))]
 
     def misses(self, where: str = "1", values: Sequence[Any] = (), *, limit: int = -1) -> list[MissRow]:
+        """Returns the misses that satisfy a condition (never text from a user), newest first."""
         query = f"select {', '.join(MissRow._fields)} from misses where {where} order by id desc limit ?"
         with self._open() as connection:
             return [MissRow(*found) for found in connection.execute(query, (*values, limit))]
 
     def functions(self) -> list[str]:
+        """Returns the names of all functions that have a row or a miss."""
         with self._open() as connection:
             found = connection.execute("select function from entries union select function from misses order by 1")
             return [str(name) for (name,) in found]
 
     def parts(self, code: str) -> str:
+        """Returns the parts of a code hash as JSON: {function, class or global: hash}."""
         with self._open() as connection:
             found = connection.execute("select parts from codes where code = ?", (code,)).fetchone()
         return str(found[0]) if found else "{}"
 
     def trust(self) -> int:
-        """Take pickles that were written elsewhere for our own; gives how many there were."""
+        """Accepts pickles that were written to another file or by another user; returns how many there were."""
         with self._open() as connection:
             statement = "update entries set pickled = ? where pickled not in ('', ?)"
             return connection.execute(statement, (self._mark, self._mark)).rowcount
 
     @property
     def mark(self) -> str:
-        """Tells this very file from a copy of it, and this user from another."""
+        """Identifies this file and this user: a copy of the file, or another user, has another mark."""
         with self._open():
             return self._mark
 
@@ -242,10 +249,10 @@ class MemoTable:
                 connection.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # Python may be ending, and half of what this needs be gone
+        with contextlib.suppress(Exception):  # at interpreter shutdown, modules may be gone already
             self.close()
 
-    # --- inside -------------------------------------------------------------------------------------------------
+    # --- the connection -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _writing(self, durably: bool) -> Iterator[sqlite3.Connection]:
@@ -264,22 +271,22 @@ class MemoTable:
                 if durably:
                     connection.execute("pragma synchronous=normal")
 
-    def _open(self) -> _Opened:
-        return _Opened(self, self._lock)
+    def _open(self) -> _LockedConnection:
+        return _LockedConnection(self, self._lock)
 
-    def tell_damage(self, error: sqlite3.DatabaseError) -> None:
-        # Busy, full, read-only are operational: the file is as it was.
+    def raise_if_damaged(self, error: sqlite3.DatabaseError) -> None:
+        """Raises `Damaged` for a corrupt file. Busy, full or read-only is operational: the file is intact."""
         if not isinstance(error, sqlite3.OperationalError):
-            raise Damaged(f"{self.path} is damaged ({error}); it is set aside, and begun anew") from error
+            raise Damaged(f"{self.path} is damaged ({error}); it is set aside and a new one is started") from error
 
     def connection(self) -> sqlite3.Connection:
         connection = self._connection
         return connection if connection is not None and self._pid == os.getpid() else self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        """Open when first needed, and once more in a forked child, which may not use its parent's connection."""
+        """Opens the file; a forked child opens it once more, since it may not use its parent's connection."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             _prepare(connection, self.path)
         except BaseException:
@@ -287,15 +294,15 @@ class MemoTable:
             raise
         if self._connection is not None:
             self._left_open.append(self._connection)
-        self._connection, self._pid, self._mark = connection, os.getpid(), mark_of(self.path)
+        self._connection, self._pid, self._mark = connection, os.getpid(), _file_mark(self.path)
         return connection
 
     def renew(self) -> None:
-        """In a forked child: the thread that held the lock is not here to let it go."""
+        """Replaces the lock in a forked child, where the thread that held it does not exist."""
         self._lock = threading.RLock()
 
     def set_aside(self) -> Path:
-        """Move a damaged file out of the way; what it held is computed again."""
+        """Renames a damaged file and returns its new path; the results in it are computed again."""
         with self._lock:
             if self._connection is not None:
                 self._left_open.append(self._connection)
@@ -309,8 +316,8 @@ class MemoTable:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("pragma journal_mode=wal")
-    connection.execute("pragma recursive_triggers=on")  # so that they hear of a row that is replaced
-    connection.execute("pragma synchronous=normal")  # a commit survives the process; a power cut may take the last ones
+    connection.execute("pragma recursive_triggers=on")  # a replaced row must fire the delete trigger
+    connection.execute("pragma synchronous=normal")  # commits survive the process; a power cut may undo the last ones
     version = connection.execute("pragma user_version").fetchone()[0]
     if version > FORMAT:
         raise sqlite3.OperationalError(f"{path} was written by a newer relive; upgrade to use it")
@@ -318,22 +325,22 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.executescript(f"begin immediate;{SCHEMA}pragma user_version={FORMAT};commit")
 
 
-def mark_of(path: Path) -> str:
-    """A copy of a file has another number, and a file of another user another owner."""
-    facts = path.stat()
-    return f"{os.getuid()}:{facts.st_uid}:{facts.st_ino}"
+def _file_mark(path: Path) -> str:
+    """Returns the user, the owner and the inode: a copy has another inode, another user's file another owner."""
+    status = path.stat()
+    return f"{os.getuid()}:{status.st_uid}:{status.st_ino}"
 
 
 def memo_chunks(path: Path) -> set[str]:
-    """The chunks that remembered calls need; raises `Damaged` when that can't be told."""
+    """Returns the chunks that memoised calls need; raises `Damaged` when the table can't be read."""
     if not path.exists():
         return set()
-    memos = MemoTable(path)
+    table = MemoTable(path)
     try:
-        with memos._open() as connection:
-            listed = connection.execute("select chunks from entries where chunks != ''").fetchall()
+        with table._open() as connection:
+            rows = connection.execute("select chunks from entries where chunks != ''").fetchall()
     except (sqlite3.Error, OSError) as error:
-        raise Damaged(f"{path} can't be read ({error}); see to that, or remove the file") from error
+        raise Damaged(f"{path} can't be read ({error}); repair or remove the file") from error
     finally:
-        memos.close()
-    return {name for (names,) in listed for name in names.split()}
+        table.close()
+    return {name for (names,) in rows for name in names.split()}

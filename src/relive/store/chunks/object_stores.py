@@ -1,4 +1,4 @@
-"""Places outside the home that keep whole files under a name: a folder, or a bucket of an object store."""
+"""Storage outside the home that keeps whole files under a name: a folder, or a bucket of an object store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from relive.errors import Gone, ReliveError, StorageAway
+from relive.errors import Gone, ReliveError, StorageUnavailable
 
 S3 = "s3://"
 PART_BYTES = 16 << 20
@@ -22,50 +22,51 @@ RETRY_S = 30
 _READ_BYTES = 4 << 20
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_ACCESS_KEY_ID")
-_LONGEST = 300
-_CODE = re.compile(r"<Code>(\w+)</Code>")  # of the error in an answer
+_MAX_ERROR_CHARS = 300
+_ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")  # in the XML of an S3 error response
 T = TypeVar("T")
 
 
 class ObjectStore(Protocol):
-    """Keeps files. Whoever puts one under a name that is taken replaces what is there."""
+    """Keeps files under names. Putting a file under an existing name replaces it."""
 
     url: str
 
     def put(self, name: str, source: Path) -> None:
-        """Keep a copy of a file; it is there as a whole, or not at all."""
+        """Stores a copy of a file, completely or not at all."""
 
     def read(self, name: str) -> Iterator[bytes]:
-        """Its bytes, part by part."""
+        """Yields the bytes of a file, part by part."""
 
     def size(self, name: str) -> int | None:
-        """How many bytes it has; None when it is not there."""
+        """Returns the size of a file in bytes; None when it does not exist."""
 
     def remove(self, name: str) -> None:
-        """Let it go, if it is there."""
+        """Removes a file, if it exists."""
 
 
 def open_object_store(url: str) -> ObjectStore:
-    """The place that the setting `spool` names."""
+    """Returns the object store that the setting `spool` names."""
     check_object_store_address(url)
     return BucketObjectStore(url) if url.startswith(S3) else FolderObjectStore(url)
 
 
 def check_object_store_address(url: str) -> None:
-    """Could this be a place? Whether it is there shows when it is used."""
+    """Raises `ReliveError` for an address of an unknown form. Whether the store can be reached shows on use."""
     if not url.startswith(S3) and not os.path.isabs(os.path.expanduser(url)):
         raise ReliveError(
-            f'spool = "{url}" names no place that relive knows; write s3://BUCKET/PREFIX, or the whole path of a folder'
+            f'spool = "{url}" is not an address that relive knows;'
+            " write s3://BUCKET/PREFIX, or the whole path of a folder"
         )
     if url.startswith(S3) and "@" in urlsplit(url).netloc:
         raise ReliveError(
-            "the setting `spool` holds credentials, and it is written down; put them into AWS_ACCESS_KEY_ID and"
+            "the setting `spool` contains credentials, and relive stores its value; put them into AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY, and write s3://BUCKET/PREFIX"
         )
 
 
 class FolderObjectStore:
-    """A folder, on a larger disk say."""
+    """A folder, for example on a larger disk."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -85,7 +86,7 @@ class FolderObjectStore:
         except OSError as error:
             with contextlib.suppress(OSError):
                 partial.unlink()
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     def read(self, name: str) -> Iterator[bytes]:
         try:
@@ -95,7 +96,7 @@ class FolderObjectStore:
         except FileNotFoundError:
             raise _gone(self.url, name) from None
         except OSError as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     def size(self, name: str) -> int | None:
         try:
@@ -103,25 +104,27 @@ class FolderObjectStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     def remove(self, name: str) -> None:
         try:
             self._path(name).unlink(missing_ok=True)
         except OSError as error:
-            raise self._away(error) from error
+            raise self._unavailable(error) from error
 
     def _path(self, name: str) -> Path:
         if ".." in PurePosixPath(name).parts or name.startswith("/"):
             raise ReliveError(f"{name!r} would lie outside {self.url}; nothing was done")
         return self._folder / name
 
-    def _away(self, error: OSError) -> StorageAway:
-        return StorageAway(f"the spool {self.url} can't be used: {error}; see that it is there and may be written")
+    def _unavailable(self, error: OSError) -> StorageUnavailable:
+        return StorageUnavailable(
+            f"the object store {self.url} can't be used: {error}; check that it exists and is writable"
+        )
 
 
 class BucketObjectStore:
-    """A bucket, with the endpoint and the credentials that the `AWS_…` variables tell."""
+    """A bucket; the `AWS_…` environment variables give the endpoint and the credentials."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -129,45 +132,45 @@ class BucketObjectStore:
 
     def put(self, name: str, source: Path) -> None:
         try:
-            self._ask(
+            self._call(
                 lambda: self._obstore.put(
                     self._store, name, source, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
                 )
             )
         except FileNotFoundError as error:
-            raise self._away(error) from None
+            raise self._unavailable(error) from None
 
     def read(self, name: str) -> Iterator[bytes]:
         try:
-            parts = self._ask(lambda: iter(self._obstore.get(self._store, name).stream(_READ_BYTES)))
-            while (part := self._ask(lambda: next(parts, None))) is not None:
+            parts = self._call(lambda: iter(self._obstore.get(self._store, name).stream(_READ_BYTES)))
+            while (part := self._call(lambda: next(parts, None))) is not None:
                 yield bytes(part)
         except FileNotFoundError:
             raise _gone(self.url, name) from None
 
     def size(self, name: str) -> int | None:
         try:
-            return int(self._ask(lambda: self._obstore.head(self._store, name))["size"])
+            return int(self._call(lambda: self._obstore.head(self._store, name))["size"])
         except FileNotFoundError:
             return None
 
     def remove(self, name: str) -> None:
         try:
-            self._ask(lambda: self._obstore.delete(self._store, name))
+            self._call(lambda: self._obstore.delete(self._store, name))
         except FileNotFoundError:
             return
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _call(self, request: Callable[[], T]) -> T:
         try:
-            return question()
+            return request()
         except FileNotFoundError:
             raise
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
-            raise self._away(error) from None  # the original may show a signed request
+            raise self._unavailable(error) from None  # the original may show a signed request
 
-    def _away(self, error: Exception) -> StorageAway:
-        remedy = "see that it runs, and that AWS_ENDPOINT_URL, AWS_REGION and the credentials are set"
-        return StorageAway(f"the spool {self.url} can't be used: {_told(error)}; {remedy}")
+    def _unavailable(self, error: Exception) -> StorageUnavailable:
+        remedy = "check that it runs, and that AWS_ENDPOINT_URL, AWS_REGION and the credentials are set"
+        return StorageUnavailable(f"the object store {self.url} can't be used: {_describe_error(error)}; {remedy}")
 
 
 def _open_bucket(url: str) -> tuple[Any, Any]:
@@ -185,19 +188,20 @@ def _open_bucket(url: str) -> tuple[Any, Any]:
             retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)},
         )
     except (obstore.exceptions.BaseError, ValueError) as error:
-        raise ReliveError(f"the spool {url} can't be opened: {_told(error)}; write s3://BUCKET/PREFIX") from None
+        cause = _describe_error(error)
+        raise ReliveError(f"the object store {url} can't be opened: {cause}; write s3://BUCKET/PREFIX") from None
     return obstore, store
 
 
-def _told(error: Exception) -> str:
-    """An error without what only debuggers want, and without credentials."""
-    told, _, answer = str(error).partition("\n\nDebug source")[0].partition("<?xml")
-    code = _CODE.search(answer)
-    cause = told.rpartition(" - ")[2]  # what comes before is the request
+def _describe_error(error: Exception) -> str:
+    """Returns the message of an error without debug output and without credentials."""
+    message, _, response = str(error).partition("\n\nDebug source")[0].partition("<?xml")
+    code = _ERROR_CODE.search(response)
+    cause = message.rpartition(" - ")[2]  # what precedes it is the request
     text = " ".join(cause.split()).rstrip(" .:") + (f" ({code[1]})" if code else "")
     for secret in (os.environ.get(name) for name in _SECRETS):
         text = text.replace(secret, "…") if secret else text
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return text if len(text) <= _MAX_ERROR_CHARS else text[:_MAX_ERROR_CHARS] + "…"
 
 
 def _gone(url: str, name: str) -> Gone:

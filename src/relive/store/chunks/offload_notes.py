@@ -1,4 +1,4 @@
-"""Which packs were moved out of the home: a note beside the others tells where each is, and it comes back when read."""
+"""Which packs are offloaded: a note beside the packs says where each is kept, and reading one fetches it back."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from relive.errors import Damaged, Gone, ReliveError
 from relive.hashing import hasher
 
 OFFLOAD_FORMAT = 1
-OFFLOAD_SUFFIX = ".spooled"  # after the name of the pack
-RETIRED_SUFFIX = ".retired"  # of a note whose pack nobody needs: it is to be removed where it is
+OFFLOAD_SUFFIX = ".spooled"  # of a note: it follows the name of the pack
+RETIRED_SUFFIX = ".retired"  # of a note whose pack no checkpoint needs: the pack is to be removed from its store
 
 
 class OffloadNote(msgspec.Struct, frozen=True):
@@ -28,11 +28,11 @@ class OffloadNote(msgspec.Struct, frozen=True):
     digest: str
 
 
-_decode = msgspec.json.Decoder(OffloadNote).decode
+_decode_note = msgspec.json.Decoder(OffloadNote).decode
 
 
 def offloaded_packs(folder: Path) -> set[str]:
-    """The names of the packs that are kept outside; some of them may be here as well."""
+    """Returns the names of the packs that are kept outside; some of them may be here as well."""
     try:
         return {
             name.removesuffix(OFFLOAD_SUFFIX) for name in os.listdir(folder) if name.endswith(".pack" + OFFLOAD_SUFFIX)
@@ -42,12 +42,14 @@ def offloaded_packs(folder: Path) -> set[str]:
 
 
 def is_offloaded(folder: Path, pack: str) -> bool:
+    """Whether a pack is kept outside the home."""
     return (folder / (pack + OFFLOAD_SUFFIX)).exists()
 
 
 def read_note(path: Path) -> OffloadNote:
+    """Reads a note; raises `Damaged` when it is unreadable or too new."""
     try:
-        note = _decode(path.read_bytes())
+        note = _decode_note(path.read_bytes())
     except msgspec.DecodeError as error:
         raise Damaged(f"{path} can't be read ({error}); restore an earlier checkpoint") from error
     if note.v > OFFLOAD_FORMAT:
@@ -55,8 +57,8 @@ def read_note(path: Path) -> OffloadNote:
     return note
 
 
-def note_of(folder: Path, pack: str) -> OffloadNote | None:
-    """Where a pack is kept outside, if it is."""
+def find_note(folder: Path, pack: str) -> OffloadNote | None:
+    """Returns the note of a pack; None when it is not offloaded."""
     try:
         return read_note(folder / (pack + OFFLOAD_SUFFIX))
     except FileNotFoundError:
@@ -64,7 +66,7 @@ def note_of(folder: Path, pack: str) -> OffloadNote | None:
 
 
 def write_note(folder: Path, pack: str, note: OffloadNote) -> None:
-    """Once this returns the note is there, also after a power cut."""
+    """Writes a note. Once this returns, the note survives a power cut."""
     target = folder / (pack + OFFLOAD_SUFFIX)
     partial = folder / f".{pack}{OFFLOAD_SUFFIX}.partial"
     with partial.open("wb") as file:
@@ -75,50 +77,51 @@ def write_note(folder: Path, pack: str, note: OffloadNote) -> None:
     sync(folder)
 
 
-def bring_back(folder: Path, pack: str) -> None:
-    """Get a pack that was moved out, and check it. It stays where it is as well, so that moving it again is quick."""
-    note = note_of(folder, pack)
+def fetch_back(folder: Path, pack: str) -> None:
+    """Fetches and verifies an offloaded pack. The object store keeps its copy, so offloading it again is quick."""
+    note = find_note(folder, pack)
     if note is None:
         raise Gone(f"pack {pack} is gone; restore an earlier checkpoint")
-    from relive.store.chunks.object_stores import (
-        open_object_store,  # only where something is away: recording has no use for it
-    )
+    # Imported only when a pack is away: recording never needs it.
+    from relive.store.chunks.object_stores import open_object_store
 
-    depot = open_object_store(note.url)
+    object_store = open_object_store(note.url)
     try:
         with (folder / f".{pack}.partial").open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # several workers may need the same one: the others wait
+            fcntl.flock(file, fcntl.LOCK_EX)  # several workers may need the same pack: the others wait
             if (folder / pack).exists():
                 return
             file.truncate(0)
-            if measured(_copied(depot.read(note.name), file), note.size_bytes) != (note.size_bytes, note.digest):
+            written = _write_parts(object_store.read(note.name), file)
+            if measure_parts(written, note.size_bytes) != (note.size_bytes, note.digest):
                 raise Damaged(f"{note.name} in {note.url} is damaged; restore an earlier checkpoint")
             file.flush()
             os.fsync(file.fileno())
             os.rename(file.name, folder / pack)
         sync(folder)
     except OSError as error:
-        where = f"pack {pack} is kept in {note.url} and can't be brought back to {folder}"
-        raise ReliveError(f"{where}: {error}; see that there is room, and that the folder may be written") from error
+        problem = f"pack {pack} is kept in {note.url} and can't be brought back to {folder}"
+        raise ReliveError(f"{problem}: {error}; check that there is space and the folder is writable") from error
 
 
-def measured(parts: Iterable[bytes], size_bytes: int) -> tuple[int, str]:
-    """Size and hash of what comes in parts; `size_bytes` is what is expected."""
-    hash_, size = hasher(size_bytes), 0
+def measure_parts(parts: Iterable[bytes], expected_bytes: int) -> tuple[int, str]:
+    """Returns the size and the hash of content that comes in parts; the expected size only speeds up hashing."""
+    hash_, size = hasher(expected_bytes), 0
     for part in parts:
         hash_.update(part)
         size += len(part)
     return size, hash_.hexdigest()
 
 
-def _copied(parts: Iterable[bytes], file: IO[bytes]) -> Iterator[bytes]:
+def _write_parts(parts: Iterable[bytes], file: IO[bytes]) -> Iterator[bytes]:
+    """Writes each part to a file and passes it on."""
     for part in parts:
         file.write(part)
         yield part
 
 
 def sync(folder: Path) -> None:
-    """Make what was renamed in a folder last."""
+    """Forces the names in a folder to disk, so that a rename survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

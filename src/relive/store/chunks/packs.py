@@ -1,7 +1,7 @@
-"""Pieces of checkpoints, many to a file: written once however often they occur, verified when they are read.
+"""Pack files: pieces of checkpoints, many to a file, each stored once and verified when it is read.
 
 A pack is the magic, the pieces one after the other, a footer that lists them as JSON, the footer's length (8 bytes,
-little-endian), and the magic again. It has its final name only when all of it is on disk.
+little-endian), and the magic again. It gets its final name only when all of it is on disk.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from typing import Any
 import msgspec
 
 from relive.errors import Damaged, Gone, ReliveError
-from relive.store.chunks.offload_notes import bring_back, is_offloaded, offloaded_packs
+from relive.hashing import hasher
+from relive.store.chunks.offload_notes import fetch_back, is_offloaded, offloaded_packs
 
 PACK_MAGIC = b"relpack\x01"
 PLAIN, ZSTD = 0, 1
 _SAMPLE_BYTES = 16 << 10
-_WORTH_COMPRESSING = 0.7  # the writer's time is taken from the training, so it has to gain something
-_BUFFER_BYTES = 1 << 20  # larger pieces are written from where they are
-_COUNTER = itertools.count()
-_POLL_S = 0.02
+_MAX_COMPRESSED_RATIO = 0.7  # compressing takes time from the training, so it has to save enough
+_BUFFER_BYTES = 1 << 20  # larger pieces are written without being copied to the buffer
+_COUNTER = itertools.count()  # makes pack names unique within a process
+_LOCK_POLL_S = 0.02
+_READ_BYTES = 4 << 20
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Some bytes of a pack: where they are, how they are stored, and the hash of what they should read as."""
+    """A byte range of a pack: where it is, how it is stored, and the hash of its decoded content."""
 
     pack: str
     offset: int
@@ -41,10 +43,19 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 def piece_digest(data: Any) -> str:
-    """128 bits of xxh3: as fast as memory, and enough to tell pieces of one's own apart; no defence against malice."""
+    """Returns 128 bits of xxh3: as fast as memory and enough to tell pieces apart, but no defence against forgery."""
     import xxhash
 
     return str(xxhash.xxh3_128_hexdigest(data))
+
+
+def pack_file_digest(path: Path) -> str:
+    """Returns the BLAKE3 hash of a pack's whole file, which identifies it between homes and servers."""
+    hash_ = hasher()
+    with path.open("rb") as file:
+        while part := file.read(_READ_BYTES):
+            hash_.update(part)
+    return hash_.hexdigest()
 
 
 class Packs:
@@ -52,32 +63,33 @@ class Packs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._elsewhere: dict[tuple[str, int], Piece] = {}
+        self._moved: dict[tuple[str, int], Piece] = {}
 
     def names(self) -> list[str]:
+        """Returns the names of the packs in this folder, oldest first."""
         try:
             return sorted(name for name in os.listdir(self.folder) if name.endswith(".pack") and name[0] != ".")
         except FileNotFoundError:
             return []
 
-    def spooled(self) -> set[str]:
-        """The packs that are kept outside the home; reading one brings it back."""
+    def offloaded(self) -> set[str]:
+        """Returns the packs that are kept outside the home; reading one fetches it back."""
         return offloaded_packs(self.folder)
 
     def mark_used(self, name: str) -> None:
-        """Those that were used longest ago are the first to be moved out of the home."""
-        with contextlib.suppress(OSError):  # one that may only be read isn't moved either
+        """Sets the time of last use: the least recently used packs are offloaded first."""
+        with contextlib.suppress(OSError):  # a pack in a read-only folder is never offloaded
             os.utime(self.folder / name)
 
     def last_used(self, name: str) -> int:
-        """When a pack was written, brought back or read for a restore, in microseconds since 1970."""
+        """Returns when a pack was written, fetched back or read for a restore, in microseconds since 1970."""
         try:
             return (self.folder / name).stat().st_mtime_ns // 1000
         except FileNotFoundError:
             return 0
 
     def pieces(self, name: str) -> list[Piece]:
-        """What a pack holds, from its footer; nothing when the file isn't a whole pack."""
+        """Returns the pieces that the footer of a pack lists; none when the file isn't a complete pack."""
         try:
             with (self.folder / name).open("rb") as file:
                 file.seek(-16, os.SEEK_END)
@@ -91,24 +103,24 @@ class Packs:
         return [Piece(name, *row) for row in rows]
 
     def known(self) -> dict[tuple[str, int], Piece]:
-        """Every piece of every pack by its hash and size."""
+        """Returns every piece of every pack by its hash and size."""
         return {(piece.digest, piece.size_bytes): piece for name in self.names() for piece in self.pieces(name)}
 
     @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
-        """While held, no pack is collected: from finding a piece that is there already to naming it in a journal."""
+    def shared_lock(self) -> Iterator[None]:
+        """Keeps packs from being removed: a writer holds it from finding a stored piece to naming it in a journal."""
         with self._locked(fcntl.LOCK_SH):
             yield
 
-    def reading(self) -> contextlib.AbstractContextManager[None]:
-        """While held, no pack is collected. Where one may only read there is no lock to take, and none is made."""
+    def read_lock(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps packs from being removed while they are read. In a read-only folder no lock is taken or created."""
         lock = self.folder / "lock"
         may_lock = os.access(lock if lock.exists() else self.folder, os.W_OK)
-        return self.shared() if may_lock else contextlib.nullcontext()
+        return self.shared_lock() if may_lock else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def alone(self, *, patience_s: float) -> Iterator[None]:
-        """While held, nobody writes a checkpoint. Writers never wait for one who waits for this."""
+        """Locks out writers of checkpoints. Waiting for it never makes a writer wait."""
         with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB, patience_s):
             yield
 
@@ -120,50 +132,51 @@ class Packs:
             while not _try_lock(file, how):
                 if time.monotonic() > deadline:
                     raise ReliveError(f"checkpoints are being written to {self.folder} all the time; try again later")
-                time.sleep(_POLL_S)
+                time.sleep(_LOCK_POLL_S)
             try:
                 yield
             finally:
-                # Closing isn't enough: a process that was forked meanwhile has the file open, too.
+                # Closing isn't enough: a process that was forked meanwhile has the file open as well.
                 fcntl.flock(file, fcntl.LOCK_UN)
 
     def find(self, piece: Piece) -> Piece:
-        """Where a piece is now: in its pack, here or outside, or in another one if its pack was rewritten."""
+        """Returns where a piece is now: in its own pack, here or offloaded, or in another if its pack was rewritten."""
         if (self.folder / piece.pack).exists() or is_offloaded(self.folder, piece.pack):
             return piece
         key = piece.digest, piece.size_bytes
-        moved = self._elsewhere.get(key)
+        moved = self._moved.get(key)
         if moved is None or not (self.folder / moved.pack).exists():
-            self._elsewhere = self.known()
-            moved = self._elsewhere.get(key)
+            self._moved = self.known()
+            moved = self._moved.get(key)
         if moved is None:
             raise Gone(f"pack {piece.pack} is gone; restore an earlier checkpoint")
         return moved
 
     def read_into(self, piece: Piece, buffer: Any) -> None:
-        """Fill a writable buffer of the piece's size, and check it."""
+        """Fills a writable buffer of the piece's size and verifies it."""
         try:
             fd = os.open(self.folder / piece.pack, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return self.read_into(self._brought(piece), buffer)
+            return self.read_into(self._find_locally(piece), buffer)
         try:
             if piece.codec == PLAIN:
                 _read_fully(fd, memoryview(buffer), piece)
             else:
-                unpack(os.pread(fd, piece.stored_bytes, piece.offset), buffer, piece)
+                decompress_into(os.pread(fd, piece.stored_bytes, piece.offset), buffer, piece)
         finally:
             os.close(fd)
-        check(buffer, piece)
+        verify(buffer, piece)
         return None
 
-    def _brought(self, piece: Piece) -> Piece:
-        """Where a piece is, and it is here."""
+    def _find_locally(self, piece: Piece) -> Piece:
+        """Returns where a piece is now, after fetching back its pack if that is offloaded."""
         found = self.find(piece)
         if not (self.folder / found.pack).exists():
-            bring_back(self.folder, found.pack)
+            fetch_back(self.folder, found.pack)
         return found
 
     def read(self, piece: Piece) -> bytes:
+        """Returns the verified content of a piece."""
         buffer = bytearray(piece.size_bytes)
         self.read_into(piece, buffer)
         return bytes(buffer)
@@ -189,12 +202,12 @@ def _read_fully(fd: int, view: memoryview, piece: Piece) -> None:
         done += count
 
 
-def unpack(packed: Any, buffer: Any, piece: Piece) -> None:
-    """Fill a buffer from the stored bytes of a compressed piece."""
+def decompress_into(stored: Any, buffer: Any, piece: Piece) -> None:
+    """Fills a buffer from the stored bytes of a compressed piece."""
     import zstandard
 
     try:
-        plain = zstandard.decompress(packed, max_output_size=piece.size_bytes)
+        plain = zstandard.decompress(stored, max_output_size=piece.size_bytes)
     except zstandard.ZstdError as error:
         raise Damaged(f"pack {piece.pack} is damaged ({error}); restore an earlier checkpoint") from error
     if len(plain) != piece.size_bytes:
@@ -202,8 +215,8 @@ def unpack(packed: Any, buffer: Any, piece: Piece) -> None:
     memoryview(buffer)[:] = plain
 
 
-def check(data: Any, piece: Piece) -> None:
-    """Is this what was stored?"""
+def verify(data: Any, piece: Piece) -> None:
+    """Compares the content of a piece with its hash; raises `Damaged` when they differ."""
     if piece_digest(data) != piece.digest:
         raise _damaged(piece)
 
@@ -213,7 +226,7 @@ def _damaged(piece: Piece) -> Damaged:
 
 
 class PackWriter:
-    """Writes one pack; a context manager that leaves nothing behind if it fails or nothing was added."""
+    """Writes one pack; a context manager that leaves no file behind if it fails or nothing was added."""
 
     def __init__(self, packs: Packs) -> None:
         packs.folder.mkdir(parents=True, exist_ok=True)
@@ -229,11 +242,11 @@ class PackWriter:
         return self
 
     def add(self, data: Any, digest: str) -> Piece:
-        """Append bytes whose hash is known."""
+        """Appends bytes whose hash is known; returns the piece."""
         if self._file is None:
             self._file = self._partial.open("wb", buffering=_BUFFER_BYTES)
             self._file.write(PACK_MAGIC)
-        codec, stored = _packed(data)
+        codec, stored = _encode(data)
         self._file.write(stored)
         piece = Piece(self.name, self._at, len(stored), len(data), codec, digest)
         self._pieces.append(piece)
@@ -249,7 +262,7 @@ class PackWriter:
                 self._finish()
         finally:
             try:
-                self._file.close()  # writes what it still holds, which may fail once more
+                self._file.close()  # flushes the buffer, which may fail once more
             finally:
                 self._partial.unlink(missing_ok=True)
 
@@ -267,13 +280,13 @@ class PackWriter:
             os.close(folder)
 
 
-def _packed(data: Any) -> tuple[int, Any]:
+def _encode(data: Any) -> tuple[int, Any]:
     import zstandard
 
-    # A sample from the middle decides: headers and zeros at the beginning would deceive.
+    # A sample from the middle decides: headers and zeros at the beginning are not representative.
     middle = max(0, len(data) // 2 - _SAMPLE_BYTES // 2)
     sample = bytes(data[middle : middle + _SAMPLE_BYTES])
-    if len(sample) < 512 or len(zstandard.compress(sample, 1)) > _WORTH_COMPRESSING * len(sample):
+    if len(sample) < 512 or len(zstandard.compress(sample, 1)) > _MAX_COMPRESSED_RATIO * len(sample):
         return PLAIN, data
-    packed = zstandard.compress(bytes(data), 1)
-    return (ZSTD, packed) if len(packed) < _WORTH_COMPRESSING * len(data) else (PLAIN, data)
+    compressed = zstandard.compress(bytes(data), 1)
+    return (ZSTD, compressed) if len(compressed) < _MAX_COMPRESSED_RATIO * len(data) else (PLAIN, data)

@@ -1,11 +1,11 @@
-"""What the journals of a home name: chunks, and pieces of checkpoints; and where that can't be told for sure."""
+"""What a home refers to: the chunks and checkpoint pieces that journals name, and what could not be read for sure."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,21 @@ from relive.errors import Damaged, NotFound
 from relive.store.chunks.chunk_store import Chunks
 from relive.store.chunks.memo_table import memo_chunks
 from relive.store.chunks.packs import Packs, Piece
-from relive.store.chunks.tombstones import Told, dropped
+from relive.store.chunks.tombstones import SeqAndManifest, read_dropped
 from relive.store.home import Home, JournalName
-from relive.store.journal import JOURNAL_FORMAT, Line, is_shipped
+from relive.store.journal import is_shipped, line_schema
 
 MANIFEST_FORMAT = 1
-# Whatever is written like the name of a chunk counts as one, wherever it stands: too many names cost a little space.
-_NAME = re.compile(rb'"([0-9a-f]{64})"')
-Where = tuple[str, str, int]  # of a checkpoint: run, stem of the journal, sequence number of its line
-_TAGS = ("$text", "$blob", "$array", "$image")  # of values that may lie in a chunk
+# Any quoted text that looks like the name of a chunk counts as one: a false match only costs a little space.
+_CHUNK_NAME = re.compile(rb'"([0-9a-f]{64})"')
+CheckpointKey = tuple[str, str, int]  # the run, the stem of the journal, and the sequence number of the line
+_VALUE_TAGS = ("$text", "$blob", "$array", "$image")  # of values that may be stored in a chunk
 _REMEDY = "restore it, or remove the run with `relive rm`"
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Something that may name chunks and packs, and can't be read."""
+    """Something that can't be read and may name chunks and packs."""
 
     run: str
     text: str
@@ -38,136 +38,147 @@ class Doubt:
 
 @dataclass(slots=True)
 class References:
-    """What is still needed. While there are doubts, anything else might be, too."""
+    """What is still needed. As long as there are doubts, anything else might be needed as well."""
 
     chunks: set[str] = field(default_factory=set)
-    pieces: dict[str, tuple[Piece, ...]] = field(default_factory=dict)  # of kept checkpoints, where they are now
+    pieces: dict[str, tuple[Piece, ...]] = field(default_factory=dict)  # by manifest, where they are now
     doubts: list[Doubt] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def doubting(self, run: str, *, elsewhere: bool = False) -> Iterator[None]:
-        """What can't be read in here becomes a doubt; what is missing doesn't, if it may be `elsewhere`."""
+    def recording_doubts(self, run: str, *, may_be_elsewhere: bool = False) -> Iterator[None]:
+        """Turns read errors into doubts; what is missing is no doubt if it may be in another home."""
         try:
             yield
         except (OSError, NotFound, Damaged) as error:
-            if not (elsewhere and isinstance(error, NotFound)):
+            if not (may_be_elsewhere and isinstance(error, NotFound)):
                 self.doubts.append(Doubt(run, str(error)))
 
 
 class ReferenceScanner:
-    """Reads what a home names. Looking again is quick: journals only grow, and chunks never change."""
+    """Scans the references of a home. Repeated scans are quick: journals only grow, and chunks never change."""
 
-    def __init__(self, home: Home, also: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, home: Home, more_chunks: Callable[[], Iterable[str]] = tuple) -> None:
         self._home = home
         self._chunks = Chunks(home.chunks)
         self._packs = Packs(home.packs)
-        self._present: set[str] = set()  # chunks that were seen to be there
-        self._also = also
-        self._journals: dict[Path, tuple[int, _Journal]] = {}
+        self._present: set[str] = set()  # chunks that were found to exist
+        self._more_chunks = more_chunks
+        self._journals: dict[Path, tuple[int, _JournalReferences]] = {}  # with the size of the file that was read
         self._contents: dict[tuple[str, ...], frozenset[str]] = {}
         self._manifests: dict[str, tuple[Piece, ...]] = {}
 
-    def look(self, without: Collection[Where] = ()) -> References:
-        """What is named now, by runs, remembered calls and who else keeps chunks; `without` leaves out checkpoints."""
-        named, packs = References(set(self._also())), {*self._packs.names(), *self._packs.spooled()}
-        with named.doubting("memo"):
-            named.chunks |= memo_chunks(self._home.memo)
+    def scan(self, without: Collection[CheckpointKey] = ()) -> References:
+        """Returns what runs, memoised calls and `more_chunks` refer to now; `without` leaves out checkpoints."""
+        references = References(set(self._more_chunks()))
+        packs = {*self._packs.names(), *self._packs.offloaded()}
+        with references.recording_doubts("memo"):
+            references.chunks |= memo_chunks(self._home.memo)
         for run in sorted(self._home.run_ids()):
-            with named.doubting(run):
-                for stem in _stems(self._home.run_folder(run)):
-                    found = self._journal(self._home.run_folder(run) / f"{stem}.lines")
-                    if found is not None:
-                        self._add_chunks(named, run, stem, found)
-                        kept = self._kept(found, run, stem, without)
-                        self._add_checkpoints(named, run, kept, packs)
-        return named
+            with references.recording_doubts(run):
+                for stem in _journal_stems(self._home.run_folder(run)):
+                    journal = self._read_journal(self._home.run_folder(run) / f"{stem}.lines")
+                    if journal is not None:
+                        self._add_chunks(references, run, stem, journal)
+                        manifests = self._kept_manifests(journal, run, stem, without)
+                        self._add_checkpoints(references, run, manifests, packs)
+        return references
 
-    def _add_chunks(self, named: References, run: str, stem: str, found: _Journal) -> None:
-        if found.unreadable:
-            named.doubts.append(Doubt(run, f"{stem}.lines: {found.unreadable} lines can't be read; {_REMEDY}"))
-        named.chunks |= found.chunks
-        # A name that leads nowhere may be a damaged one: then who knows which chunk was meant.
+    def _add_chunks(self, references: References, run: str, stem: str, journal: _JournalReferences) -> None:
+        if journal.unreadable_lines:
+            text = f"{stem}.lines: {journal.unreadable_lines} lines can't be read; {_REMEDY}"
+            references.doubts.append(Doubt(run, text))
+        references.chunks |= journal.chunks
+        # The name of a missing chunk may itself be damaged, and then another chunk was meant.
         shipped = is_shipped(self._home.run_folder(run))
-        for name in found.certain - self._present:
-            with named.doubting(run, elsewhere=shipped):
+        for name in journal.certain - self._present:
+            with references.recording_doubts(run, may_be_elsewhere=shipped):
                 if name not in self._chunks:
                     raise NotFound(f"{stem}.lines names chunk {name[:12]}, which is not there; {_REMEDY}")
                 self._present.add(name)
-        for parts in found.nested:
-            with named.doubting(run, elsewhere=shipped):
-                named.chunks |= self._content(parts)
+        for parts in journal.nested:
+            with references.recording_doubts(run, may_be_elsewhere=shipped):
+                references.chunks |= self._names_in_content(parts)
 
-    def _kept(self, found: _Journal, run: str, stem: str, without: Collection[Where]) -> set[str]:
-        journal = JournalName.parse(stem)
-        gone = dropped(self._home.run_folder(run), journal) if journal else frozenset()
-        return {told[1] for told in found.checkpoints if told not in gone and (run, stem, told[0]) not in without}
+    def _kept_manifests(
+        self, journal: _JournalReferences, run: str, stem: str, without: Collection[CheckpointKey]
+    ) -> set[str]:
+        name = JournalName.parse(stem)
+        dropped = read_dropped(self._home.run_folder(run), name) if name else frozenset()
+        return {
+            manifest
+            for seq, manifest in journal.checkpoints
+            if (seq, manifest) not in dropped and (run, stem, seq) not in without
+        }
 
-    def _add_checkpoints(self, named: References, run: str, manifests: Iterable[str], packs: set[str]) -> None:
+    def _add_checkpoints(self, references: References, run: str, manifests: Iterable[str], packs: set[str]) -> None:
         shipped = is_shipped(self._home.run_folder(run))
         for name in manifests:
-            named.chunks.add(name)
-            with named.doubting(run, elsewhere=shipped):
+            references.chunks.add(name)
+            with references.recording_doubts(run, may_be_elsewhere=shipped):
                 pieces = self.manifest_pieces(name)
-                named.pieces[name] = tuple(p if p.pack in packs else self._packs.find(p) for p in pieces)
+                references.pieces[name] = tuple(p if p.pack in packs else self._packs.find(p) for p in pieces)
 
-    def _journal(self, path: Path) -> _Journal | None:
-        """What a file of lines names; None when its run is being removed just now."""
+    def _read_journal(self, path: Path) -> _JournalReferences | None:
+        """Returns what a file of lines refers to; None when its run is being removed."""
         try:
             size = path.stat().st_size
             known = self._journals.get(path)
             if known is None or known[0] != size:
-                self._journals[path] = known = size, _read_journal(path.read_bytes())
+                self._journals[path] = known = size, _parse_journal(path.read_bytes())
         except FileNotFoundError:
             if path.parent.exists():
                 raise Damaged(f"{path.name} is missing; {_REMEDY}") from None
             return None
         return known[1]
 
-    def _content(self, parts: tuple[str, ...]) -> frozenset[str]:
+    def _names_in_content(self, parts: tuple[str, ...]) -> frozenset[str]:
         if parts not in self._contents:
             self._contents[parts] = names_in_content(self._chunks, parts)
         return self._contents[parts]
 
     def manifest_pieces(self, name: str) -> tuple[Piece, ...]:
-        """The pieces that a checkpoint needs, where they were when it was taken."""
+        """Returns the pieces that a checkpoint needs, where they were when it was taken."""
         if name not in self._manifests:
-            self._manifests[name] = _read_manifest(name, self._chunks.get(name))
+            self._manifests[name] = _parse_manifest(name, self._chunks.get(name))
         return self._manifests[name]
 
 
-def _stems(folder: Path) -> list[str]:
+def _journal_stems(folder: Path) -> list[str]:
     try:
         names = [name.rpartition(".") for name in os.listdir(folder)]
-    except (FileNotFoundError, NotADirectoryError):  # removed just now, or no run at all
+    except (FileNotFoundError, NotADirectoryError):  # just removed, or not a run
         return []
     return sorted({stem for stem, _, suffix in names if suffix in ("lines", "slots")})
 
 
 def names_in_content(chunks: Chunks, parts: Iterable[str]) -> frozenset[str]:
-    """Whatever looks like the name of a chunk in the content of some chunks, one after the other."""
-    return _names_in(b"".join(chunks.get(name) for name in parts))
+    """Returns everything that looks like the name of a chunk in the concatenated content of some chunks."""
+    return _find_names(b"".join(chunks.get(name) for name in parts))
 
 
-def _names_in(raw: bytes) -> frozenset[str]:
-    return frozenset(name.decode() for name in _NAME.findall(raw))
+def _find_names(raw: bytes) -> frozenset[str]:
+    return frozenset(name.decode() for name in _CHUNK_NAME.findall(raw))
 
 
 # --- journals ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Journal:
-    """What one file of lines names."""
+class _JournalReferences:
+    """What one file of lines refers to."""
 
-    chunks: frozenset[str]  # whatever looks like the name of one
-    certain: frozenset[str]  # what is the name of one, whatever it looks like
-    checkpoints: tuple[Told, ...]
+    chunks: frozenset[str]  # everything that looks like the name of a chunk
+    certain: frozenset[str]  # names in fields that hold chunk names, even if they don't look like one
+    checkpoints: tuple[SeqAndManifest, ...]
     nested: tuple[tuple[str, ...], ...]  # the chunks of artifacts whose content names further chunks
-    unreadable: int
+    unreadable_lines: int
 
 
-class _Line(msgspec.Struct):
-    """The part of a line that tells how its names are meant."""
+class _ReferenceLine(msgspec.Struct):
+    """The fields of a line that determine how it refers to chunks.
+
+    Independent of the schema: what a line of an unknown or malformed kind names must not be collected either.
+    """
 
     v: int = 0
     k: Any = None
@@ -177,18 +188,18 @@ class _Line(msgspec.Struct):
     chunks: list[str] = []
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_line = msgspec.json.Decoder(_ReferenceLine).decode
 
 
-def _read_journal(raw: bytes) -> _Journal:
-    """Every whole line counts; the torn tail never did."""
-    checkpoints: list[Told] = []
+def _parse_journal(raw: bytes) -> _JournalReferences:
+    """Parses all complete lines; a torn tail was never committed and is ignored."""
+    checkpoints: list[SeqAndManifest] = []
     nested: list[tuple[str, ...]] = []
     others: list[bytes] = []
     certain: set[str] = set()
     unreadable = 0
     for row in raw.split(b"\n")[:-1]:
-        line = _read_line(row) if row else _Line()
+        line = _parse_line(row) if row else _ReferenceLine()
         if line is None:
             unreadable += 1
         elif line.manifest is not None:
@@ -199,37 +210,40 @@ def _read_journal(raw: bytes) -> _Journal:
         if line is not None and b'"chunk' in row:
             certain |= named_chunks(msgspec.json.decode(row))
         others.append(row)
-    return _Journal(_names_in(b"\n".join(others)), frozenset(certain), tuple(checkpoints), tuple(nested), unreadable)
+    return _JournalReferences(
+        _find_names(b"\n".join(others)), frozenset(certain), tuple(checkpoints), tuple(nested), unreadable
+    )
 
 
-def _read_line(row: bytes) -> _Line | None:
-    """A line, if it can be understood; one that lacks the names it should have can't."""
+def _parse_line(row: bytes) -> _ReferenceLine | None:
+    """Parses a line; returns None if it is damaged, too new, or lacks the names that its kind requires."""
     try:
         line = _decode_line(row)
     except msgspec.DecodeError:
         return None
     lacks_names = (line.k == "checkpoint" and line.manifest is None) or (_is_nested(line) and not line.chunks)
-    return None if lacks_names or line.v > JOURNAL_FORMAT else line
+    return None if lacks_names or line.v > line_schema.JOURNAL_FORMAT else line
 
 
-def _is_nested(line: _Line) -> bool:
+def _is_nested(line: _ReferenceLine) -> bool:
+    """Whether the content of this artifact may name further chunks."""
     return bool(line.k == "artifact" and line.kind == "json")
 
 
-def named_chunks(line: Line) -> set[str]:
-    """The chunks that a line names: the pieces of an artifact, and big values."""
+def named_chunks(line: Mapping[str, Any]) -> set[str]:
+    """Returns the chunks that a line names: the pieces of an artifact, or values that are stored in chunks."""
     if line.get("k") == "artifact":
         return {name for part in (line, *line.get("files", ())) for name in part.get("chunks", ())}
-    return _in_values(list(line.values()))
+    return _chunks_of_values(list(line.values()))
 
 
-def _in_values(form: Any) -> set[str]:
-    """Only tagged forms count: what the user calls `chunk` is the user's."""
-    if isinstance(form, dict):
-        inner = [form[tag] for tag in _TAGS if tag in form]
-        own = {found["chunk"] for found in inner if isinstance(found, dict) and isinstance(found.get("chunk"), str)}
-        return own.union(*map(_in_values, form.values()))
-    return set().union(*map(_in_values, form)) if isinstance(form, list) else set()
+def _chunks_of_values(encoded: Any) -> set[str]:
+    """Returns the chunks in tagged values only: a key `chunk` elsewhere belongs to the user."""
+    if isinstance(encoded, dict):
+        tagged = [encoded[tag] for tag in _VALUE_TAGS if tag in encoded]
+        names = {value["chunk"] for value in tagged if isinstance(value, dict) and isinstance(value.get("chunk"), str)}
+        return names.union(*map(_chunks_of_values, encoded.values()))
+    return set().union(*map(_chunks_of_values, encoded)) if isinstance(encoded, list) else set()
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------
@@ -243,7 +257,7 @@ class _ManifestReferences(msgspec.Struct):
 _decode_manifest = msgspec.json.Decoder(_ManifestReferences).decode
 
 
-def _read_manifest(name: str, content: bytes) -> tuple[Piece, ...]:
+def _parse_manifest(name: str, content: bytes) -> tuple[Piece, ...]:
     try:
         manifest = _decode_manifest(content)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Which checkpoints of a run were given up: tombstones in a file beside its journal, since journals only grow."""
+"""Which checkpoints of a run were dropped: tombstones in a file beside its journal, since journals only grow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from relive.store.journal import ParsedJournal
 
 FORMAT = 1
 SUFFIX = ".dropped"
-# A checkpoint is told by the number of its line and its manifest: equal states share a manifest, and either of
-# them may be dropped without the other.
-Told = tuple[int, str]
+# A checkpoint is identified by the sequence number of its line and its manifest: equal states share a manifest, and
+# either of them may be dropped without the other.
+SeqAndManifest = tuple[int, str]
 
 
 class _Tombstone(msgspec.Struct):
@@ -31,30 +31,30 @@ _decode = msgspec.json.Decoder(_Tombstone).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def dropped(folder: Path, journal: JournalName) -> frozenset[Told]:
-    """The checkpoints of a journal that were given up. A line that can't be read gives up nothing."""
+def read_dropped(folder: Path, journal: JournalName) -> frozenset[SeqAndManifest]:
+    """Returns the checkpoints of a journal that were dropped. An unreadable tombstone drops nothing."""
     try:
         rows = (folder / (journal.stem + SUFFIX)).read_bytes().split(b"\n")[:-1]
     except OSError:
         return frozenset()
-    found = [stone for row in rows if (stone := _read(row)) is not None]
-    return frozenset((stone.seq, stone.manifest) for stone in found if stone.v <= FORMAT)
+    stones = [stone for row in rows if (stone := _decode_tombstone(row)) is not None]
+    return frozenset((stone.seq, stone.manifest) for stone in stones if stone.v <= FORMAT)
 
 
-def _read(row: bytes) -> _Tombstone | None:
+def _decode_tombstone(row: bytes) -> _Tombstone | None:
     try:
         return _decode(row)
     except msgspec.DecodeError:
         return None
 
 
-def drop(folder: Path, rows: Iterable[CheckpointRow]) -> None:
-    """Give checkpoints up. Once this returns no reader shows them any more, not even after a power cut."""
+def drop_checkpoints(folder: Path, rows: Iterable[CheckpointRow]) -> None:
+    """Drops checkpoints. Once this returns, no reader lists them any more, not even after a power cut."""
     by_journal: dict[JournalName, list[CheckpointRow]] = {}
     for row in rows:
         by_journal.setdefault(row.journal, []).append(row)
-    for journal, its in by_journal.items():
-        stones = [_Tombstone(FORMAT, row.seq, row.manifest, time.time_ns()) for row in its]
+    for journal, journal_rows in by_journal.items():
+        stones = [_Tombstone(FORMAT, row.seq, row.manifest, time.time_ns()) for row in journal_rows]
         _append(folder / (journal.stem + SUFFIX), b"".join(_encode(stone) + b"\n" for stone in stones))
     _sync_folder(folder)
 
@@ -64,7 +64,7 @@ def _append(path: Path, lines: bytes) -> None:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
-                lines = b"\n" + lines  # a line that a kill left torn must not swallow the next one
+                lines = b"\n" + lines  # a torn last line must not swallow the next one
         file.write(lines)
         file.flush()
         os.fsync(file.fileno())
@@ -79,11 +79,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def without_dropped(folder: Path, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:
-    """The checkpoints of a run that are kept."""
-    gone = {journal: dropped(folder, journal) for journal in {row.journal for row in rows}}
-    return [row for row in rows if (row.seq, row.manifest) not in gone[row.journal]]
+    """Returns the checkpoints that were not dropped."""
+    dropped = {journal: read_dropped(folder, journal) for journal in {row.journal for row in rows}}
+    return [row for row in rows if (row.seq, row.manifest) not in dropped[row.journal]]
 
 
-def kept_checkpoints(folder: Path, journals: Iterable[ParsedJournal]) -> list[CheckpointRow]:
-    """The checkpoints that journals of a run name, without those that were given up."""
+def list_kept_checkpoints(folder: Path, journals: Iterable[ParsedJournal]) -> list[CheckpointRow]:
+    """Returns the checkpoints that the journals of a run name, without the dropped ones."""
     return without_dropped(folder, [row for journal in journals for row in list_checkpoints(journal)])

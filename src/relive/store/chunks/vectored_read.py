@@ -1,4 +1,4 @@
-"""Many pieces of packs read at once, straight to where they belong: what lies near each other on disk is one call."""
+"""Reads many pieces of packs straight into their buffers: neighbours on disk share one system call."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from relive.store.chunks.packs import PLAIN, Packs, Piece, check, unpack
+from relive.store.chunks.packs import PLAIN, Packs, Piece, decompress_into, verify
 
-READERS = 4
-STRETCH_BYTES = 16 << 20
-MOST_BUFFERS = 1_000  # the system takes 1,024 in one call
-GAP_BYTES = 64 << 10  # reading over as much takes less time than another call
-WORTH_SHARING_BYTES = 32 << 20
-Wanted = tuple[Piece, Any]  # a piece, and the writable buffer of its size that it goes to
-_place = attrgetter("pack", "offset")
+READER_THREADS = 4
+MAX_READ_BYTES = 16 << 20
+MAX_BUFFERS = 1_000  # the system takes 1,024 in one call
+MAX_GAP_BYTES = 64 << 10  # reading and discarding a gap of this size is faster than another call
+MIN_THREADED_BYTES = 32 << 20
+PieceTarget = tuple[Piece, Any]  # a piece, and the writable buffer of its size that receives it
+_position = attrgetter("pack", "offset")
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Pieces of one pack that are read in one call: into their targets, or aside if they are compressed."""
+class CoalescedRead:
+    """Pieces of one pack that are read in one call: into their targets, or into a scratch buffer if compressed."""
 
     start: int
     end: int = 0
@@ -32,72 +32,74 @@ class Stretch:
     def add(self, piece: Piece, target: Any) -> None:
         if piece.offset > self.end:
             self.buffers.append(bytearray(piece.offset - self.end))
-        into = target if piece.codec == PLAIN else bytearray(piece.stored_bytes)
-        self.buffers.append(into)
-        self.pieces.append((piece, into))
+        buffer = target if piece.codec == PLAIN else bytearray(piece.stored_bytes)
+        self.buffers.append(buffer)
+        self.pieces.append((piece, buffer))
         self.end = piece.offset + piece.stored_bytes
 
 
-def read_pieces(packs: Packs, wanted: Iterable[Wanted]) -> None:
-    """Fill all buffers, and check each piece."""
+def read_pieces(packs: Packs, wanted: Iterable[PieceTarget]) -> None:
+    """Fills all buffers and verifies each piece."""
     targets: dict[Piece, list[Any]] = {}
     for piece, target in wanted:
         targets.setdefault(piece, []).append(target)
-    in_order = sorted(targets, key=_place)
-    jobs = stretches([(piece, targets[piece][0]) for piece in in_order])
+    in_order = sorted(targets, key=_position)
+    reads = coalesce([(piece, targets[piece][0]) for piece in in_order])
     for name in {piece.pack for piece in in_order}:
         packs.mark_used(name)
-    if sum(piece.size_bytes for piece in in_order) < WORTH_SHARING_BYTES:
-        for job in jobs:
-            _read(packs, job, targets)
+    if sum(piece.size_bytes for piece in in_order) < MIN_THREADED_BYTES:
+        for read in reads:
+            _perform(packs, read, targets)
         return
-    with ThreadPoolExecutor(READERS) as pool:
-        for done in [pool.submit(_read, packs, job, targets) for job in jobs]:
+    with ThreadPoolExecutor(READER_THREADS) as pool:
+        for done in [pool.submit(_perform, packs, read, targets) for read in reads]:
             done.result()
 
 
-def stretches(in_order: Sequence[Wanted]) -> list[Stretch]:
-    """Each is short enough for one call and for sharing the work."""
-    found: list[Stretch] = []
+def coalesce(in_order: Sequence[PieceTarget]) -> list[CoalescedRead]:
+    """Groups sorted pieces into reads that are short enough for one call and for sharing among threads."""
+    reads: list[CoalescedRead] = []
     pack = ""
     for piece, target in in_order:
-        if piece.pack != pack or not _fits(found[-1], piece):
-            found.append(Stretch(piece.offset, piece.offset))
+        if piece.pack != pack or not _fits(reads[-1], piece):
+            reads.append(CoalescedRead(piece.offset, piece.offset))
             pack = piece.pack
-        found[-1].add(piece, target)
-    return found
+        reads[-1].add(piece, target)
+    return reads
 
 
-def _fits(stretch: Stretch, piece: Piece) -> bool:
-    is_near = stretch.end <= piece.offset <= stretch.end + GAP_BYTES
-    return is_near and stretch.end - stretch.start < STRETCH_BYTES and len(stretch.buffers) < MOST_BUFFERS
+def _fits(read: CoalescedRead, piece: Piece) -> bool:
+    is_near = read.end <= piece.offset <= read.end + MAX_GAP_BYTES
+    return is_near and read.end - read.start < MAX_READ_BYTES and len(read.buffers) < MAX_BUFFERS
 
 
-def _read(packs: Packs, stretch: Stretch, targets: dict[Piece, list[Any]]) -> None:
-    if _read_at_once(packs, stretch):
-        for piece, read in stretch.pieces:
-            _deliver(piece, read, targets[piece])
-    else:  # piece by piece: that finds what has moved, and tells what is wrong
-        for piece, _ in stretch.pieces:
+def _perform(packs: Packs, read: CoalescedRead, targets: dict[Piece, list[Any]]) -> None:
+    if _read_at_once(packs, read):
+        for piece, buffer in read.pieces:
+            _deliver(piece, buffer, targets[piece])
+    else:  # piece by piece, which finds pieces that have moved and reports the one that is damaged
+        for piece, _ in read.pieces:
             for target in targets[piece]:
                 packs.read_into(piece, target)
 
 
-def _read_at_once(packs: Packs, stretch: Stretch) -> bool:
+def _read_at_once(packs: Packs, read: CoalescedRead) -> bool:
+    """Whether all bytes were read; the pack may be gone or truncated."""
     try:
-        fd = os.open(packs.folder / stretch.pieces[0][0].pack, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(packs.folder / read.pieces[0][0].pack, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        return os.preadv(fd, stretch.buffers, stretch.start) == stretch.end - stretch.start
+        return os.preadv(fd, read.buffers, read.start) == read.end - read.start
     finally:
         os.close(fd)
 
 
-def _deliver(piece: Piece, read: Any, targets: list[Any]) -> None:
+def _deliver(piece: Piece, buffer: Any, targets: list[Any]) -> None:
+    """Decodes and verifies a piece that was read, and copies it to its other targets."""
     first, *others = targets
     if piece.codec != PLAIN:
-        unpack(read, first, piece)
-    check(first, piece)
+        decompress_into(buffer, first, piece)
+    verify(first, piece)
     for other in others:
         memoryview(other)[:] = first

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.store.gc.garbage import GarbageReport, collect_garbage, preview_garbage
-    from relive.store.gc.integrity import examine
-    from relive.store.gc.offload import kept_outside
+    from relive.store.gc.garbage_collector import collect_garbage
+    from relive.store.gc.garbage_plan import GarbageReport, preview_garbage
+    from relive.store.gc.integrity import check_home
+    from relive.store.gc.offload import offload_locations
     from relive.store.gc.pins import is_pinned, pin, unpin
     from relive.store.gc.retention import Policy
 

@@ -1,4 +1,4 @@
-"""How packs leave the home: sent, read back and compared, noted, and only then removed; and what nobody needs goes."""
+"""Moves packs to an object store: sends, reads back and compares, writes the note, and only then removes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from relive.errors import Damaged, NotFound, StorageAway
+from relive.errors import Damaged, NotFound, StorageUnavailable
 from relive.store.chunks import (
     OFFLOAD_FORMAT,
     OFFLOAD_SUFFIX,
@@ -16,65 +16,70 @@ from relive.store.chunks import (
     OffloadNote,
     Packs,
     ReferenceScanner,
-    measured,
-    note_of,
+    find_note,
+    measure_parts,
     open_object_store,
     read_note,
     write_note,
 )
-from relive.store.gc.retention import Resident
+from relive.store.gc.retention import LocalPack
 from relive.store.home import Home
 
 _READ_BYTES = 4 << 20
-BATCH_BYTES = 1 << 30  # so much is sent before it is looked again who needs it, and removed here
+BATCH_BYTES = 1 << 30  # sent before references are scanned again and the batch is removed here
 
 
 class Offloader:
-    """Moves packs of a home to the place that the setting `spool` names."""
+    """Moves packs of a home to the object store that the setting `spool` names."""
 
     def __init__(self, home: Home, url: str) -> None:
         self._folder = home.packs
         self._identity = home.identity()
-        self._depot: ObjectStore = open_object_store(url)
+        self._object_store: ObjectStore = open_object_store(url)
 
-    def move(self, packs: Sequence[Resident], remove: Callable[[Sequence[Resident]], list[int]]) -> Iterator[int]:
-        """Send packs, and let `remove` take away here those that still may go; gives the bytes freed by each."""
-        for batch in batches(packs):
-            for one in batch:
-                self._send(one.pack)
+    def move(self, packs: Sequence[LocalPack], remove: Callable[[Sequence[LocalPack]], list[int]]) -> Iterator[int]:
+        """Sends packs batch by batch, calls `remove` for each batch, and yields the bytes that this frees."""
+        for batch in _batches(packs):
+            for pack in batch:
+                self._send(pack.name)
             yield from remove(batch)
 
     def _send(self, pack: str) -> None:
-        """Killed at any moment: without its note a pack is only here, and with it also there."""
-        note = note_of(self._folder, pack)
-        if note is not None and note.url == self._depot.url and self._depot.size(note.name) == note.size_bytes:
-            return  # it was there before, and came back
+        """Sends one pack. If killed before the note is written, the pack counts as local only; after, as in both."""
+        note = find_note(self._folder, pack)
+        if note is not None and self._is_stored(note):
+            return  # it was offloaded before and fetched back
         name = f"{self._identity}/{pack}"
-        note = _noted(self._folder / pack, self._depot.url, name)
-        self._depot.put(name, self._folder / pack)
-        if not is_whole(note, self._depot):
-            raise StorageAway(f"{name} is not in {note.url} what was sent; nothing was removed, try another place")
+        note = _make_note(self._folder / pack, self._object_store.url, name)
+        self._object_store.put(name, self._folder / pack)
+        if not is_stored_intact(note, self._object_store):
+            raise StorageUnavailable(
+                f"{name} in {note.url} differs from what was sent; nothing was removed, use another object store"
+            )
         write_note(self._folder, pack, note)
 
+    def _is_stored(self, note: OffloadNote) -> bool:
+        return note.url == self._object_store.url and self._object_store.size(note.name) == note.size_bytes
 
-def _noted(path: Path, url: str, name: str) -> OffloadNote:
+
+def _make_note(path: Path, url: str, name: str) -> OffloadNote:
     with path.open("rb") as file:
-        size_bytes, digest = measured(iter(lambda: file.read(_READ_BYTES), b""), path.stat().st_size)
+        size_bytes, digest = measure_parts(iter(lambda: file.read(_READ_BYTES), b""), path.stat().st_size)
     return OffloadNote(OFFLOAD_FORMAT, url, name, size_bytes, digest)
 
 
-def is_whole(note: OffloadNote, depot: ObjectStore | None = None) -> bool:
-    """Read a pack where it is kept: is it what was sent?"""
-    parts = (depot or open_object_store(note.url)).read(note.name)
-    return measured(parts, note.size_bytes) == (note.size_bytes, note.digest)
+def is_stored_intact(note: OffloadNote, object_store: ObjectStore | None = None) -> bool:
+    """Whether a pack, read from its object store, is what was sent."""
+    parts = (object_store or open_object_store(note.url)).read(note.name)
+    return measure_parts(parts, note.size_bytes) == (note.size_bytes, note.digest)
 
 
-def batches(packs: Iterable[Resident]) -> Iterator[list[Resident]]:
-    """Portions of about BATCH_BYTES, in order."""
-    batch: list[Resident] = []
-    for one in packs:
-        batch.append(one)
-        if sum(pack.size_bytes for pack in batch) >= BATCH_BYTES:
+def _batches(packs: Iterable[LocalPack]) -> Iterator[list[LocalPack]]:
+    """Yields the packs in batches of about BATCH_BYTES, in order."""
+    batch: list[LocalPack] = []
+    for pack in packs:
+        batch.append(pack)
+        if sum(one.size_bytes for one in batch) >= BATCH_BYTES:
             yield batch
             batch = []
     if batch:
@@ -82,25 +87,26 @@ def batches(packs: Iterable[Resident]) -> Iterator[list[Resident]]:
 
 
 def retire(folder: Path, packs: Iterable[str]) -> None:
-    """From now on these packs are not kept outside, for any reader; `remove_retired` then lets them go."""
+    """Makes packs no longer count as offloaded for any reader; `remove_retired` then removes them from their store."""
     for pack in packs:
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder / (pack + OFFLOAD_SUFFIX), folder / (pack + RETIRED_SUFFIX))
 
 
-def retired(folder: Path) -> list[Path]:
+def list_retired(folder: Path) -> list[Path]:
+    """Returns the notes of retired packs."""
     return sorted(folder.glob("*.pack" + RETIRED_SUFFIX))
 
 
 def remove_retired(home: Home) -> list[int]:
-    """Remove what is kept outside and was retired; gives the sizes. What another home sent is not ours to remove."""
-    return [_remove_outside(home, path) for path in retired(home.packs)]
+    """Removes retired packs from their object store; returns their sizes. Packs that another home sent stay there."""
+    return [_remove_retired_pack(home, path) for path in list_retired(home.packs)]
 
 
-def _remove_outside(home: Home, path: Path) -> int:
+def _remove_retired_pack(home: Home, path: Path) -> int:
     try:
         note = read_note(path)
-    except Damaged:  # then nobody can tell where it is
+    except Damaged:  # where the pack is kept is lost
         path.unlink(missing_ok=True)
         return 0
     if note.name.startswith(home.identity() + "/"):
@@ -109,14 +115,14 @@ def _remove_outside(home: Home, path: Path) -> int:
     return note.size_bytes
 
 
-def kept_outside(home: Home, manifests: Iterable[str]) -> dict[str, list[str]]:
-    """For each checkpoint that needs packs which are not in the home: the places where they are."""
-    packs, names = Packs(home.packs), ReferenceScanner(home)
-    here, notes = set(packs.names()), {pack: note_of(home.packs, pack) for pack in packs.spooled()}
+def offload_locations(home: Home, manifests: Iterable[str]) -> dict[str, list[str]]:
+    """Returns the object stores that a checkpoint needs, for each one that needs packs outside the home."""
+    packs, scanner = Packs(home.packs), ReferenceScanner(home)
+    here, notes = set(packs.names()), {pack: find_note(home.packs, pack) for pack in packs.offloaded()}
     found: dict[str, list[str]] = {}
     for manifest in manifests if notes else ():
-        with contextlib.suppress(NotFound, Damaged):  # what can't be read is told by `relive doctor`
-            away = sorted({piece.pack for piece in names.manifest_pieces(manifest)} - here)
-            if places := list(dict.fromkeys(note.url for pack in away if (note := notes.get(pack)))):
-                found[manifest] = places
+        with contextlib.suppress(NotFound, Damaged):  # `relive doctor` reports what can't be read
+            away = sorted({piece.pack for piece in scanner.manifest_pieces(manifest)} - here)
+            if urls := list(dict.fromkeys(note.url for pack in away if (note := notes.get(pack)))):
+                found[manifest] = urls
     return found

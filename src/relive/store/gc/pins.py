@@ -1,25 +1,26 @@
-"""Which runs were pinned: a file in a run's folder keeps all of its checkpoints, and keeps them in the home."""
+"""Which runs are pinned: a marker file in a run's folder keeps all of its checkpoints, and keeps them in the home."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-PIN = "pinned"
+MARKER = "pinned"
 
 
 def is_pinned(folder: Path) -> bool:
-    return (folder / PIN).exists()
+    """Whether the run in this folder is pinned."""
+    return (folder / MARKER).exists()
 
 
 def pin(folder: Path) -> bool:
-    """Keep all checkpoints of the run in this folder; False when they were kept already."""
+    """Pins the run in this folder; returns False when it was pinned already."""
     was_pinned = is_pinned(folder)
-    (folder / PIN).touch()
+    (folder / MARKER).touch()
     return not was_pinned
 
 
 def unpin(folder: Path) -> bool:
-    """Let `relive gc` have them again; False when nothing held it back."""
+    """Lets `relive gc` drop the checkpoints of the run again; returns False when it was not pinned."""
     was_pinned = is_pinned(folder)
-    (folder / PIN).unlink(missing_ok=True)
+    (folder / MARKER).unlink(missing_ok=True)
     return was_pinned

@@ -151,11 +151,11 @@ class Journal:
         self._append_slot(_pack_unsigned_pair, loop, 0, parent, parent_iteration, tag=tag)
         return loop
 
-    def loop_range(self, loop: int, start: int, step: int) -> None:
+    def append_loop_range(self, loop: int, start: int, step: int) -> None:
         """Records that the items of a loop are start + step * iteration."""
         self._append_slot(_pack_pair, loop, 0, start, step, tag=slot_kinds.RANGE << 24)
 
-    def loop_item(self, loop: int, iteration: int, item: int) -> None:
+    def append_loop_item(self, loop: int, iteration: int, item: int) -> None:
         """Records an integer item that does not follow from the loop's range."""
         self._append_slot(_pack_int, loop, iteration, item, tag=slot_kinds.ITEM << 24)
 
@@ -170,7 +170,7 @@ class Journal:
     # --- everything else ----------------------------------------------------------------------------------------
 
     def line(self, kind: type[JournalLine], loop: int = ROOT, iteration: int = 0, /, **content: Any) -> None:
-        """Records a line of the given kind. Readers ignore an incomplete line; its slot only marks its place in the sequence."""
+        """Records a line. Readers ignore an incomplete line; its slot only marks its place in the sequence."""
         if self._buffer is _CLOSED:
             raise self._closed_error()
         sequence = self._next()
@@ -297,7 +297,6 @@ def _escape_surrogates(form: Any) -> Any:
     if isinstance(form, dict):
         return {_escape_surrogates(key): _escape_surrogates(value) for key, value in form.items()}
     return [_escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form
-
 
 
 def _peek(counter: itertools.count[int]) -> int:

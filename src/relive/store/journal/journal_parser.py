@@ -14,6 +14,7 @@ from relive.store.journal.line_schema import (
     JournalLine,
     JournalStarted,
     NameDefined,
+    RunEnded,
     ValueLogged,
     lines_of,
 )
@@ -26,7 +27,7 @@ from relive.store.journal.loop_context import (
     build_loops,
 )
 from relive.store.journal.slot_reader import Slots, is_kind, read_slots, wall_times_us
-from relive.store.journal.value_codec import to_text
+from relive.store.journal.value_codec import to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +78,11 @@ class ParsedJournal:
 def parse_journal(path: Path, journal: JournalName, forked_from: ParsedJournal | None = None) -> ParsedJournal:
     """Parses a whole journal. `forked_from` is the parent's: a forked child may log inside loops of its parent."""
     read, slots = read_lines(path), read_slots(path)
-    return _build_parsed(journal, read, slots, ParseProgress(known=forked_from).with_lines(read))
+    progress = ParseProgress(known=forked_from).with_lines(read)
+    if not read.damaged and not lines_of(RunEnded, read.lines):
+        # The run may still be running, and define a name after its lines were read, or fetched from a server.
+        slots = _before_unknown_name(slots, progress.name_of)
+    return _build_parsed(journal, read, slots, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +151,7 @@ def _build_parsed(journal: JournalName, read: Lines, slots: Slots, progress: Par
     )  # fmt: skip
 
 
-def _logged_rows(
-    slots: Slots, times: NDArray[Any], lines: list[JournalLine], clock_to_wall_ns: int
-) -> dict[str, Any]:
+def _logged_rows(slots: Slots, times: NDArray[Any], lines: list[JournalLine], clock_to_wall_ns: int) -> dict[str, Any]:
     """Returns the columns of the logged values, from slots and lines, in the order of their sequence numbers."""
     import numpy as np
 
@@ -176,7 +179,7 @@ def _merge_line_rows(rows: dict[str, Any], lines: list[ValueLogged], clock_to_wa
     import numpy as np
 
     texts = np.empty(len(lines), object)
-    texts[:] = [to_text(line.value) for line in lines]
+    texts[:] = [to_json(line.value) for line in lines]
     more: dict[str, Any] = {
         "seq": [line.seq for line in lines], "loop": [line.loop for line in lines],
         "iteration": [line.i for line in lines], "name": [line.name for line in lines],

@@ -11,9 +11,9 @@ from relive.store.journal.line_schema import (
     JOURNAL_FORMAT,
     JournalLine,
     JournalStarted,
-    envelope_decoder,
     kinds,
     line_decoder,
+    tag_decoder,
 )
 
 _MIN_LINE = 2
@@ -56,10 +56,10 @@ def read_lines(path: Path, at: int = 0) -> Lines:
 def _classify(row: bytes) -> tuple[bool, bool]:
     """Whether a line that does not fit the schema is of a later format, or of a kind that a later release added."""
     try:
-        envelope = envelope_decoder()(row)
+        line = tag_decoder()(row)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return False, False
-    return envelope.v > JOURNAL_FORMAT, envelope.k not in kinds()
+    return line.v > JOURNAL_FORMAT, bool(line.k) and line.k not in kinds()
 
 
 def first_line(path: Path) -> JournalStarted | None:

@@ -104,7 +104,15 @@ class ReplayStarted(JournalStarted, tag="replay", kw_only=True, frozen=True):
 
     parent: Count = 0
     run: str | UnsetType = UNSET  # of a worker's journal
-    number: Count | UnsetType = UNSET  # of a merged journal: counts the replays of the run
+    number: Count | UnsetType = UNSET  # of a merged journal, which has the following fields too: counts the replays
+    names: list[str] | UnsetType = UNSET  # that were asked for
+    patch: str | UnsetType = UNSET  # what was added to the version, as a diff
+    verdict: str | UnsetType | None = UNSET
+    reproduced: Count | UnsetType = UNSET  # recorded values that came out the same
+    mismatches: Count | UnsetType = UNSET
+    depth: str | UnsetType = UNSET
+    resume: str | UnsetType = UNSET
+    version: str | UnsetType | None = UNSET
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -319,6 +327,18 @@ L = TypeVar("L", bound=JournalLine)
 def lines_of(kind: type[L], lines: Iterable[JournalLine]) -> list[L]:
     """The lines of one kind, in order."""
     return [line for line in lines if isinstance(line, kind)]
+
+
+class LineTag(msgspec.Struct, frozen=True):
+    """The format and the kind of a line, of any release."""
+
+    v: int = 0
+    k: str = ""
+
+
+@lru_cache(maxsize=1)
+def tag_decoder() -> Callable[[bytes], LineTag]:
+    return msgspec.json.Decoder(LineTag).decode
 
 
 @lru_cache(maxsize=1)

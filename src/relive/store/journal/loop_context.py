@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,11 +10,12 @@ from relive.store.journal import slot_kinds
 from relive.store.journal.journal_file import ROOT
 from relive.store.journal.line_schema import JournalLine, LoopItem, lines_of
 from relive.store.journal.slot_reader import Slots, is_kind
-from relive.store.journal.value_codec import to_text
+from relive.store.journal.value_codec import to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+TABLE_ROOM = 4_000_000  # tables by loop number may be larger than the number of rows by this much
 UNKNOWN_NAME = "(unknown)"  # of a slot whose `name` line was lost in a power cut
 
 
@@ -53,9 +55,7 @@ class IterationItems:
         found = slots.of(slot_kinds.ITEM)
         keys = (found.loop.astype("int64") << 32) | found.iteration
         self.integers: dict[int, int] = dict(zip(keys.tolist(), found.bits.tolist(), strict=True))
-        self.others: dict[int, Any] = {
-            line.loop << 32 | line.i: line.item for line in lines_of(LoopItem, lines)
-        }
+        self.others: dict[int, Any] = {line.loop << 32 | line.i: line.item for line in lines_of(LoopItem, lines)}
         if inherited is not None:
             self._inherit(inherited, set(slots.of(slot_kinds.LOOP).loop.tolist()))
 
@@ -123,8 +123,8 @@ class RowContexts:
 
         self.paths: list[tuple[str, ...]] = [()]
         path_numbers: dict[tuple[str, ...], int] = {(): 0}
-        size = 1 + max(int(loop.max()) if len(loop) else ROOT, ROOT)
-        known = [row for row in loops.values() if row.loop < size]
+        at, size, position_of = _table_positions(loops, loop)
+        known = [row for row in loops.values() if position_of(row.loop) < size]
         depth = max((len(row.path) for row in known), default=0)
         paths, start, step = (np.zeros(size, np.int64) for _ in range(3))
         depths = np.zeros(size, np.int64)
@@ -133,16 +133,31 @@ class RowContexts:
             if row.path not in path_numbers:
                 path_numbers[row.path] = len(self.paths)
                 self.paths.append(row.path)
-            paths[row.loop], start[row.loop], step[row.loop] = path_numbers[row.path], row.start, row.step
-            depths[row.loop] = len(row.path)
-            table[row.loop, : len(row.dims)] = row.dims
-        self.path: NDArray[Any] = paths[loop].astype(np.int32)
-        self.dims: NDArray[Any] = table[loop]
-        innermost = start[loop] + step[loop] * iteration
+            position = position_of(row.loop)
+            paths[position], start[position], step[position] = path_numbers[row.path], row.start, row.step
+            depths[position] = len(row.path)
+            table[position, : len(row.dims)] = row.dims
+        self.path: NDArray[Any] = paths[at].astype(np.int32)
+        self.dims: NDArray[Any] = table[at]
+        innermost = start[at] + step[at] * iteration
         innermost = _apply_integer_items(innermost, loop, iteration, items.integers)
-        inside = np.flatnonzero(depths[loop])
-        self.dims[inside, depths[loop][inside] - 1] = innermost[inside]
+        inside = np.flatnonzero(depths[at])
+        self.dims[inside, depths[at][inside] - 1] = innermost[inside]
         self.items = _json_items(loops, loop, iteration, items.others)
+
+
+def _table_positions(loops: dict[int, LoopRow], loop: NDArray[Any]) -> tuple[NDArray[Any], int, Callable[[int], int]]:
+    """Returns the position of each row in tables by loop number, their size, and the position of a loop."""
+    import numpy as np
+
+    size = 1 + max(int(loop.max()) if len(loop) else ROOT, ROOT)
+    if size <= len(loop) + TABLE_ROOM:
+        return loop, size, int
+    # Numbers are assigned in order, so these are damaged or hostile: the tables hold the known loops only.
+    numbers = np.asarray(sorted({0, ROOT, *loops}), np.int64)
+    at = np.minimum(np.searchsorted(numbers, loop), len(numbers) - 1)
+    positions = {int(number): position for position, number in enumerate(numbers)}
+    return np.where(numbers[at] == loop, at, 0), len(numbers), positions.__getitem__
 
 
 def _apply_integer_items(
@@ -177,5 +192,5 @@ def _json_items(
         key = number << 32 | index
         items = {**inside.items, inside.name: others[key]} if key in others else inside.items
         if items:
-            found[row] = to_text(items)
+            found[row] = to_json(items)
     return found

@@ -16,7 +16,7 @@ from relive.model import KILLED, RUNNING, RunRecord
 from relive.store.journal import line_schema
 from relive.store.journal.heartbeat import SILENCE_S, last_contact
 from relive.store.journal.line_schema import EntryPointFields, JournalLine, RunEnded, RunStarted, lines_of
-from relive.store.journal.liveness import is_alive
+from relive.store.journal.liveness import is_process_alive
 
 STALE_S = 300  # a run on another machine that showed no sign of life for this long is taken for dead
 _CODE_FIELDS = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
@@ -61,16 +61,14 @@ def _is_process_live(start: RunStarted | None, folder: Path) -> bool:
     if contact is not None:  # recorded elsewhere: a process with that pid here is another one
         return contact > time.time() - SILENCE_S
     if start.host == platform.node():
-        return is_alive(start.pid, start.start)
+        return is_process_alive(start.pid, start.start)
     try:
         return os.stat(folder / f"{start.rank}.lines").st_mtime > time.time() - STALE_S
     except OSError:
         return False
 
 
-def _ended_us(
-    start: RunStarted | None, end: RunEnded | None, lines: Sequence[JournalLine], outcome: str
-) -> int | None:
+def _ended_us(start: RunStarted | None, end: RunEnded | None, lines: Sequence[JournalLine], outcome: str) -> int | None:
     if outcome == RUNNING:
         return None
     last = end or (lines[-1] if lines else None)

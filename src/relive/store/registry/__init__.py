@@ -1,4 +1,4 @@
-"""Named models: versions, aliases and promotions, as lines of a ledger."""
+"""Named models: versions, aliases and promotions, stored as lines of a ledger."""
 
 from typing import TYPE_CHECKING
 

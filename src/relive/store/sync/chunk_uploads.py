@@ -1,4 +1,4 @@
-"""Chunks on their way in: parts of a chunk's file, gathered until it is whole, and verified before it has its name."""
+"""Receives chunks on the server: parts are collected until a file is complete, and verified before it gets its name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.hashing import hasher
-from relive.store.chunks import PLAIN, ZSTD, Chunks
-from relive.store.sync.intake import StoreFull, sync
+from relive.store.chunks import PLAIN_CHUNK, ZSTD_CHUNK, Chunks
+from relive.store.sync.intake import StoreFull, file_size, sync
 
 MAX_CHUNK_BYTES = 4 << 30
 _READ_BYTES = 1 << 20
 
 
 class ChunkUploads:
-    """A folder of unfinished chunks. Two who send the same chunk help each other."""
+    """A folder of unfinished chunks. Clients that send the same chunk complete it together."""
 
     def __init__(self, folder: Path, chunks: Chunks, *, max_bytes: int = MAX_CHUNK_BYTES) -> None:
         self._folder = folder
@@ -26,22 +26,19 @@ class ChunkUploads:
         self._lock = threading.Lock()
 
     def position(self, name: str) -> int | None:
-        """How many bytes are there; None when the chunk is complete."""
-        return None if name in self._chunks else size_of(self._partial(name))
+        """Returns how many bytes are stored; None when the chunk is complete."""
+        return None if name in self._chunks else file_size(self._partial(name))
 
     def put(self, name: str, at: int, size: int, part: bytes) -> int | None:
-        """Add a part; gives where to go on, None when the chunk is complete. A part elsewhere is left alone."""
-        if size > self._max_bytes or at + len(part) > size:
-            raise ReliveError(
-                f"a chunk of {max(size, at + len(part))} bytes is too large; {self._max_bytes} are allowed"
-            )
+        """Adds a part; returns where to continue, None when the chunk is complete. Ignores a part at another offset."""
+        check_size("chunk", size, at + len(part), self._max_bytes)
         partial = self._partial(name)
         with self._lock:
             if name in self._chunks:
                 return None
-            there = size_of(partial)
-            if there != at:
-                return there
+            stored = file_size(partial)
+            if stored != at:
+                return stored
             add_part(partial, at, part)
             if at + len(part) < size:
                 return at + len(part)
@@ -49,16 +46,16 @@ class ChunkUploads:
         return None
 
     def _partial(self, name: str) -> Path:
-        self._chunks.path(name)  # refuses what is no name of a chunk
+        self._chunks.path(name)  # raises NotFound for an invalid name
         return self._folder / name
 
     def _finish(self, name: str, partial: Path) -> None:
         hash_ = hasher(0)
         try:
-            for piece in _plain(partial, self._max_bytes):
+            for piece in _read_decoded(partial, self._max_bytes):
                 hash_.update(piece)
             if hash_.hexdigest() != name:
-                raise ReliveError(f"the bytes of chunk {name[:12]} are not those of its name; send them again")
+                raise ReliveError(f"the bytes of chunk {name[:12]} don't match its name; send them again")
         except ReliveError:
             partial.unlink(missing_ok=True)
             raise
@@ -69,18 +66,17 @@ class ChunkUploads:
         sync(target.parent)
 
 
-def _plain(path: Path, limit_bytes: int) -> Iterator[bytes]:
-    """What a chunk's file reads as, piece by piece."""
+def _read_decoded(path: Path, limit_bytes: int) -> Iterator[bytes]:
+    """Yields the decoded content of a chunk's file, piece by piece."""
     import zstandard
 
     with path.open("rb") as file:
-        form = file.read(1)
-        if form not in (PLAIN, ZSTD):
-            raise ReliveError("this is no chunk of a format that the server knows; update the server")
+        codec = file.read(1)
+        if codec not in (PLAIN_CHUNK, ZSTD_CHUNK):
+            raise ReliveError("the chunk has a format that this server doesn't know; update the server")
         try:
-            source = (
-                file if form == PLAIN else zstandard.ZstdDecompressor(max_window_size=128 << 20).stream_reader(file)
-            )
+            decompressor = zstandard.ZstdDecompressor(max_window_size=128 << 20)
+            source = file if codec == PLAIN_CHUNK else decompressor.stream_reader(file)
             size = 0
             while piece := source.read(_READ_BYTES):
                 size += len(piece)
@@ -91,8 +87,14 @@ def _plain(path: Path, limit_bytes: int) -> Iterator[bytes]:
             raise ReliveError(f"the chunk can't be unpacked ({error}); send it again") from error
 
 
+def check_size(kind: str, size: int, end: int, max_bytes: int) -> None:
+    """Refuses a part that ends beyond the announced size, and files beyond the limit."""
+    if size > max_bytes or end > size:
+        raise ReliveError(f"a {kind} of {max(size, end)} bytes is too large; {max_bytes} are allowed")
+
+
 def add_part(partial: Path, at: int, part: bytes) -> None:
-    """Add a part to what was gathered, which ends at `at`; a part that the disk does not take leaves no trace."""
+    """Appends a part to a file that ends at `at`; if the disk is full, the file is restored to that size."""
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("ab") as file:
@@ -101,14 +103,3 @@ def add_part(partial: Path, at: int, part: bytes) -> None:
         if partial.exists():
             os.truncate(partial, at)
         raise StoreFull(f"{error.strerror} on the server; free some space there") from error
-
-
-def is_hash(word: str) -> bool:
-    return len(word) == 64 and all(c in "0123456789abcdef" for c in word)
-
-
-def size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -1,8 +1,8 @@
-"""How ranges of journals are taken in: each byte once, in order, on disk before anybody is told so.
+"""Receives ranges of journals on the server: each byte once, in order, and durable before it is acknowledged.
 
-One thread takes them all. It looks how much of a journal is there, cuts off what it has already, writes what is new to
-the redo log of the whole batch, forces that to disk, appends to the journals, and answers. So an answer costs a share
-of one fsync, however many journals there are; the journals themselves are forced to disk when the log is full.
+One thread handles all ranges in batches. It trims from each range what the journal has already, writes the rest of the
+batch to the redo log, forces that to disk, appends to the journals, and acknowledges. So a range costs a share of one
+fsync, however many journals there are; the journals themselves are forced to disk when the log is full.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.store.home import Home, JournalName
-from relive.store.journal import read_again, record_heartbeat
-from relive.store.sync.redo_log import Head, RedoLog
+from relive.store.journal import mark_for_reindexing, record_heartbeat
+from relive.store.sync.redo_log import FrameHeader, RedoLog
 
-LOG_BYTES = 64 << 20  # then the journals are forced to disk, and the log begins anew
-PENDING_BYTES = 64 << 20  # what may wait for the disk; who comes then is asked to come again
-FEW_FILES = 16  # more are forced to disk by one call for the whole file system
-NOTE_EVERY_S = 5.0
+MAX_LOG_BYTES = 64 << 20  # beyond it, the journals are forced to disk and the log is emptied
+MAX_PENDING_BYTES = 64 << 20  # waiting for the disk; beyond it, clients are asked to retry
+MAX_SINGLE_SYNCS = 16  # more files are forced to disk by one call for the whole file system
+HEARTBEAT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class IntakePosition:
-    """How many bytes of a journal are there."""
+    """How many bytes of a journal are stored."""
 
     slots: int
     lines: int
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Bytes of a journal, and where in its files they belong. `final` says that the journal ends with them."""
+class JournalRange:
+    """Bytes of a journal and their offsets in its files. `final` says that the journal ends with them."""
 
     run: str
     journal: JournalName
@@ -56,47 +56,47 @@ class Range:
 
 
 class RangeGap(ReliveError):
-    """A range that does not join on to what is there."""
+    """A range that starts beyond the end of what is stored."""
 
-    def __init__(self, held: IntakePosition) -> None:
-        super().__init__(f"bytes before these are missing; go on from slots {held.slots} and lines {held.lines}")
-        self.held = held
+    def __init__(self, stored: IntakePosition) -> None:
+        super().__init__(f"bytes before these are missing; continue from slots {stored.slots} and lines {stored.lines}")
+        self.held = stored
 
 
-class Busy(ReliveError):
-    """More is waiting for the disk than memory should hold."""
+class IntakeBusy(ReliveError):
+    """Too many bytes are waiting in memory for the disk."""
 
 
 class StoreFull(ReliveError):
-    """The disk takes no more."""
+    """The disk is full or can't be written."""
 
 
-def fit(given: Range, held: IntakePosition) -> Range:
-    """The part of a range that is new; it may be empty. A range that leaves a gap is refused."""
-    if given.slots_at > held.slots or given.lines_at > held.lines:
-        raise RangeGap(held)
+def trim_to_new(received: JournalRange, stored: IntakePosition) -> JournalRange:
+    """Returns the part of a range that is not stored yet, which may be empty; raises `RangeGap` if it leaves a gap."""
+    if received.slots_at > stored.slots or received.lines_at > stored.lines:
+        raise RangeGap(stored)
     return replace(
-        given,
-        slots_at=held.slots,
-        slots=given.slots[held.slots - given.slots_at :],
-        lines_at=held.lines,
-        lines=given.lines[held.lines - given.lines_at :],
+        received,
+        slots_at=stored.slots,
+        slots=received.slots[stored.slots - received.slots_at :],
+        lines_at=stored.lines,
+        lines=received.lines[stored.lines - received.lines_at :],
     )
 
 
 class Intake:
-    """Takes ranges into a home. A context manager; only one may be open on a home, and a second one is refused."""
+    """Writes received ranges to a home. A context manager; a second one on the same home is refused."""
 
     def __init__(self, home: Home) -> None:
         home.create()
         self._home = home
-        self._lock = _only_one(home)
+        self._lock = _lock_home(home)
         self._log = RedoLog(home.path / "redo.log")
-        self._dirty: set[Path] = set()  # what the log still vouches for
-        self._noted: dict[str, float] = {}
+        self._dirty: set[Path] = set()  # files that only the redo log makes durable
+        self._heartbeats: dict[str, float] = {}  # run → when its heartbeat was last recorded
         self._pending_bytes = 0
-        self._counting = threading.Lock()
-        self._queue: queue.SimpleQueue[tuple[Range, Future[IntakePosition]] | None] = queue.SimpleQueue()
+        self._pending_lock = threading.Lock()
+        self._queue: queue.SimpleQueue[tuple[JournalRange, Future[IntakePosition]] | None] = queue.SimpleQueue()
         self.batches = self.ranges = self.taken_bytes = self.failures = 0
         self._recover()
         self._thread = threading.Thread(target=self._work, name="relive-intake", daemon=True)
@@ -112,66 +112,67 @@ class Intake:
     def pending_bytes(self) -> int:
         return self._pending_bytes
 
-    def submit(self, given: Range) -> Future[IntakePosition]:
-        """Take a range; the future has its answer when the bytes are safe."""
-        with self._counting:
-            if self._pending_bytes and self._pending_bytes + given.size_bytes > PENDING_BYTES:
-                raise Busy("too much is waiting for the disk; come again in a second")
-            self._pending_bytes += given.size_bytes
+    def submit(self, received: JournalRange) -> Future[IntakePosition]:
+        """Queues a range; the future is done when the bytes are durable."""
+        with self._pending_lock:
+            if self._pending_bytes and self._pending_bytes + received.size_bytes > MAX_PENDING_BYTES:
+                raise IntakeBusy("too much is waiting for the disk; try again in a second")
+            self._pending_bytes += received.size_bytes
         future: Future[IntakePosition] = Future()
-        self._queue.put((given, future))
+        self._queue.put((received, future))
         return future
 
     def held(self, run: str, journal: JournalName) -> IntakePosition:
+        """Returns how much of a journal is stored."""
         path = self._home.run_folder(run) / journal.stem
-        return IntakePosition(_size(_slots(path)), _size(_lines(path)))
+        return IntakePosition(file_size(_slots_file(path)), file_size(_lines_file(path)))
 
     def close(self) -> None:
-        """Take what was submitted, force everything to disk, and let another one have the home."""
+        """Writes what was submitted, forces everything to disk, and unlocks the home."""
         self._queue.put(None)
         self._thread.join()
-        self._settle()
+        self._flush_journals()
         self._log.close()
         os.close(self._lock)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        open_ = True
-        while open_:
+        is_open = True
+        while is_open:
             batch = [self._queue.get()]
             with contextlib.suppress(queue.Empty):
                 while True:
                     batch.append(self._queue.get_nowait())
-            open_ = None not in batch
-            self._take([one for one in batch if one is not None])
+            is_open = None not in batch
+            self._process([queued for queued in batch if queued is not None])
 
-    def _take(self, batch: list[tuple[Range, Future[IntakePosition]]]) -> None:
-        held: dict[tuple[str, JournalName], IntakePosition] = {}
-        fitting: list[tuple[Range, Future[IntakePosition]]] = []
-        for given, future in batch:
-            key = given.run, given.journal
+    def _process(self, batch: list[tuple[JournalRange, Future[IntakePosition]]]) -> None:
+        positions: dict[tuple[str, JournalName], IntakePosition] = {}
+        accepted: list[tuple[JournalRange, Future[IntakePosition]]] = []
+        for received, future in batch:
+            key = received.run, received.journal
             try:
-                fitted = fit(given, held.get(key) or self.held(*key))
+                new = trim_to_new(received, positions.get(key) or self.held(*key))
             except RangeGap as gap:
-                self._answer(given, future, gap)
+                self._answer(received, future, gap)
                 continue
-            held[key] = IntakePosition(fitted.slots_at + len(fitted.slots), fitted.lines_at + len(fitted.lines))
-            fitting.append((given, future) if fitted is given else (fitted, future))
-        self._log_and_apply(fitting)
-        for given, _ in batch:
-            with self._counting:
-                self._pending_bytes -= given.size_bytes
+            positions[key] = _end_of(new)
+            accepted.append((new, future))
+        self._log_and_apply(accepted)
+        for received, _ in batch:
+            with self._pending_lock:
+                self._pending_bytes -= received.size_bytes
 
-    def _log_and_apply(self, fitting: list[tuple[Range, Future[IntakePosition]]]) -> None:
+    def _log_and_apply(self, accepted: list[tuple[JournalRange, Future[IntakePosition]]]) -> None:
         try:
-            self._log.append((_head(one), (one.slots, one.lines)) for one, _ in fitting if one.size_bytes)
+            self._log.append((_frame_header(one), (one.slots, one.lines)) for one, _ in accepted if one.size_bytes)
         except OSError as error:
-            for one, future in fitting:
+            for one, future in accepted:
                 self._answer(one, future, StoreFull(f"{error.strerror} on the server; free some space there"))
             return
         failed: set[tuple[str, JournalName]] = set()
-        for one, future in fitting:
+        for one, future in accepted:
             try:
                 if (one.run, one.journal) in failed:
                     raise OSError("the range before it could not be written")
@@ -180,11 +181,11 @@ class Intake:
                 failed.add((one.run, one.journal))
                 self._answer(one, future, StoreFull(f"{error.strerror or error} on the server; free some space there"))
         self.batches += 1
-        if self._log.size_bytes > LOG_BYTES:
-            with contextlib.suppress(OSError):  # then the log stays, and is tried again after the next batch
-                self._settle()
+        if self._log.size_bytes > MAX_LOG_BYTES:
+            with contextlib.suppress(OSError):  # the log stays, and this is tried again after the next batch
+                self._flush_journals()
 
-    def _answer(self, one: Range, future: Future[IntakePosition], answer: IntakePosition | ReliveError) -> None:
+    def _answer(self, one: JournalRange, future: Future[IntakePosition], answer: IntakePosition | ReliveError) -> None:
         if isinstance(answer, IntakePosition):
             self.ranges += 1
             self.taken_bytes += one.size_bytes
@@ -193,29 +194,32 @@ class Intake:
             self.failures += not isinstance(answer, RangeGap)
             future.set_exception(answer)
 
-    def _apply(self, one: Range) -> IntakePosition:
+    def _apply(self, one: JournalRange) -> IntakePosition:
         folder = self._home.run_folder(one.run)
         folder.mkdir(exist_ok=True)
         path = folder / one.journal.stem
-        # Slots first: a journal whose last line is there must have the values before it.
-        for file, at, data in ((_slots(path), one.slots_at, one.slots), (_lines(path), one.lines_at, one.lines)):
+        # Slots first: once the last line of a journal is stored, the values before it must be, too.
+        for file, at, data in (
+            (_slots_file(path), one.slots_at, one.slots),
+            (_lines_file(path), one.lines_at, one.lines),
+        ):
             if data or not file.exists():
                 _append(file, at, data)
                 self._dirty.add(file)
         now = time.monotonic()
-        if now - self._noted.get(one.run, -NOTE_EVERY_S) >= NOTE_EVERY_S:
-            self._noted[one.run] = now
+        if now - self._heartbeats.get(one.run, -HEARTBEAT_S) >= HEARTBEAT_S:
+            self._heartbeats[one.run] = now
             record_heartbeat(folder)
         if one.final:
-            read_again(folder)
-        return IntakePosition(one.slots_at + len(one.slots), one.lines_at + len(one.lines))
+            mark_for_reindexing(folder)
+        return _end_of(one)
 
     # --- durability ---------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
-        """Force the journals to disk; the log has done its duty then."""
+    def _flush_journals(self) -> None:
+        """Forces the journals to disk, and empties the log."""
         files = [file for file in self._dirty if file.exists()]  # a run may have been removed meanwhile
-        if len(files) > FEW_FILES:
+        if len(files) > MAX_SINGLE_SYNCS:
             _sync_file_system(self._home.path)
         else:
             folders = {file.parent for file in files}
@@ -225,16 +229,16 @@ class Intake:
         self._log.clear()
 
     def _recover(self) -> None:
-        """After a crash: every range of the log goes to its place again, and what comes after them goes."""
+        """After a crash: writes every range of the log to its place again, and truncates what follows them."""
         ends: dict[Path, int] = {}
-        for head, body in self._log.frames():
-            path = self._home.run_folder(head.run) / head.stem
+        for header, body in self._log.frames():
+            path = self._home.run_folder(header.run) / header.stem
             parts = (
-                (_slots(path), head.slots_at, body[: head.slots_bytes]),
-                (_lines(path), head.lines_at, body[head.slots_bytes :]),
+                (_slots_file(path), header.slots_at, body[: header.slots_bytes]),
+                (_lines_file(path), header.lines_at, body[header.slots_bytes :]),
             )
             for file, at, data in parts:
-                if _size(file) >= at and (at == 0 or file.exists()):  # else the run was removed since
+                if file_size(file) >= at and (at == 0 or file.exists()):  # else the run was removed since
                     file.parent.mkdir(exist_ok=True)
                     _append(file, at, data)
                     ends[file] = at + len(data)
@@ -243,22 +247,27 @@ class Intake:
         for file, end in ends.items():
             os.truncate(file, end)
         self._dirty.update(ends)
-        self._settle()
+        self._flush_journals()
 
 
-def _head(one: Range) -> Head:
-    return Head(one.run, one.journal.stem, one.slots_at, len(one.slots), one.lines_at)
+def _end_of(one: JournalRange) -> IntakePosition:
+    return IntakePosition(one.slots_at + len(one.slots), one.lines_at + len(one.lines))
 
 
-def _slots(path: Path) -> Path:
+def _frame_header(one: JournalRange) -> FrameHeader:
+    return FrameHeader(one.run, one.journal.stem, one.slots_at, len(one.slots), one.lines_at)
+
+
+def _slots_file(path: Path) -> Path:
     return path.with_name(path.name + ".slots")
 
 
-def _lines(path: Path) -> Path:
+def _lines_file(path: Path) -> Path:
     return path.with_name(path.name + ".lines")
 
 
-def _size(path: Path) -> int:
+def file_size(path: Path) -> int:
+    """Returns the size of a file; 0 when it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -266,7 +275,7 @@ def _size(path: Path) -> int:
 
 
 def _append(path: Path, at: int, data: bytes | memoryview) -> None:
-    """Write all of it, or leave the file as it was."""
+    """Writes all bytes at an offset, or leaves the file as it was."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if os.fstat(fd).st_size < at:
@@ -284,7 +293,7 @@ def _append(path: Path, at: int, data: bytes | memoryview) -> None:
 
 
 def sync(path: Path) -> None:
-    """Force a file to disk."""
+    """Forces a file to disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -293,7 +302,7 @@ def sync(path: Path) -> None:
 
 
 def _sync_file_system(path: Path) -> None:
-    """One call for thousands of files, where the system has it."""
+    """Forces a whole file system to disk: one call for thousands of files, where the system has it."""
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         os.sync()
@@ -306,11 +315,12 @@ def _sync_file_system(path: Path) -> None:
         os.close(fd)
 
 
-def _only_one(home: Home) -> int:
+def _lock_home(home: Home) -> int:
+    """Locks out other servers; returns the descriptor that holds the lock."""
     fd = os.open(home.path / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise ReliveError(f"another server has {home.path}; stop it first, or serve another folder") from None
+        raise ReliveError(f"another server uses {home.path}; stop it first, or serve another folder") from None
     return fd

@@ -1,4 +1,4 @@
-"""What can be sent of a journal while it is written: whole lines, and slots up to the first that isn't settled."""
+"""Reads the part of a live journal that is final: complete lines, and slots up to the first that may still change."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from relive.store.journal import SLOT_BYTES
 
-RANGE_BYTES = 1 << 20  # of slots, and of lines, in one range
-LINE_BYTES = 16 << 20  # a longer line is not sent
-HOLE_S = 10.0  # a slot that is reserved and not written for so long never will be: its thread was interrupted
-_KIND = SLOT_BYTES - 1  # the last byte of a slot to be stored
+RANGE_BYTES = 1 << 20  # limit for the slots, and for the lines, in one range
+MAX_LINE_BYTES = 16 << 20  # a longer line is not sent
+ABANDONED_S = 10.0  # a slot that stays reserved this long is never written: its thread was interrupted
+_KIND_OFFSET = SLOT_BYTES - 1  # the kind is the last byte of a slot to be stored
 
 
 @dataclass(frozen=True, slots=True)
 class TailRange:
-    """What to send next; `more` says that there is more already."""
+    """Bytes to send next; `more` says that further bytes are ready."""
 
     slots: bytes
     lines: bytes
@@ -29,44 +29,45 @@ class TailRange:
 
 
 class JournalTail:
-    """Follows the files of one journal. `path` is without suffix."""
+    """Follows the files of one journal; `path` has no suffix."""
 
     def __init__(self, path: Path) -> None:
         self._slots = path.with_name(path.name + ".slots")
         self._lines = path.with_name(path.name + ".lines")
-        self._hole: tuple[int, float] | None = None  # where one was met, and when
+        self._hole: tuple[int, float] | None = None  # offset of the newest reserved slot that was seen, and when
 
     def read(self, slots_at: int, lines_at: int, *, final: bool = False) -> TailRange:
-        """What comes after these offsets and will not change any more. `final`: nobody writes this journal now."""
-        # Slots first: the lines that they need were written before them.
-        raw = _read(self._slots, slots_at, RANGE_BYTES // SLOT_BYTES * SLOT_BYTES)
-        lines, more_lines = _whole_lines(self._lines, lines_at)
+        """Returns the bytes after these offsets that will not change. `final` says that the journal has no writer."""
+        # Read slots first: the lines that they need were written before them.
+        raw = _read_at(self._slots, slots_at, RANGE_BYTES // SLOT_BYTES * SLOT_BYTES)
+        lines, more_lines = _complete_lines(self._lines, lines_at)
         if more_lines:  # names and loops of later slots may be in them
             return TailRange(b"", lines, more=True)
-        slots = raw[: self._settled(raw, slots_at, final=final)]
+        slots = raw[: self._settled_bytes(raw, slots_at, final=final)]
         return TailRange(slots, lines, more=len(slots) > RANGE_BYTES - SLOT_BYTES)
 
-    def _settled(self, raw: bytes, at: int, *, final: bool) -> int:
-        """How many of these bytes are slots that will not change any more."""
-        kinds = raw[_KIND::SLOT_BYTES]
-        skip = 1 if at == 0 and kinds else 0  # the file's mark has no kind
+    def _settled_bytes(self, raw: bytes, at: int, *, final: bool) -> int:
+        """Returns how many of these bytes are slots that will not change any more."""
+        kinds = raw[_KIND_OFFSET::SLOT_BYTES]
+        skip = 1 if at == 0 and kinds else 0  # the header of the file has no kind
         written = len(kinds.rstrip(b"\0")) or skip
         settled = written
         if not final:
             hole = kinds.find(b"\0", skip, written)
-            while hole >= 0 and self._is_forsaken(at + hole * SLOT_BYTES):
+            while hole >= 0 and self._is_abandoned(at + hole * SLOT_BYTES):
                 hole = kinds.find(b"\0", hole + 1, written)
             settled = hole if hole >= 0 else written
         return settled * SLOT_BYTES
 
-    def _is_forsaken(self, offset: int) -> bool:
+    def _is_abandoned(self, offset: int) -> bool:
+        """Whether the reserved slot at this offset will never be written."""
         now = time.monotonic()
         if self._hole is None or offset > self._hole[0]:
             self._hole = offset, now
-        return offset < self._hole[0] or now - self._hole[1] > HOLE_S
+        return offset < self._hole[0] or now - self._hole[1] > ABANDONED_S
 
 
-def _read(path: Path, at: int, count: int) -> bytes:
+def _read_at(path: Path, at: int, count: int) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -77,11 +78,11 @@ def _read(path: Path, at: int, count: int) -> bytes:
         os.close(fd)
 
 
-def _whole_lines(path: Path, at: int) -> tuple[bytes, bool]:
-    """Lines up to a newline, as many as fit in a range, or one that is longer; and whether there are more of them."""
-    raw = _read(path, at, RANGE_BYTES)
+def _complete_lines(path: Path, at: int) -> tuple[bytes, bool]:
+    """Returns the complete lines that fit in a range, or a single longer one; and whether there may be more."""
+    raw = _read_at(path, at, RANGE_BYTES)
     if len(raw) == RANGE_BYTES and b"\n" not in raw:
-        raw = _read(path, at, LINE_BYTES)
-        whole = raw[: raw.find(b"\n") + 1]
-        return whole, bool(whole)
+        raw = _read_at(path, at, MAX_LINE_BYTES)
+        line = raw[: raw.find(b"\n") + 1]
+        return line, bool(line)
     return raw[: raw.rfind(b"\n") + 1], len(raw) == RANGE_BYTES

@@ -1,4 +1,4 @@
-"""Packs of checkpoints on their way in: gathered until they are whole, verified, and then known by their name."""
+"""Receives packs on the server: parts are collected until a pack is complete, and verified before it gets its name."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import threading
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
-from relive.hashing import hasher
-from relive.store.chunks import PACK_MAGIC, Packs
-from relive.store.sync.chunk_uploads import add_part, is_hash, size_of
-from relive.store.sync.intake import sync
+from relive.store.chunks import PACK_MAGIC, Packs, is_digest, pack_file_digest
+from relive.store.sync.chunk_uploads import add_part, check_size
+from relive.store.sync.intake import file_size, sync
 
 MAX_PACK_BYTES = 64 << 30
-_NAME = re.compile(r"[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\.pack")
-_READ_BYTES = 4 << 20
-_FOOTER_BYTES = 16  # the length of the list of pieces, and the magic
+_PACK_NAME = re.compile(r"[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\.pack")
+_TRAILER_BYTES = 16  # the length of the footer, and the magic
 
 
 class PackUploads:
-    """A folder of unfinished packs. Those that are whole go to where checkpoints are read from."""
+    """A folder of unfinished packs. Complete ones are moved to the folder that checkpoints are read from."""
 
     def __init__(self, folder: Path, packs: Packs, *, max_bytes: int = MAX_PACK_BYTES) -> None:
         self._folder = folder
@@ -29,24 +27,21 @@ class PackUploads:
         self._lock = threading.Lock()
 
     def has(self, pack: str, size: int) -> bool:
-        """Is the pack here? Names are hardly ever given twice; of two that are, the sizes tell."""
-        return size_of(self._packs.folder / checked_name(pack)) == size
+        """Whether the pack is here. Two packs hardly ever share a name; if they do, their sizes tell them apart."""
+        return file_size(self._packs.folder / check_pack_name(pack)) == size
 
     def position(self, pack: str, digest: str, size: int) -> int | None:
-        """How many bytes of it are here; None when it is complete."""
-        there = self.has(pack, size) or self.has(_by_content(digest), size)
-        return None if there else size_of(self._partial(digest))
+        """Returns how many bytes of a pack are here; None when it is complete."""
+        is_complete = self.has(pack, size) or self.has(_content_name(digest), size)
+        return None if is_complete else file_size(self._partial(digest))
 
     def put(self, pack: str, digest: str, *, at: int, size: int, part: bytes) -> int | None:
-        """Add a part; gives where to go on, None when the pack is complete. A part elsewhere is left alone."""
-        if size > self._max_bytes or at + len(part) > size:
-            raise ReliveError(
-                f"a pack of {max(size, at + len(part))} bytes is too large; {self._max_bytes} are allowed"
-            )
+        """Adds a part; returns where to continue, None when the pack is complete. Ignores a part at another offset."""
+        check_size("pack", size, at + len(part), self._max_bytes)
         with self._lock:
-            there = self.position(pack, digest, size)
-            if there != at:
-                return there
+            stored = self.position(pack, digest, size)
+            if stored != at:
+                return stored
             partial = self._partial(digest)
             add_part(partial, at, part)
             if at + len(part) < size:
@@ -55,8 +50,8 @@ class PackUploads:
         return None
 
     def _partial(self, digest: str) -> Path:
-        if not is_hash(digest):
-            raise ReliveError(f"{digest[:40]!r} is no hash; give the 64 hexadecimal digits of the pack's BLAKE3")
+        if not is_digest(digest):
+            raise ReliveError(f"{digest[:40]!r} is not a hash; give the 64 hexadecimal digits of the pack's BLAKE3")
         return self._folder / f"{digest}.partial"
 
     def _finish(self, pack: str, digest: str, partial: Path) -> None:
@@ -66,33 +61,31 @@ class PackUploads:
             partial.unlink(missing_ok=True)
             raise
         sync(partial)
-        with self._packs.shared():  # nothing is collected meanwhile
+        with self._packs.shared_lock():  # keeps packs from being removed meanwhile
             target = self._packs.folder / pack
-            # A name that is taken by other bytes is not overwritten: pieces are found by their hash, too.
-            partial.rename(self._packs.folder / _by_content(digest) if target.exists() else target)
+            # A pack of the same name is not overwritten: pieces are found by their hash as well.
+            partial.rename(self._packs.folder / _content_name(digest) if target.exists() else target)
             sync(self._packs.folder)
 
 
 def _verify(partial: Path, digest: str) -> None:
-    """Are these the bytes that were hashed, and do they list pieces that lie inside?"""
-    hash_ = hasher()
-    with partial.open("rb") as file:
-        while piece := file.read(_READ_BYTES):
-            hash_.update(piece)
-    if hash_.hexdigest() != digest:
-        raise ReliveError("the bytes of the pack are not those that were hashed; send them again")
-    pieces, end = Packs(partial.parent).pieces(partial.name), os.path.getsize(partial) - _FOOTER_BYTES
+    """Checks the hash of a pack, and that its footer lists pieces that lie inside it."""
+    if pack_file_digest(partial) != digest:
+        raise ReliveError("the bytes of the pack don't match its hash; send them again")
+    pieces, end = Packs(partial.parent).pieces(partial.name), os.path.getsize(partial) - _TRAILER_BYTES
     if not pieces or any(
         p.offset < len(PACK_MAGIC) or p.stored_bytes < 0 or p.offset + p.stored_bytes > end for p in pieces
     ):
-        raise ReliveError("this is no pack of checkpoints; check the home that it comes from with `relive doctor`")
+        raise ReliveError("this is not a pack of checkpoints; check the home that it comes from with `relive doctor`")
 
 
-def checked_name(pack: str) -> str:
-    if not _NAME.fullmatch(pack):
-        raise NotFound(f"{pack[:60]!r} is not the name of a pack; send what lies in chunks/packs of a home")
+def check_pack_name(pack: str) -> str:
+    """Returns the name of a pack; raises `NotFound` when it has another form."""
+    if not _PACK_NAME.fullmatch(pack):
+        raise NotFound(f"{pack[:60]!r} is not the name of a pack; send files from chunks/packs of a home")
     return pack
 
 
-def _by_content(digest: str) -> str:
+def _content_name(digest: str) -> str:
+    """Returns the name of a pack whose own name is taken."""
     return f"{digest[:16]}-0-0.pack"

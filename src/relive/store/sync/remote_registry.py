@@ -1,4 +1,4 @@
-"""The registry of a server as if it were that of a home; nothing that it says is trusted before it is checked."""
+"""The registry of a server behind the interface of a home's registry; its responses are validated before use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from relive.errors import Damaged, ReliveError
 from relive.hashing import digest
 from relive.store.chunks import Chunks
 from relive.store.registry import Model, ModelVersion, Promotion, split_reference
-from relive.store.sync.server_client import ServerClient, ServerUnreachable, with_remedy
+from relive.store.sync.server_client import ServerClient, ServerUnreachable, translate_server_errors
 
-CHUNK_BYTES = 4 << 30
-_MODELS = "/api/registry"
+MAX_CHUNK_BYTES = 4 << 30
+_MODELS_PATH = "/api/registry"
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Meta(ge=0)]
 
@@ -29,7 +29,7 @@ class _ArtifactFile(msgspec.Struct):
 
 
 class _Artifact(msgspec.Struct):
-    """What names places on this disk later, so its hashes must look like hashes."""
+    """The description of an artifact. Its hashes become paths on this disk, so their form is validated."""
 
     name: str
     kind: str
@@ -46,76 +46,78 @@ class RemoteRegistry:
         self._remote = remote
 
     def models(self) -> list[Model]:
-        with with_remedy():
-            return [_model(told) for told in self._remote.get(_MODELS)["models"]]
+        with translate_server_errors():
+            return [_parse_model(model) for model in self._remote.get(_MODELS_PATH)["models"]]
 
     def model(self, name: str) -> Model:
-        with with_remedy():
-            return _model(self._remote.get(f"{_MODELS}/{quote(name, safe='')}"))
+        with translate_server_errors():
+            return _parse_model(self._remote.get(f"{_MODELS_PATH}/{quote(name, safe='')}"))
 
     def find(self, reference: str) -> ModelVersion:
-        """The version meant by `model`, `model@alias` or `model@3`, with the pieces of its artifact."""
+        """Returns the version that `model`, `model@alias` or `model@3` names, with the pieces of its artifact."""
         name, word = split_reference(reference)
-        with with_remedy():
-            told = self._remote.get(f"{_MODELS}/{quote(name, safe='')}/versions/{quote(word, safe='')}")
-        return _version({**told, "artifact": _artifact(told.get("artifact"), self._remote.url)})
+        with translate_server_errors():
+            fields = self._remote.get(f"{_MODELS_PATH}/{quote(name, safe='')}/versions/{quote(word, safe='')}")
+        return _parse_version({**fields, "artifact": _parse_artifact(fields.get("artifact"), self._remote.url)})
 
-    def promote(self, asked: Promotion) -> ModelVersion:
-        facts = {key: value for key, value in asdict(asked).items() if key != "model"}
-        return self._change("POST", _path(asked.model), facts)
+    def promote(self, promotion: Promotion) -> ModelVersion:
+        content = {key: value for key, value in asdict(promotion).items() if key != "model"}
+        return self._change("POST", _model_path(promotion.model), content)
 
     def point(self, name: str, alias: str, version: int) -> ModelVersion:
-        return self._change("PUT", f"{_path(name)}/aliases/{alias}", {"version": version})
+        return self._change("PUT", f"{_model_path(name)}/aliases/{alias}", {"version": version})
 
     def roll_back(self, name: str, alias: str) -> ModelVersion:
-        return self._change("POST", f"{_path(name)}/aliases/{alias}/rollback")
+        return self._change("POST", f"{_model_path(name)}/aliases/{alias}/rollback")
 
     def retire(self, name: str, version: int) -> ModelVersion:
-        return self._change("POST", f"{_path(name)}/versions/{version}/retire")
+        return self._change("POST", f"{_model_path(name)}/versions/{version}/retire")
 
-    def _change(self, method: str, path: str, facts: dict[str, Any] | None = None) -> ModelVersion:
-        with with_remedy():
-            return _version(self._remote.send(method, path, facts))
+    def _change(self, method: str, path: str, content: dict[str, Any] | None = None) -> ModelVersion:
+        with translate_server_errors():
+            return _parse_version(self._remote.send(method, path, content))
 
 
 class RemoteChunks(Chunks):
-    """Chunks that are here, and else those of a server, compared with their names."""
+    """Chunks of a server; those that are stored locally are read from there. All are verified against their names."""
 
-    def __init__(self, remote: ServerClient, near: Chunks) -> None:
-        super().__init__(near.folder)
+    def __init__(self, remote: ServerClient, local: Chunks) -> None:
+        super().__init__(local.folder)
         self._remote = remote
 
     def get(self, name: str) -> bytes:
         if name in self:
             return super().get(name)
-        with with_remedy():
-            data = self._remote.content(f"/api/chunks/{name}", CHUNK_BYTES)
+        with translate_server_errors():
+            data = self._remote.content(f"/api/chunks/{name}", MAX_CHUNK_BYTES)
         if digest(data) != name:
-            raise Damaged(f"{self._remote.url} gave other bytes than those of chunk {name[:12]}; ask who runs it")
+            raise Damaged(f"{self._remote.url} sent bytes that don't match chunk {name[:12]}; ask its administrator")
         return data
 
 
-def _path(name: str) -> str:
+def _model_path(name: str) -> str:
     if "/" in name:
         raise ReliveError(f"{name!r} can't name a model; use letters, digits, dots, dashes and underscores")
-    return f"{_MODELS}/{name}"
+    return f"{_MODELS_PATH}/{name}"
 
 
-def _model(told: dict[str, Any]) -> Model:
-    events = tuple({**one, "k": one["event"], "t": one["time_us"] * 1000} for one in told.get("history", ()))
-    versions = tuple(_version(one) for one in reversed(told["versions"]))
-    return Model(told["name"], versions, told["aliases"], {}, events)
+def _parse_model(fields: dict[str, Any]) -> Model:
+    events = tuple({**one, "k": one["event"], "t": one["time_us"] * 1000} for one in fields.get("history", ()))
+    versions = tuple(_parse_version(one) for one in reversed(fields["versions"]))
+    return Model(fields["name"], versions, fields["aliases"], {}, events)
 
 
-def _version(told: dict[str, Any]) -> ModelVersion:
+def _parse_version(fields: dict[str, Any]) -> ModelVersion:
     try:
-        return msgspec.convert(told, ModelVersion)
+        return msgspec.convert(fields, ModelVersion)
     except msgspec.ValidationError as error:
-        raise ServerUnreachable(f"the server described a version in a way that is not understood ({error})") from error
+        raise ServerUnreachable(
+            f"the server sent an invalid model version ({error}); update relive on both sides"
+        ) from error
 
 
-def _artifact(told: Any, url: str) -> dict[str, Any] | None:
+def _parse_artifact(fields: Any, url: str) -> dict[str, Any] | None:
     try:
-        return None if told is None else msgspec.to_builtins(msgspec.convert(told, _Artifact))
+        return None if fields is None else msgspec.to_builtins(msgspec.convert(fields, _Artifact))
     except msgspec.ValidationError as error:
-        raise Damaged(f"{url} described an artifact in a way that can't be ({error}); ask who runs it") from error
+        raise Damaged(f"{url} sent an invalid artifact ({error}); ask its administrator") from error

@@ -1,4 +1,4 @@
-"""How a run gets from a server to this home: its journals byte for byte, the chunks they name, and its checkpoints."""
+"""Fetches a run from a server: its journals byte for byte, the chunks they name, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from relive.errors import Damaged, ReliveError
 from relive.store.chunks import Chunks, Packs
-from relive.store.home import Home, JournalName, journals_in
-from relive.store.journal import is_shipped, read_again, record_heartbeat
-from relive.store.sync.run_shipment import chunks_named
+from relive.store.home import Home, JournalName, list_journals
+from relive.store.journal import is_shipped, mark_for_reindexing, record_heartbeat
+from relive.store.sync.run_shipment import chunks_named_by
 
 if TYPE_CHECKING:
     from relive.store.sync.server_client import ServerClient
 
 PART_BYTES = 4 << 20
-SUFFIXES = ("lines", "slots", "dropped")  # lines before slots: a line says that the slots before it are there
+SUFFIXES = ("lines", "slots", "dropped")  # lines before slots: a line implies that the slots before it exist
 
 
 class RunFetch:
-    """One run on its way here. It may be stopped anywhere and done again: what is here is not asked for."""
+    """Fetches one run. It may be stopped anywhere and repeated: what is here already is not requested again."""
 
     def __init__(self, home: Home, run: str, remote: ServerClient) -> None:
         home.create()
@@ -33,72 +33,75 @@ class RunFetch:
             raise ReliveError(f"run {run[:8]} was recorded here; there is nothing to fetch")
 
     def journals(self) -> None:
-        """Bring the journals up to what the server has now."""
+        """Fetches the journals as far as the server has them now."""
         self._folder.mkdir(exist_ok=True)
         record_heartbeat(self._folder)
         listed = self._remote.get(f"/api/runs/{self._run}/files")["files"]
         sizes = {str(one["name"]): int(one["size"]) for one in listed}
-        # Slots first: a reader that comes in between finds no line whose values are missing.
+        # Slots first: a concurrent reader must not find a line whose values are missing.
         for name in sorted(sizes, key=lambda name: name.endswith(".lines")):
-            if file_of(self._folder, name) is None:
-                raise Damaged(f"{self._remote.url} listed {name[:40]!r}, which is no file of a run; ask who runs it")
-            self._append(f"/api/runs/{self._run}/files/{name}", self._folder / name, sizes[name])
-        read_again(self._folder)
+            if journal_file_path(self._folder, name) is None:
+                raise Damaged(
+                    f"{self._remote.url} listed {name[:40]!r}, which is not a file of a run; ask its administrator"
+                )
+            self._download(f"/api/runs/{self._run}/files/{name}", self._folder / name, sizes[name])
+        mark_for_reindexing(self._folder)
 
     def chunks(self) -> None:
-        """Bring the chunks that the journals name; checkpoints are asked for apart."""
+        """Fetches the chunks that the journals name; checkpoints are fetched separately."""
         from relive.store.sync.remote_registry import RemoteChunks
 
-        near = Chunks(self._home.chunks)
-        far = RemoteChunks(self._remote, near)
+        local = Chunks(self._home.chunks)
+        remote = RemoteChunks(self._remote, local)
         named: set[str] = set()
-        for _, path in journals_in(self._folder):
-            named |= chunks_named(path.with_name(path.name + ".lines").read_bytes(), far)
-        self._put(named, near, far)
+        for _, path in list_journals(self._folder):
+            named |= chunks_named_by(path.with_name(path.name + ".lines").read_bytes(), remote)
+        self._fetch_chunks(named, local, remote)
 
     def checkpoints(self) -> int:
-        """Bring the kept checkpoints that the server has; gives how many these are."""
+        """Fetches the kept checkpoints that the server has; returns how many there are."""
         from relive.store.sync.remote_registry import RemoteChunks
 
-        told = self._remote.get(f"/api/runs/{self._run}/checkpoints")
-        near = Chunks(self._home.chunks)
-        self._put(set(told["manifests"]), near, RemoteChunks(self._remote, near))
+        listed = self._remote.get(f"/api/runs/{self._run}/checkpoints")
+        local = Chunks(self._home.chunks)
+        self._fetch_chunks(set(listed["manifests"]), local, RemoteChunks(self._remote, local))
         packs = Packs(self._home.packs)
-        for name, size in sorted(told["packs"].items()):
-            self._pack(packs, str(name), int(size))
-        return int(told["count"])
+        for name, size in sorted(listed["packs"].items()):
+            self._fetch_pack(packs, str(name), int(size))
+        return int(listed["count"])
 
-    def _put(self, names: set[str], near: Chunks, far: Chunks) -> None:
+    def _fetch_chunks(self, names: set[str], local: Chunks, remote: Chunks) -> None:
         for name in sorted(names):
-            if name not in near:
-                data = far.get(name)  # which compares the bytes with the name
-                near.put(data)
+            if name not in local:
+                data = remote.get(name)  # verifies the bytes against the name
+                local.put(data)
                 self.got_bytes += len(data)
 
-    def _pack(self, packs: Packs, name: str, size: int) -> None:
-        from relive.store.sync.pack_uploads import checked_name
+    def _fetch_pack(self, packs: Packs, name: str, size: int) -> None:
+        from relive.store.sync.pack_uploads import check_pack_name
 
-        target = packs.folder / checked_name(name)
+        target = packs.folder / check_pack_name(name)
         if target.exists():
             return
         packs.folder.mkdir(parents=True, exist_ok=True)
         partial = packs.folder / f".{name}.partial"
-        self._append(f"/api/packs/{name}", partial, size)
+        self._download(f"/api/packs/{name}", partial, size)
         incoming = Packs(packs.folder)
         pieces = incoming.pieces(partial.name)
         try:
             if not pieces:
-                raise Damaged(f"{self._remote.url} gave a pack that is none; fetch it again")
+                raise Damaged(f"{self._remote.url} sent an invalid pack; fetch it again")
             for piece in pieces:
-                incoming.read(piece)  # which compares the bytes with their hash
+                incoming.read(piece)  # verifies the bytes against their hash
         except Damaged:
             partial.unlink()
             raise
-        with packs.shared():
+        with packs.shared_lock():
             _sync(partial)
             partial.rename(target)
 
-    def _append(self, address: str, path: Path, size: int) -> None:
+    def _download(self, address: str, path: Path, size: int) -> None:
+        """Appends to a file what it lacks up to a size, and forces it to disk."""
         with path.open("ab") as file:
             while file.tell() < size:
                 part = self._remote.content(f"{address}?at={file.tell()}", PART_BYTES)
@@ -110,19 +113,19 @@ class RunFetch:
             os.fsync(file.fileno())
 
 
-def file_of(folder: Path, name: str) -> Path | None:
-    """A file of a run that may be given to others; None for everything else."""
+def journal_file_path(folder: Path, name: str) -> Path | None:
+    """Returns the path of a journal file by its name; None for any name that must not be served."""
     stem, _, suffix = name.rpartition(".")
     journal = JournalName.parse(stem) if len(stem) < 30 and stem.isascii() else None
     return folder / name if suffix in SUFFIXES and journal is not None and journal.stem == stem else None
 
 
-def files_of(folder: Path) -> list[tuple[str, int]]:
-    """The files of a run's journals with their sizes, such that the slots before every line are among them."""
+def list_journal_files(folder: Path) -> list[tuple[str, int]]:
+    """Returns the files of a run's journals with their sizes, so that the slots before every line are included."""
     found = [
         (f"{path.name}.{suffix}", path.with_name(f"{path.name}.{suffix}"))
         for suffix in SUFFIXES
-        for _, path in journals_in(folder)
+        for _, path in list_journals(folder)
     ]
     return [(name, path.stat().st_size) for name, path in found if path.exists()]
 

@@ -1,16 +1,30 @@
-"""Python text as statements: trees, effects, bindings, alignment and patches."""
+"""Python source as statements: trees, effects, bindings, alignment of versions, and patches."""
 
 from typing import TYPE_CHECKING
 
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.transplant.syntax.alignment import Alignment, align
-    from relive.transplant.syntax.definite_assignment import Bound, DefiniteAssignment, own, scope_of
-    from relive.transplant.syntax.insertion_slots import SIBLINGS, Slot, SlotNeighbours, candidates, gap, surroundings
-    from relive.transplant.syntax.name_correspondence import free_names, other_names, with_names
-    from relive.transplant.syntax.statement_effects import effects, head_at_margin, parameters
+    from relive.transplant.syntax.alignment import Alignment, align, dice_similarity
+    from relive.transplant.syntax.definite_assignment import Bound, DefiniteAssignment, slot_scope
+    from relive.transplant.syntax.insertion_slots import (
+        SIBLINGS,
+        Slot,
+        SlotNeighbours,
+        candidate_slots,
+        find_neighbours,
+        gap_text,
+    )
+    from relive.transplant.syntax.name_correspondence import count_old_names, free_names, rename_variables
+    from relive.transplant.syntax.statement_effects import dedented_head, effects, parameter_names, parse_quietly
     from relive.transplant.syntax.statement_tree import LOOPS, SCOPES, Node, Tree, parse
-    from relive.transplant.syntax.text_patch import Insertion, TextGap, apply, dedented, fits, insertion
+    from relive.transplant.syntax.text_patch import (
+        Insertion,
+        TextGap,
+        apply_insertions,
+        can_insert,
+        dedent_source,
+        make_insertion,
+    )
 
 __getattr__ = lazy_names(__name__)

@@ -1,24 +1,23 @@
-"""Whether a name has a value at a place: definite assignment over the statements of a text."""
+"""Whether a name is assigned at a given place: definite-assignment analysis over the statements of a text."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 from enum import IntEnum
 
 from relive.transplant.syntax.insertion_slots import Slot
-from relive.transplant.syntax.statement_effects import effects, head_at_margin, parameters
+from relive.transplant.syntax.statement_effects import dedented_head, effects, parameter_names
 from relive.transplant.syntax.statement_tree import LOOPS, SCOPES, Node, Tree
 
-_ALWAYS_THERE = frozenset(dir(builtins)) | {
+_PREDEFINED = frozenset(dir(builtins)) | {
     "__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__", "__class__",
     "unicode", "xrange", "raw_input", "long", "basestring", "reduce", "unichr",
 }  # fmt: skip
-_LEAVES = ("return", "raise", "continue", "break")
+_JUMPS = ("return", "raise", "continue", "break")
 
 
 class Bound(IntEnum):
-    """How sure it is that a name has a value."""
+    """Whether a name is assigned at a place: on no path, on some paths, or on all paths."""
 
     NO = 0
     PERHAPS = 1
@@ -26,67 +25,71 @@ class Bound(IntEnum):
 
 
 class DefiniteAssignment:
-    """Answers for one tree which names have values where."""
+    """Definite-assignment analysis of one tree."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self._touching: dict[tuple[Node, str], list[Node]] = {}
-        self._found: dict[tuple[Node, str], Bound] = {}
+        self._bindings: dict[tuple[Node, str], Bound] = {}
 
-    def at(self, slot: Slot, name: str, *, at_once: bool = True) -> Bound:
-        """Whether a name has a value when the statement in a slot begins, or when a function made there is called."""
-        scope = scope_of(slot)
+    def state_at(self, slot: Slot, name: str, *, at_once: bool = True) -> Bound:
+        """Returns whether a name is assigned when a statement in the slot starts.
+
+        With `at_once=False`, the name is needed only when a function defined in the slot is called.
+        """
+        scope = slot_scope(slot)
         owner = self.owner(scope, name)
         if owner is None:
-            return self._anywhere(name)
+            return self._state_without_owner(name)
         if owner is scope and at_once:
-            return self._in_scope(slot, scope, name)
-        return Bound.YES if owner.parent is not None else self._in_module(owner, name)
+            return self._state_in_scope(slot, scope, name)
+        return Bound.YES if owner.parent is not None else self._state_in_module(owner, name)
 
     def owner(self, scope: Node, name: str) -> Node | None:
-        """The scope that a name belongs to, seen from a scope: itself, or one around it that is no class."""
-        if self.is_of(scope, name):
+        """Returns the scope that owns a name used in a scope: this scope, or an enclosing one that isn't a class."""
+        if self.owns(scope, name):
             return scope
         while scope.parent is not None:
             scope = scope.scope
-            if scope.kind != "class" and self.is_of(scope, name):
+            if scope.kind != "class" and self.owns(scope, name):
                 return scope
         return None
 
-    def is_of(self, scope: Node, name: str) -> bool:
-        """Whether a name belongs to a scope: the scope binds it and doesn't say that it is of another."""
-        if scope.kind == "def" and name in parameters(head_at_margin(self.tree, scope)):
+    def owns(self, scope: Node, name: str) -> bool:
+        """Whether a scope owns a name: it binds the name and doesn't declare it global or nonlocal."""
+        if scope.kind == "def" and name in parameter_names(dedented_head(self.tree, scope)):
             return True
-        found = [effects(self.tree, node) for node in self.touching(scope, name)]
+        found = [effects(self.tree, node) for node in self.mentioning(scope, name)]
         return any(name in each.binds for each in found) and not any(name in each.elsewhere for each in found)
 
     def is_local(self, slot: Slot, name: str) -> bool:
-        """Whether the function around a slot binds a name itself, not as a parameter."""
-        scope = scope_of(slot)
-        if scope.kind != "def" or name in parameters(head_at_margin(self.tree, scope)):
+        """Whether the function around a slot binds a name other than as a parameter."""
+        scope = slot_scope(slot)
+        if scope.kind != "def" or name in parameter_names(dedented_head(self.tree, scope)):
             return False
-        return self.is_of(scope, name)
+        return self.owns(scope, name)
 
-    def belongs_to(self, slot: Slot, name: str) -> bool:
-        """Whether the scope around a slot binds a name itself, or nothing does."""
-        scope = scope_of(slot)
+    def is_local_or_unowned(self, slot: Slot, name: str) -> bool:
+        """Whether the scope around a slot owns a name, or no scope does."""
+        scope = slot_scope(slot)
         return self.owner(scope, name) in (scope, None)
 
     def is_used_in(self, scope: Node, name: str) -> bool:
-        """Whether binding a name in a scope would change what the code there, or in its functions, means."""
+        """Whether binding a name in a scope could change the meaning of code there or in its functions."""
         if scope.parent is None:
-            return self.is_of(scope, name)
-        return any(name in node.words for node in scope.inside()) or self.is_of(scope, name)
+            return self.owns(scope, name)
+        return any(name in node.words for node in scope.descendants()) or self.owns(scope, name)
 
-    def touching(self, scope: Node, name: str) -> list[Node]:
-        """The statements of a scope, not of the functions in it, whose headers have the name in them."""
+    def mentioning(self, scope: Node, name: str) -> list[Node]:
+        """Returns the statements of a scope, without its functions, whose headers contain the name."""
         key = (scope, name)
         if key not in self._touching:
-            self._touching[key] = [node for node in own(scope) if name in node.words]
+            self._touching[key] = [node for node in scope.scope_nodes() if name in node.words]
         return self._touching[key]
 
-    def _anywhere(self, name: str) -> Bound:
-        if name in _ALWAYS_THERE:
+    def _state_without_owner(self, name: str) -> Bound:
+        """Returns the state of a name that no scope owns: predefined, perhaps from a star import or a global."""
+        if name in _PREDEFINED:
             return Bound.YES
         for node in self.tree.nodes:
             if "import" in node.words and effects(self.tree, node).star:
@@ -95,42 +98,44 @@ class DefiniteAssignment:
                 return Bound.PERHAPS
         return Bound.NO
 
-    def _in_module(self, root: Node, name: str) -> Bound:
-        """For code of functions, which runs later: what the module binds counts wherever it stands."""
-        found = any(self._binds(node, name) == Bound.YES for node in root.body or ())
-        return Bound.YES if found or name in _ALWAYS_THERE else Bound.PERHAPS
+    def _state_in_module(self, root: Node, name: str) -> Bound:
+        """Returns the state for code of functions, which runs later: any binding of the module counts."""
+        found = any(self._binding(node, name) == Bound.YES for node in root.body or ())
+        return Bound.YES if found or name in _PREDEFINED else Bound.PERHAPS
 
-    def _in_scope(self, slot: Slot, scope: Node, name: str) -> Bound:
-        best = Bound.YES if scope.kind == "def" and name in parameters(head_at_margin(self.tree, scope)) else Bound.NO
+    def _state_in_scope(self, slot: Slot, scope: Node, name: str) -> Bound:
+        best = (
+            Bound.YES if scope.kind == "def" and name in parameter_names(dedented_head(self.tree, scope)) else Bound.NO
+        )
         block, siblings = slot.block, (slot.block.body or [])[: slot.index]
         while True:
-            state = self._after(siblings, name)
+            state = self._state_after(siblings, name)
             if state == Bound.YES:
                 return Bound.YES
             best = max(best, state)
             if block is scope:
                 break
-            best = max(best, self._from_header(block, name), self._from_next_rounds(block, name))
+            best = max(best, self._from_header(block, name), self._from_later_iterations(block, name))
             if best == Bound.YES:
                 return best
             assert block.parent is not None
             outer = block.parent
             if block.is_clause:
-                best = max(best, self._from_clauses_before(outer, block, name))
+                best = max(best, self._from_earlier_clauses(outer, block, name))
                 block, outer = outer, outer.parent or outer
             siblings = (outer.body or [])[: block.index]
             block = outer
-        if best != Bound.YES and scope.parent is None and self._anywhere(name):
-            return max(best, self._anywhere(name))
+        if best != Bound.YES and scope.parent is None and self._state_without_owner(name):
+            return max(best, self._state_without_owner(name))
         return best
 
-    def _after(self, siblings: list[Node], name: str) -> Bound:
-        """What a run of statements leaves: the last that binds the name surely, or unbinds it, decides."""
+    def _state_after(self, siblings: list[Node], name: str) -> Bound:
+        """Returns the state after consecutive statements; the last that surely binds or unbinds the name decides."""
         best = Bound.NO
         for node in reversed(siblings):
             if name in node.words and not node.kind and name in effects(self.tree, node).unbinds:
                 return best
-            state = self._binds(node, name)
+            state = self._binding(node, name)
             if state == Bound.YES:
                 return Bound.YES
             best = max(best, state)
@@ -141,31 +146,31 @@ class DefiniteAssignment:
             return Bound.NO
         return Bound.PERHAPS if block.kind == "while" and block.is_clause else Bound.YES
 
-    def _from_next_rounds(self, block: Node, name: str) -> Bound:
-        """In a loop, what is bound further down has its value from the second round on."""
+    def _from_later_iterations(self, block: Node, name: str) -> Bound:
+        """In a loop, names bound further down are assigned from the second iteration on."""
         if block.kind not in LOOPS:
             return Bound.NO
-        return Bound.PERHAPS if any(self._binds(node, name) for node in block.body or ()) else Bound.NO
+        return Bound.PERHAPS if any(self._binding(node, name) for node in block.body or ()) else Bound.NO
 
-    def _from_clauses_before(self, owner: Node, clause: Node, name: str) -> Bound:
-        """What the statement did before it came to a clause of it."""
+    def _from_earlier_clauses(self, owner: Node, clause: Node, name: str) -> Bound:
+        """Returns the state when control reaches a clause of a statement."""
         header = self._from_header(owner, name)
         if owner.kind == "if" or owner.kind == "match":
             walrus = [self._from_header(other, name) for other in owner.clauses[: owner.clauses.index(clause)]]
             return max([header if owner.kind == "match" else min(header, Bound.YES), *walrus])
-        inside = self._after(owner.body or [], name)
+        inside = self._state_after(owner.body or [], name)
         if owner.kind == "try" and clause.kind == "else":
             return inside
         return Bound.PERHAPS if inside or header else Bound.NO
 
-    def _binds(self, node: Node, name: str) -> Bound:
-        """Whether a statement, with all that is inside it, gives a name its value."""
+    def _binding(self, node: Node, name: str) -> Bound:
+        """Returns whether a statement, with everything inside it, binds a name."""
         key = (node, name)
-        if key not in self._found:  # asked twice on each level, which would double with every level
-            self._found[key] = self._find(node, name)
-        return self._found[key]
+        if key not in self._bindings:  # computed twice per level, so the cost would double with every level
+            self._bindings[key] = self._compute_binding(node, name)
+        return self._bindings[key]
 
-    def _find(self, node: Node, name: str) -> Bound:
+    def _compute_binding(self, node: Node, name: str) -> Bound:
         if name in node.words and name in effects(self.tree, node).binds:
             if node.kind != "for":
                 return Bound.YES if not node.is_clause else Bound.PERHAPS
@@ -173,11 +178,11 @@ class DefiniteAssignment:
         if node.kind in SCOPES or node.body is None:
             return Bound.NO
         blocks = [node, *node.clauses]
-        if not any(self._after(block.body or [], name) or self._from_header(block, name) for block in blocks):
+        if not any(self._state_after(block.body or [], name) or self._from_header(block, name) for block in blocks):
             return Bound.NO
-        return self._of_blocks(node, [self._through(block, name) for block in blocks])
+        return self._combine_blocks(node, [self._state_through(block, name) for block in blocks])
 
-    def _of_blocks(self, node: Node, blocks: list[Bound]) -> Bound:
+    def _combine_blocks(self, node: Node, blocks: list[Bound]) -> Bound:
         if node.kind == "with" or node.key == "if__name__=='__main__':":
             return blocks[0]
         kinds = [clause.kind for clause in node.clauses]
@@ -195,27 +200,19 @@ class DefiniteAssignment:
             return Bound.YES if min(blocks[1:]) == Bound.YES else Bound.PERHAPS
         return Bound.PERHAPS
 
-    def _through(self, block: Node, name: str) -> Bound:
-        """What a block leaves; one that never comes to its end leaves nothing undone."""
+    def _state_through(self, block: Node, name: str) -> Bound:
+        """Returns the state after a block; a block that never reaches its end counts as binding the name."""
         body = block.body or []
-        state = self._after(body, name)
-        if state != Bound.YES and body and _leaves(body[-1]):
+        state = self._state_after(body, name)
+        if state != Bound.YES and body and _leaves_block(body[-1]):
             return Bound.YES if block.kind not in LOOPS else state
         return state
 
 
-def scope_of(slot: Slot) -> Node:
-    """The function, class or root whose code a slot is in."""
+def slot_scope(slot: Slot) -> Node:
+    """Returns the function, class or root that a slot is in."""
     return slot.block if slot.block.kind in SCOPES or slot.block.parent is None else slot.block.scope
 
 
-def _leaves(node: Node) -> bool:
-    return not node.kind and (node.key.startswith(_LEAVES) or node.key.startswith(("sys.exit(", "exit(", "quit(")))
-
-
-def own(scope: Node) -> Iterator[Node]:
-    """The nodes of a scope, headers of functions and classes in it included, but not what is inside those."""
-    for node in [*(scope.body or ()), *scope.clauses]:
-        yield node
-        if node.kind not in SCOPES:
-            yield from own(node)
+def _leaves_block(node: Node) -> bool:
+    return not node.kind and (node.key.startswith(_JUMPS) or node.key.startswith(("sys.exit(", "exit(", "quit(")))

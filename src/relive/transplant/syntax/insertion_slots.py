@@ -1,4 +1,4 @@
-"""The gaps between statements, and those of an old version in which a statement of the new one may belong."""
+"""Slots between statements, and the slots of the old version that are candidates for a statement of the new one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from relive.transplant.syntax.alignment import Alignment
 from relive.transplant.syntax.statement_tree import Node, Tree
 
-SIBLINGS = 6  # how many siblings on each side are asked where their partners are
-_NEIGHBOURS = 5  # the same for neighbours in the text, of whatever block
+SIBLINGS = 6  # siblings on each side whose partners are considered
+_NEIGHBOURS = 5  # the same for neighbours in the text, of any block
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A gap between two statements: before the `index`-th of a block."""
+    """A position between two statements: before the `index`-th of a block."""
 
     block: Node
     index: int
@@ -29,12 +29,12 @@ class Slot:
 
     @property
     def depth(self) -> int:
-        """How far out its block is: of slots at one place in the text, the innermost comes first."""
-        return -sum(1 for _ in self.block.around())
+        """Minus the nesting depth of its block: of slots at one place in the text, the innermost comes first."""
+        return -sum(1 for _ in self.block.ancestors())
 
     @property
     def order(self) -> int:
-        """The number that a statement put here would get."""
+        """The `order` that a statement inserted here would get."""
         before = self.before
         if before is not None:
             return before.after
@@ -43,21 +43,22 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotNeighbours:
-    """What stands around a statement of the new version."""
+    """The siblings of a statement of the new version, and the text around it."""
 
     node: Node
     before: list[Node]  # the siblings before it, the nearest first
     after: list[Node]
-    gap_before: str  # the text between it and what comes before it
+    gap_before: str  # the text between it and the preceding statement or header
     gap_after: str
 
 
-def surroundings(tree: Tree, node: Node, left_out: list[bool]) -> SlotNeighbours:
+def find_neighbours(tree: Tree, node: Node, is_excluded: list[bool]) -> SlotNeighbours:
+    """Returns the neighbours of a statement, without the siblings that `is_excluded` marks."""
     parent = node.parent or tree.root
     if node.is_clause or parent.body is None:
         return SlotNeighbours(node, [], [], "", "")
-    before = [sibling for sibling in reversed(parent.body[: node.index]) if not left_out[sibling.order]]
-    after = [sibling for sibling in parent.body[node.index + 1 :] if not left_out[sibling.order]]
+    before = [sibling for sibling in reversed(parent.body[: node.index]) if not is_excluded[sibling.order]]
+    after = [sibling for sibling in parent.body[node.index + 1 :] if not is_excluded[sibling.order]]
     start = parent.body[node.index - 1].end if node.index else parent.head_end
     end = parent.body[node.index + 1].start if node.index + 1 < len(parent.body) else _end_of_gap(tree, parent)
     return SlotNeighbours(node, before, after, tree.text[start : node.start], tree.text[node.end : end])
@@ -68,19 +69,19 @@ def _end_of_gap(tree: Tree, block: Node) -> int:
     return max(following, block.end)
 
 
-def gap(tree: Tree, slot: Slot) -> str:
-    """The text of a gap: comments and blank lines."""
+def gap_text(tree: Tree, slot: Slot) -> str:
+    """Returns the text of a slot: comments and blank lines."""
     before, after = slot.before, slot.after
     start = before.end if before is not None else slot.block.head_end
     return tree.text[start : after.start if after is not None else _end_of_gap(tree, slot.block)]
 
 
-def candidates(alignment: Alignment, around: SlotNeighbours) -> list[Slot]:
-    """The slots worth weighing: beside the partners of what stands around the statement, and at the ends of blocks."""
-    node, partner = around.node, alignment.old
+def candidate_slots(alignment: Alignment, neighbours: SlotNeighbours) -> list[Slot]:
+    """Returns the slots worth scoring: beside the partners of the statement's neighbours, and at the ends of blocks."""
+    node, partner = neighbours.node, alignment.old
     found: dict[Slot, None] = {}
 
-    def beside(old: Node | None, *, after: bool) -> None:
+    def add_beside(old: Node | None, *, after: bool) -> None:
         while old is not None and old.parent is not None:
             if not old.is_clause:
                 for step in (0, 1, -1, 2, -2):
@@ -92,25 +93,26 @@ def candidates(alignment: Alignment, around: SlotNeighbours) -> list[Slot]:
             last = old.parent.body and old.parent.body[-1] is old
             old = old.parent if (after and last) or (not after and old.index == 0) else None
 
-    for sibling in around.before[:SIBLINGS]:
-        beside(partner[sibling.order], after=True)
+    for sibling in neighbours.before[:SIBLINGS]:
+        add_beside(partner[sibling.order], after=True)
         if partner[sibling.order] is not None and sibling.body is not None:
-            _ends_of(partner[sibling.order], found)
-    for sibling in around.after[:SIBLINGS]:
-        beside(partner[sibling.order], after=False)
+            _add_ends(partner[sibling.order], found)
+    for sibling in neighbours.after[:SIBLINGS]:
+        add_beside(partner[sibling.order], after=False)
     for order in range(node.order - 1, max(-1, node.order - 1 - _NEIGHBOURS), -1):
-        beside(partner[order], after=True)
+        add_beside(partner[order], after=True)
     for order in range(node.after, min(len(partner), node.after + _NEIGHBOURS)):
-        beside(partner[order], after=False)
-    for outer in node.around():
+        add_beside(partner[order], after=False)
+    for outer in node.ancestors():
         old = partner[outer.order] if outer.parent is not None else alignment.old_tree.root
         if old is not None:
-            _ends_of(old, found)
+            _add_ends(old, found)
             break
     return [slot for slot in found if _takes_statements(slot)]
 
 
-def _ends_of(old: Node | None, found: dict[Slot, None]) -> None:
+def _add_ends(old: Node | None, found: dict[Slot, None]) -> None:
+    """Adds the first and the last slot of a statement's blocks."""
     for block in [old, *old.clauses] if old is not None else ():
         if block.body is not None:
             found.setdefault(Slot(block, 0))

@@ -1,4 +1,4 @@
-"""What a statement calls by name, and what the old version calls the same thing."""
+"""Which names a statement needs, and what the old version calls the same variables."""
 
 from __future__ import annotations
 
@@ -8,61 +8,61 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher
 
 from relive.transplant.syntax.alignment import Alignment
-from relive.transplant.syntax.statement_effects import effects, head_at_margin, parameters
+from relive.transplant.syntax.statement_effects import dedented_head, effects, parameter_names
 from relive.transplant.syntax.statement_tree import SCOPES, STRING, Node, Tree
 
 _TOKEN = re.compile(rf"{STRING}|#[^\r\n]*|\w+|[^\w\s]", re.DOTALL)
-_LONGEST = 120  # tokens; longer headers, such as tables of constants, say little about names
-_ASKED = 40  # statements that are asked about a name
+_MAX_TOKENS = 120  # longer headers, such as tables of constants, are no evidence about names
+_MAX_VOTERS = 40  # statements that vote on a name
 
 
 def free_names(tree: Tree, nodes: Iterable[Node]) -> dict[str, bool]:
-    """The names that statements need from outside: True for those needed at once, not only when a function runs."""
+    """Returns the names that statements need from outside; True for those needed at once, not only in a later call."""
     needed: dict[str, bool] = {}
     bound: set[str] = set()
-    inside_of: list[tuple[Node, set[str]]] = []  # functions and classes around, with what they bind for themselves
+    enclosing: list[tuple[Node, set[str]]] = []  # the enclosing functions and classes, with the names they bind
     for node in nodes:
-        while inside_of and node.order >= inside_of[-1][0].after:
-            inside_of.pop()
-        told = effects(tree, node)
-        own = set().union(*(names for _, names in inside_of))
-        at_once = all(scope.kind == "class" for scope, _ in inside_of)
-        for name in sorted(told.reads - bound - own):
+        while enclosing and node.order >= enclosing[-1][0].after:
+            enclosing.pop()
+        found = effects(tree, node)
+        own = set().union(*(names for _, names in enclosing))
+        at_once = all(scope.kind == "class" for scope, _ in enclosing)
+        for name in sorted(found.reads - bound - own):
             needed[name] = needed.get(name, False) or at_once
-        if not inside_of:
-            bound |= told.binds
+        if not enclosing:
+            bound |= found.binds
         if node.kind in SCOPES:
-            inside_of.append((node, _bound_in(tree, node)))
+            enclosing.append((node, _bound_in(tree, node)))
     return needed
 
 
 def _bound_in(tree: Tree, scope: Node) -> set[str]:
-    found = {name for node in scope.inside() for name in effects(tree, node).binds}
-    return found | (parameters(head_at_margin(tree, scope)) if scope.kind == "def" else set())
+    found = {name for node in scope.descendants() for name in effects(tree, node).binds}
+    return found | (parameter_names(dedented_head(tree, scope)) if scope.kind == "def" else set())
 
 
-def other_names(alignment: Alignment, name: str, scope: Node) -> Counter[str]:
-    """Votes on what the old version calls a name, by statements of the new one that have partners; its own name too."""
+def count_old_names(alignment: Alignment, name: str, scope: Node) -> Counter[str]:
+    """Counts what the partners of statements with a name call it in the old version, including the name itself."""
     votes: Counter[str] = Counter()
-    asked = [node for node in alignment.new_tree.nodes if name in node.words and alignment.old[node.order] is not None]
-    near = [node for node in asked if scope.order <= node.order < scope.after] if scope.parent is not None else asked
-    for node in (near or asked)[:_ASKED]:
+    voters = [node for node in alignment.new_tree.nodes if name in node.words and alignment.old[node.order] is not None]
+    near = [node for node in voters if scope.order <= node.order < scope.after] if scope.parent is not None else voters
+    for node in (near or voters)[:_MAX_VOTERS]:
         old = alignment.old[node.order]
         assert old is not None
         if node.key == old.key:
             votes[name] += 2
             continue
         weight = 2 if name in effects(alignment.new_tree, node).binds else 1
-        found = _opposite(alignment.new_tree.head(node), alignment.old_tree.head(old), name)
+        found = _names_opposite(alignment.new_tree.head(node), alignment.old_tree.head(old), name)
         for other in found:
             votes[other] += weight
     return votes
 
 
-def _opposite(new: str, old: str, name: str) -> set[str]:
-    """The names that stand in one header where `name` stands in another."""
+def _names_opposite(new: str, old: str, name: str) -> set[str]:
+    """Returns the names at the positions in the old header where the new one has `name`."""
     ours, theirs = _TOKEN.findall(new), _TOKEN.findall(old)
-    if len(ours) > _LONGEST or len(theirs) > _LONGEST:
+    if len(ours) > _MAX_TOKENS or len(theirs) > _MAX_TOKENS:
         return set()
     if len(ours) == len(theirs):
         pairs = list(zip(ours, theirs, strict=True))
@@ -76,19 +76,19 @@ def _opposite(new: str, old: str, name: str) -> set[str]:
     return {b for a, b in pairs if a == name and b.isidentifier()}
 
 
-def with_names(source: str, names: Mapping[str, str]) -> str:
-    """A statement with its names replaced: not attributes, keywords of calls or texts, but what f-strings hold."""
+def rename_variables(source: str, names: Mapping[str, str]) -> str:
+    """Renames variables in a statement, also inside f-strings; attributes, keywords of calls and texts stay."""
     if not names:
         return source
     pieces, at = [], 0
-    for start, end, name in _places(source, names):
+    for start, end, name in _name_spans(source, names):
         pieces += [source[at:start], names[name]]
         at = end
     return "".join([*pieces, source[at:]])
 
 
-def _places(source: str, names: Collection[str]) -> list[tuple[int, int, str]]:
-    """Where names stand that a statement reads or binds."""
+def _name_spans(source: str, names: Collection[str]) -> list[tuple[int, int, str]]:
+    """Returns the spans of the names that a statement reads or binds."""
     import ast
 
     try:
@@ -109,7 +109,7 @@ def _places(source: str, names: Collection[str]) -> list[tuple[int, int, str]]:
             start = lines[node.lineno - 1] + len(prefix)
             found.append((start, start + len(node.id), node.id))
     exact = [place for place in found if source[place[0] : place[1]] == place[2]]
-    if len(exact) < len(found):  # Python 3.11 doesn't know where in an f-string a name stands
+    if len(exact) < len(found):  # Python 3.11 has no exact positions inside f-strings
         exact = _with_fstrings(source, names, exact)
     return sorted(set(exact))
 

@@ -1,4 +1,4 @@
-"""What a statement reads and what it binds, told from its header alone."""
+"""Which names a statement reads, binds and changes, from its header alone."""
 
 from __future__ import annotations
 
@@ -13,52 +13,50 @@ from relive.transplant.syntax.statement_tree import STRING, Node, Tree
 
 _NAME = re.compile(rf"(?:{STRING})|#[^\r\n]*|(?<![\w.])[^\W\d]\w*", re.DOTALL)
 _TARGETS = re.compile(r"^\(?([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\)?\s*(?:[-+*/|&^%@]|//|\*\*|<<|>>)?=(?!=)")
-_WORDS_OF_PYTHON = frozenset(
+_KEYWORDS = frozenset(
     "and as assert async await break case class continue def del elif else except exec finally for from global if "
     "import in is lambda match nonlocal not or pass print raise return try while with yield None True False".split()
 )
-_CHANGES_NOTHING = frozenset(
-    "item tolist cpu detach numpy mean sum max min size dim keys values items get format".split()
-)
+_PURE_METHODS = frozenset("item tolist cpu detach numpy mean sum max min size dim keys values items get format".split())
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The names that a header reads, those that it binds, and those whose objects it may change in place."""
+    """The names that a header reads, binds and unbinds, and the names of objects it may change in place."""
 
     reads: frozenset[str] = frozenset()
     binds: frozenset[str] = frozenset()
     changes: frozenset[str] = frozenset()
     unbinds: frozenset[str] = frozenset()
-    elsewhere: frozenset[str] = frozenset()  # said to be global or nonlocal
-    star: bool = False  # binds names that can't be known: from … import *
-    known: bool = True  # False: read by eye, because the running Python doesn't parse it
+    elsewhere: frozenset[str] = frozenset()  # declared global or nonlocal
+    star: bool = False  # whether it binds unknown names: from … import *
+    known: bool = True  # False if the running Python can't parse it, and regular expressions had to do
 
 
 def effects(tree: Tree, node: Node) -> Effects:
-    """The effects of a node's header, without what is inside it."""
-    return _effects(node.kind, head_at_margin(tree, node))
+    """Returns the effects of a node's header, without those of the statements inside it."""
+    return _effects(node.kind, dedented_head(tree, node))
 
 
-def head_at_margin(tree: Tree, node: Node) -> str:
-    """The header as if it stood at the margin; only decorators make it more than one logical line."""
+def dedented_head(tree: Tree, node: Node) -> str:
+    """Returns the header without indentation; only decorators make it more than one logical line."""
     head = tree.head(node)
     return re.sub(rf"([\r\n]){node.indent}", r"\1", head) if head.startswith("@") and node.indent else head
 
 
 @lru_cache(maxsize=8192)
 def _effects(kind: str, head: str) -> Effects:
-    parsed = _parsed(kind, head)
+    parsed = _parse_header(kind, head)
     if parsed is None:
-        return _by_eye(kind, head)
+        return _effects_by_regex(kind, head)
     reader = _EffectReader()
     for statement in parsed:
         reader.visit(statement)
-    return reader.told()
+    return reader.effects()
 
 
-def _parsed(kind: str, head: str) -> list[ast.AST] | None:
-    """The header as a statement of its own."""
+def _parse_header(kind: str, head: str) -> list[ast.stmt] | None:
+    """Parses the header as a complete statement."""
     source = {
         "elif": f"if{head[4:]} pass",
         "else": "pass",
@@ -68,16 +66,21 @@ def _parsed(kind: str, head: str) -> list[ast.AST] | None:
         "match": f"{head}\n case _: pass",
         "try": "pass",
     }.get(kind, f"{head} pass" if kind else head)
+    return parse_quietly(source)
+
+
+def parse_quietly(source: str) -> list[ast.stmt] | None:
+    """Parses users' code without warnings, as for invalid escapes in strings; None if this Python can't parse it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes in someone's strings
-            return list(ast.parse(source).body)
+            warnings.simplefilter("ignore")
+            return ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
 class _EffectReader(ast.NodeVisitor):
-    """Collects names; what comprehensions, lambdas and nested functions bind for themselves stays inside."""
+    """Collects names; names that comprehensions, lambdas and nested functions bind locally are left out."""
 
     def __init__(self) -> None:
         self.reads: set[str] = set()
@@ -86,9 +89,9 @@ class _EffectReader(ast.NodeVisitor):
         self.unbinds: set[str] = set()
         self.elsewhere: set[str] = set()
         self.star = False
-        self.own: list[set[str]] = []  # names bound by the comprehensions and lambdas around
+        self.local: list[set[str]] = []  # names bound by the enclosing comprehensions and lambdas
 
-    def told(self) -> Effects:
+    def effects(self) -> Effects:
         hidden = {"_relive_"}
         return Effects(
             frozenset(self.reads - hidden),
@@ -102,7 +105,7 @@ class _EffectReader(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):
             self.binds.add(node.id)
-        elif not any(node.id in own for own in self.own):
+        elif not any(node.id in names for names in self.local):
             (self.unbinds if isinstance(node.ctx, ast.Del) else self.reads).add(node.id)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -129,7 +132,7 @@ class _EffectReader(ast.NodeVisitor):
             self.changes |= _root_name(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Attribute) and node.func.attr not in _CHANGES_NOTHING:
+        if isinstance(node.func, ast.Attribute) and node.func.attr not in _PURE_METHODS:
             self.changes |= _root_name(node.func)
         self.generic_visit(node)
 
@@ -177,27 +180,27 @@ class _EffectReader(ast.NodeVisitor):
     def visit_Lambda(self, node: ast.Lambda) -> None:
         for part in (*node.args.defaults, *(part for part in node.args.kw_defaults if part)):
             self.visit(part)
-        self._inside({argument.arg for argument in arguments_of(node.args)}, [node.body])
+        self._visit_inside({argument.arg for argument in arguments_of(node.args)}, [node.body])
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        own = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
+        names = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
         self.visit(node.generators[0].iter)
         inner: list[ast.AST] = [part for each in node.generators for part in each.ifs]
         inner += [each.iter for each in node.generators[1:]]
         inner += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        self._inside(own, inner)
+        self._visit_inside(names, inner)
 
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
 
-    def _inside(self, own: set[str], parts: list[ast.AST]) -> None:
-        self.own.append(own)
+    def _visit_inside(self, names: set[str], parts: list[ast.AST]) -> None:
+        self.local.append(names)
         for part in parts:
             self.visit(part)
-        self.own.pop()
+        self.local.pop()
 
 
 def arguments_of(arguments: ast.arguments) -> Iterator[ast.arg]:
-    """Every parameter, in order."""
+    """Yields every parameter, in order."""
     yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     yield from (extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None)
 
@@ -209,22 +212,20 @@ def _root_name(node: ast.expr) -> set[str]:
 
 
 @lru_cache(maxsize=1024)
-def parameters(head: str) -> frozenset[str]:
-    """The parameters of a function, from its header."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = ast.parse(f"{head} pass").body[0]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+def parameter_names(head: str) -> frozenset[str]:
+    """Returns the parameters of a function, from its header."""
+    parsed = parse_quietly(f"{head} pass")
+    if parsed is None:
         return frozenset(re.findall(r"\w+", head.partition("(")[2]))
-    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
+    function = parsed[0]
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return frozenset()
-    return frozenset(argument.arg for argument in arguments_of(found.args))
+    return frozenset(argument.arg for argument in arguments_of(function.args))
 
 
-def _by_eye(kind: str, head: str) -> Effects:
-    """Names of a header that the running Python doesn't parse, such as `print x` of Python 2."""
-    names = {name for name in _NAME.findall(head) if name[0] not in "\"'#"} - _WORDS_OF_PYTHON
+def _effects_by_regex(kind: str, head: str) -> Effects:
+    """Estimates the effects of a header that the running Python can't parse, such as `print x` of Python 2."""
+    names = {name for name in _NAME.findall(head) if name[0] not in "\"'#"} - _KEYWORDS
     binds: set[str] = set()
     found = _TARGETS.match(head)
     if found:

@@ -1,4 +1,4 @@
-"""Putting a statement into a text: indentation, line ends and one-line suites; every other character stays."""
+"""Inserts a statement into a text: indentation, line ends and one-line suites; every other character stays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """Text to put in at an offset; `line` is the number of its first line in the old text, `lines` how many it adds."""
+    """Text to insert at an offset; `line` is the number of its line in the old text, `lines` how many it adds."""
 
     offset: int
     text: str
@@ -26,14 +26,14 @@ class Insertion:
 
 @dataclass(frozen=True, slots=True)
 class TextGap:
-    """What stood around a statement in the new version: comments above and below, blank lines before and after."""
+    """The text around a statement in the new version: comments and blank lines above and below."""
 
     above: str
     below: str
 
 
-def apply(text: str, insertions: list[Insertion]) -> str:
-    """The text with all insertions; those at one place follow in the order of the list."""
+def apply_insertions(text: str, insertions: list[Insertion]) -> str:
+    """Returns the text with all insertions; those at one offset keep the order of the list."""
     parts, at = [], 0
     for insertion in sorted(insertions, key=lambda found: found.offset):
         parts += [text[at : insertion.offset], insertion.text]
@@ -41,15 +41,15 @@ def apply(text: str, insertions: list[Insertion]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def fits(slot: Slot, *, compound: bool) -> bool:
-    """Whether a statement can be put there without touching what stands there."""
+def can_insert(slot: Slot, *, compound: bool) -> bool:
+    """Whether a statement can be inserted into a slot without changing the existing text."""
     if compound and (slot.block.inline or _on_one_line(slot)):
         return False
     return bool(slot.block.body) and not _before_docstring(slot)
 
 
 def _before_docstring(slot: Slot) -> bool:
-    """A docstring and imports from __future__ must stay first."""
+    """Whether a slot precedes a docstring or an import from __future__, which must stay first."""
     after = slot.after
     if after is None or slot.block.kind not in ("module", "def", "class"):
         return False
@@ -63,8 +63,8 @@ def _on_one_line(slot: Slot) -> bool:
     return slot.before is not None and slot.after is not None and slot.before.last_line == slot.after.line
 
 
-def insertion(tree: Tree, slot: Slot, source: str, gap: TextGap) -> Insertion:
-    """How a statement, written with no indentation of its own, gets into a slot."""
+def make_insertion(tree: Tree, slot: Slot, source: str, gap: TextGap) -> Insertion:
+    """Returns the insertion of a statement, given without indentation, into a slot."""
     before, after = slot.before, slot.after
     if slot.block.inline or _on_one_line(slot):
         if before is not None:
@@ -91,8 +91,8 @@ def _newline_of(text: str) -> str:
     return found.group() if found else "\n"
 
 
-def dedented(tree: Tree, node: Node) -> str:
-    """The text of a statement as if it stood at the margin, with the comment that ends its last line."""
+def dedent_source(tree: Tree, node: Node) -> str:
+    """Returns the text of a statement without indentation, with the comment that ends its last line."""
     end = node.end
     following = tree.lines[node.last_line] if node.last_line < len(tree.lines) else len(tree.text)
     rest = tree.text[end:following]
@@ -103,16 +103,17 @@ def dedented(tree: Tree, node: Node) -> str:
 
 def _without_indent(source: str, indent: str) -> list[str]:
     return [
-        line if held or not line.startswith(indent) else line[len(indent) :] for line, held in _lines_with_holds(source)
+        line if in_string or not line.startswith(indent) else line[len(indent) :]
+        for line, in_string in _lines_in_strings(source)
     ]
 
 
 def _indented(source: str, indent: str) -> list[str]:
-    return [line if held or not line.strip() else indent + line for line, held in _lines_with_holds(source)]
+    return [line if in_string or not line.strip() else indent + line for line, in_string in _lines_in_strings(source)]
 
 
-def _lines_with_holds(source: str) -> list[tuple[str, bool]]:
-    """The lines of a text, and for each whether it begins inside a string, where every space counts."""
+def _lines_in_strings(source: str) -> list[tuple[str, bool]]:
+    """Returns the lines of a text, and whether each starts inside a string, where indentation must stay."""
     strings = [found.span() for found in _STRINGS.finditer(source)]
     lines, at = [], 0
     for found in [*_NEWLINE.finditer(source), None]:
@@ -122,39 +123,39 @@ def _lines_with_holds(source: str) -> list[tuple[str, bool]]:
     return lines
 
 
-# --- the line in a gap -----------------------------------------------------------------------------------------------
+# --- the line in a slot ----------------------------------------------------------------------------------------------
 
 
 def _line_in_gap(tree: Tree, slot: Slot, gap: TextGap) -> int:
-    """The number of the line before which the statement goes, among the comments and blank lines of its slot."""
+    """Returns the number of the line before which the statement goes, among comments and blank lines of its slot."""
     before, after = slot.before, slot.after
     first = (before.last_line if before is not None else slot.block.head_line) + 1
     if before is None and slot.block.parent is None:
         assert after is not None
-        return after.line  # below the comments that head a file: the first lines may name its encoding
+        return after.line  # below the comments at the top of a file: the first lines may declare its encoding
     last = after.line if after is not None else first + _comments_below(tree, first, slot)
     lines = [_line(tree, number).strip() for number in range(first, last)]
-    return first + _place_among(lines, gap, at_end=after is None)
+    return first + _index_among(lines, gap, at_end=after is None)
 
 
-def _place_among(lines: list[str], gap: TextGap, *, at_end: bool) -> int:
-    """After the comments that stood above the statement, before those that stood below, with its blank lines."""
-    kept = [number for number, line in enumerate(lines) if _is_among(line, _comments(gap.above))]
-    if kept:
-        return _over_blanks(lines, kept[-1] + 1, _blanks_at_end(gap.above))
-    ahead = [number for number, line in enumerate(lines) if _is_among(line, _comments(gap.below))]
-    if ahead and not at_end:
-        number = ahead[0]
+def _index_among(lines: list[str], gap: TextGap, *, at_end: bool) -> int:
+    """Returns the index after the comments above the statement and before those below it, with its blank lines."""
+    above = [number for number, line in enumerate(lines) if _is_among(line, _comments(gap.above))]
+    if above:
+        return _skip_blanks(lines, above[-1] + 1, _blanks_at_end(gap.above))
+    below = [number for number, line in enumerate(lines) if _is_among(line, _comments(gap.below))]
+    if below and not at_end:
+        number = below[0]
         while number and not lines[number - 1] and _blanks_at_start(gap.below):
             number -= 1
-        return max(number, min(ahead[0], _over_blanks(lines, 0, _blanks_at_start(gap.above))))
+        return max(number, min(below[0], _skip_blanks(lines, 0, _blanks_at_start(gap.above))))
     if not at_end and not _blanks_at_start(gap.below) and _blanks_at_start(gap.above):
-        return len(lines) if not any(lines) else _over_blanks(lines, 0, len(lines))
-    return _over_blanks(lines, 0, _blanks_at_start(gap.above))
+        return len(lines) if not any(lines) else _skip_blanks(lines, 0, len(lines))
+    return _skip_blanks(lines, 0, _blanks_at_start(gap.above))
 
 
 def _is_among(line: str, comments: set[str]) -> bool:
-    """Whether a line is one of some comments, or much like one."""
+    """Whether a line is one of the comments, or similar to one."""
     if not line or not comments:
         return False
     words = set(_WORD.findall(line.lower()))
@@ -164,16 +165,16 @@ def _is_among(line: str, comments: set[str]) -> bool:
     )
 
 
-def _over_blanks(lines: list[str], number: int, blanks: int) -> int:
+def _skip_blanks(lines: list[str], number: int, blanks: int) -> int:
     while blanks and number < len(lines) and not lines[number]:
         number, blanks = number + 1, blanks - 1
     return number
 
 
 def _comments_below(tree: Tree, first: int, slot: Slot) -> int:
-    """How many lines after the end of a block are comments and blank lines that could still belong to it."""
-    ends = tree.lines[-1] == len(tree.text)  # with a newline, after which there is no line
-    end = len(tree.lines) if ends else len(tree.lines) + 1
+    """Returns how many lines after the end of a block are comments and blank lines that could belong to it."""
+    ends_with_newline = tree.lines[-1] == len(tree.text)  # the text ends with a newline, after which there is no line
+    end = len(tree.lines) if ends_with_newline else len(tree.lines) + 1
     following = tree.nodes[slot.block.after].line if slot.block.after < len(tree.nodes) else end
     return max(0, following - first)
 
@@ -189,7 +190,7 @@ def _comments(text: str) -> set[str]:
 
 
 def _blanks_at_start(text: str) -> int:
-    """How many blank lines follow the line on which a gap begins."""
+    """Returns how many blank lines follow the line on which a gap starts."""
     count = 0
     for line in _NEWLINE.split(text)[1:-1]:
         if line.strip():

@@ -1,4 +1,4 @@
-"""Places that a user chose: a statement put at a line, or a patch changed by hand, remembered for its version."""
+"""Patches that the user chose, by a line or by editing the files, stored for each version."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import msgspec
 
 from relive.errors import NotFound, ReliveError
 from relive.hashing import stable_hash
-from relive.hindsight.analysis.depth import Added
+from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.patched_source import Files, Patch, make_diff
-from relive.instrument import names_told
+from relive.instrument import logged_name_patterns
 from relive.store import Home
-from relive.transplant import Statement, added_statements
+from relive.transplant import LogStatement, find_log_statements
 
 
-class Pins:
-    """The choices of a home, by the content of a version and the names that are asked for."""
+class PinnedPatches:
+    """The pinned patches of a home, by the content of a version and the names asked for."""
 
     def __init__(self, home: Home, names: Sequence[str]) -> None:
         self._folder = home.path / "pins"
@@ -35,7 +35,7 @@ class Pins:
                 raise ReliveError(f"{self._path(tree)} can't be read ({error}); remove it to choose again") from error
         return None
 
-    def keep(self, tree: str, patch: Patch) -> None:
+    def write(self, tree: str, patch: Patch) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(tree)
         part = path.with_suffix(f".{os.getpid()}")
@@ -46,8 +46,8 @@ class Pins:
         return self._folder / f"{stable_hash([tree, sorted(self._names)])[:32]}.json"
 
 
-def put_at(old: Files, new: Files, names: Sequence[str], place: str, *, any_logger: bool = False) -> Patch:
-    """The statements of the new version before a line of the old one, given as `file:line`."""
+def patch_at_line(old: Files, new: Files, names: Sequence[str], place: str, *, any_logger: bool = False) -> Patch:
+    """Returns a patch with the statements of the new version before a line of the old one, given as `file:line`."""
     file, _, number = place.rpartition(":")
     if file not in old or not number.isdecimal():
         raise NotFound(f"--at {place!r} is not `file:line` of this version; it has {', '.join(sorted(old)[:10])}")
@@ -55,38 +55,38 @@ def put_at(old: Files, new: Files, names: Sequence[str], place: str, *, any_logg
     line = int(number)
     if not 1 <= line <= len(lines) + 1:
         raise NotFound(f"{file} has {len(lines)} lines in this version; give one of them after --at")
-    fresh = [one for one in _found(old, new, names, any_logger) if not one.in_old]
+    fresh = [one for one in _find_statements(old, new, names, any_logger) if not one.in_old]
     if not fresh:
         raise NotFound(f"nothing in the project logs {' or '.join(names)}; add the statement first")
     below = lines[line - 1] if line <= len(lines) else lines[-1]
     indent = below[: len(below) - len(below.lstrip())]
     ending = "\r\n" if below.endswith("\r\n") else "\n"
-    texts = [_statement(new[one.path], one.line) for one in fresh]
+    texts = [_statement_text(new[one.path], one.line) for one in fresh]
     inserted = [f"{indent}{row}{ending}" for text in texts for row in text.splitlines()]
     patched = "".join([*lines[: line - 1], *inserted, *lines[line - 1 :]])
-    return from_text(old, {file: patched}, names, any_logger=any_logger)
+    return patch_from_files(old, {file: patched}, names, any_logger=any_logger)
 
 
-def _found(old: Files, new: Files, names: Sequence[str], any_logger: bool) -> list[Statement]:
-    return added_statements(old, new, names, also=names_told if any_logger else None)
+def _find_statements(old: Files, new: Files, names: Sequence[str], any_logger: bool) -> list[LogStatement]:
+    return find_log_statements(old, new, names, also=logged_name_patterns if any_logger else None)
 
 
-def from_text(old: Files, files: Files, names: Sequence[str], *, any_logger: bool = False) -> Patch:
-    """A patch that is given as the whole text of the files it changes."""
+def patch_from_files(old: Files, files: Files, names: Sequence[str], *, any_logger: bool = False) -> Patch:
+    """Returns a patch made from the whole text of the changed files."""
     changed = {file: text for file, text in files.items() if old.get(file) != text}
     for file, text in changed.items():
         try:
             ast.parse(text)
         except SyntaxError as error:
             raise ReliveError(f"{file}:{error.lineno}: {error.msg}; put the statement on a line of its own") from error
-    added = [one for one in _found(old, {**old, **changed}, names, any_logger) if not one.in_old]
+    added = [one for one in _find_statements(old, {**old, **changed}, names, any_logger) if not one.in_old]
     if not added:
         raise NotFound(f"nothing in the changed files logs {' or '.join(names)}; add the statement there")
-    return Patch(changed, tuple(Added(one.path, one.line, one.name) for one in added), make_diff(old, changed))
+    return Patch(changed, tuple(AddedStatement(one.path, one.line, one.name) for one in added), make_diff(old, changed))
 
 
-def _statement(text: str, line: int) -> str:
-    """The whole statement that begins at a line, without its indentation."""
+def _statement_text(text: str, line: int) -> str:
+    """The statement that begins at a line, dedented."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and node.lineno == line]
     last = min((node.end_lineno or line for node in nodes), default=line)
     return textwrap.dedent("\n".join(text.splitlines()[line - 1 : last]))

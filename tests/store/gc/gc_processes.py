@@ -1,4 +1,4 @@
-"""Collections in processes of their own: again and again while somebody records, or killed at every point."""
+"""Collections in processes of their own: repeated while runs are recorded, or killed at every point."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from relive.store.gc import Policy, collect_garbage
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conftest import shown
 
-POINTS = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.utime", "os.truncate", "shutil.rmtree"}
+WRITE_EVENTS = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.utime", "os.truncate", "shutil.rmtree"}
 POLICY = Policy(keep=2)
 
 
-def again_and_again(home: Home, grace_s: float) -> None:
-    """Collect until the file `stop` appears; says how much went. The file `begun` tells that it is at it."""
+def collect_repeatedly(home: Home, grace_s: float) -> None:
+    """Collects until the file `stop` appears, and prints how much was removed. Creates the file `begun` first."""
     freed = dropped = 0
     (home.path / "begun").touch()
     while not (home.path / "stop").exists():
@@ -35,29 +35,29 @@ def again_and_again(home: Home, grace_s: float) -> None:
     print(freed, dropped)
 
 
-def killed_at_every_point(template: Path, place: Path) -> None:
-    """Kill a collection before each of its changes in turn, then at random moments; says how many changes there are."""
-    place.mkdir()
-    complete = _copy(template, place)
+def kill_at_every_point(template: Path, folder: Path) -> None:
+    """Kills a collection before each of its changes in turn, then at random moments; prints the number of changes."""
+    folder.mkdir()
+    complete = _copy(template, folder)
     collect_garbage(complete, POLICY, grace_s=60)
     expected, before = shown(complete), shown(Home(template))
     point = 0
-    while not _survives(template, place, lambda point=point: die_at(point), before, expected):
+    while not _survives(template, folder, lambda point=point: die_at(point), before, expected):
         point += 1
     for _ in range(10):
-        _survives(template, place, lambda: None, before, expected, after_s=random.random() * 0.06)
+        _survives(template, folder, lambda: None, before, expected, after_s=random.random() * 0.06)
     print(point)
 
 
-def _copy(template: Path, place: Path) -> Home:
-    return Home(Path(shutil.copytree(template, tempfile.mkdtemp(dir=place), dirs_exist_ok=True)))
+def _copy(template: Path, folder: Path) -> Home:
+    return Home(Path(shutil.copytree(template, tempfile.mkdtemp(dir=folder), dirs_exist_ok=True)))
 
 
 def _survives(
-    template: Path, place: Path, prepare: Callable[[], None], before: Any, expected: Any, after_s: float | None = None
+    template: Path, folder: Path, prepare: Callable[[], None], before: Any, expected: Any, after_s: float | None = None
 ) -> bool:
-    """Whether a collection comes to its end. Either way all that is shown is readable, and another one finishes it."""
-    home = _copy(template, place)
+    """Whether a collection finishes. Either way, all listed checkpoints are readable, and another one completes it."""
+    home = _copy(template, folder)
     child = os.fork()
     if not child:
         prepare()
@@ -75,33 +75,33 @@ def _survives(
 
 
 def die_at(point: int) -> None:
-    """From now on in this process: the change with this number isn't made, nor anything after it."""
+    """Kills this process before the change with this number."""
     seen = iter(range(1 << 30))
 
     def step() -> None:
         if next(seen) == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def heard(event: str, args: tuple[Any, ...]) -> None:
+    def audit(event: str, args: tuple[Any, ...]) -> None:
         writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        if event in POINTS or writes:
+        if event in WRITE_EVENTS or writes:
             step()
 
     for name in ("fsync", "fdatasync"):
-        setattr(os, name, _after(step, getattr(os, name)))
-    sys.addaudithook(heard)
+        setattr(os, name, _call_after(step, getattr(os, name)))
+    sys.addaudithook(audit)
 
 
-def _after(step: Callable[[], None], call: Callable[[int], None]) -> Callable[[int], None]:
-    def stepped(descriptor: int) -> None:
+def _call_after(step: Callable[[], None], call: Callable[[int], None]) -> Callable[[int], None]:
+    def call_after_step(descriptor: int) -> None:
         step()
         call(descriptor)
 
-    return stepped
+    return call_after_step
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "again-and-again":
-        again_and_again(Home(Path(sys.argv[2])), float(sys.argv[3]))
+    if sys.argv[1] == "repeatedly":
+        collect_repeatedly(Home(Path(sys.argv[2])), float(sys.argv[3]))
     else:
-        killed_at_every_point(Path(sys.argv[2]), Path(sys.argv[3]))
+        kill_at_every_point(Path(sys.argv[2]), Path(sys.argv[3]))

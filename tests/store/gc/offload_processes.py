@@ -1,4 +1,4 @@
-"""Collections that move packs to a folder, killed before each of their changes in turn."""
+"""Collections that offload packs to a folder, killed before each of their changes in turn."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import tempfile
 from pathlib import Path
 
 from conftest import shown
-from gc_at_work import die_at
+from gc_processes import die_at
 
 from relive.store import Home
 from relive.store.chunks import Packs
 from relive.store.gc import Policy, collect_garbage
 
 
-def killed_at_every_point(template: Path, place: Path) -> int:
-    """How many points there were. After each, all checkpoints can be read, and another collection finishes."""
-    place.mkdir()
+def kill_at_every_point(template: Path, folder: Path) -> int:
+    """Returns the number of points. After each, all checkpoints are readable, and another collection finishes."""
+    folder.mkdir()
     expected, point = shown(Home(template)), 0
     while True:
-        home = Home(Path(shutil.copytree(template, tempfile.mkdtemp(dir=place), dirs_exist_ok=True)))
+        home = Home(Path(shutil.copytree(template, tempfile.mkdtemp(dir=folder), dirs_exist_ok=True)))
         policy = Policy(budget_bytes=1, spool=f"{home.path}-spool")
         child = os.fork()
         if not child:
@@ -30,7 +30,7 @@ def killed_at_every_point(template: Path, place: Path) -> int:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert shown(home) == expected
-        assert not collect_garbage(home, policy).troubles
+        assert not collect_garbage(home, policy).failures
         assert Packs(home.packs).names() == []
         assert shown(home) == expected
         if not os.WIFSIGNALED(status):
@@ -39,4 +39,4 @@ def killed_at_every_point(template: Path, place: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(killed_at_every_point(Path(sys.argv[1]), Path(sys.argv[2])))
+    print(kill_at_every_point(Path(sys.argv[1]), Path(sys.argv[2])))

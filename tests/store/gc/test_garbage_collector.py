@@ -1,4 +1,4 @@
-"""Laws of collecting: nothing that is named ever goes, whoever records or dies meanwhile; all else goes in time."""
+"""Laws of garbage collection: nothing that is named is ever removed, whatever runs or dies; all else is, in time."""
 
 from __future__ import annotations
 
@@ -24,29 +24,37 @@ from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks, Packs
 from relive.store.chunks.references import ReferenceScanner
-from relive.store.gc import Policy, collect_garbage, examine, garbage, preview_garbage
-from relive.store.gc.garbage import CHUNKS, LEFTOVERS, SPARSE_PACKS, UNNEEDED_PACKS, Claims, GarbageReport, by_moment
+from relive.store.gc import Policy, check_home, collect_garbage, garbage_collector, preview_garbage
+from relive.store.gc.garbage_plan import (
+    CHUNKS,
+    LEFTOVERS,
+    SPARSE_PACKS,
+    UNNEEDED_PACKS,
+    Claims,
+    GarbageReport,
+    group_ranks,
+)
 
 Record = Callable[..., Any]
-AT_WORK = Path(__file__).with_name("gc_at_work.py")
-EVERYTHING = -60.0  # a grace that makes even the youngest chunk old enough
+PROCESSES = Path(__file__).with_name("gc_processes.py")
+NO_GRACE_S = -60.0  # makes even the youngest chunk old enough
 
 
 def age(home: Home) -> None:
-    """Make everything two hours old."""
+    """Makes everything two hours old."""
     then = time.time() - 7200
     for path in home.path.rglob("*"):
         os.utime(path, (then, then))
 
 
-def files(home: Home) -> dict[str, bytes]:
-    """Every file but those of the index, which is derived."""
+def read_files(home: Home) -> dict[str, bytes]:
+    """Returns every file but those of the index, which is derived."""
     found = (path for path in home.path.rglob("*") if path.is_file() and home.index not in path.parents)
     return {str(path.relative_to(home.path)): path.read_bytes() for path in found}
 
 
 def tally(report: GarbageReport, reason: str) -> tuple[int, int]:
-    return next((one.count, one.size_bytes) for one in report.tallies if one.reason == reason)
+    return next((tally.count, tally.size_bytes) for tally in report.tallies if tally.reason == reason)
 
 
 def damage(path: Path, at: int) -> None:
@@ -55,10 +63,10 @@ def damage(path: Path, at: int) -> None:
     path.write_bytes(raw)
 
 
-# --- what is named stays, what isn't goes -----------------------------------------------------------------------------
+# --- what is named stays, the rest is removed -------------------------------------------------------------------------
 
 
-def test_nothing_goes_from_a_home_whose_runs_name_everything(
+def test_nothing_is_removed_from_a_home_whose_runs_name_everything(
     store: Home, record: Record, shown: Any, named_chunks: Any
 ) -> None:
     run = record()
@@ -70,18 +78,18 @@ def test_nothing_goes_from_a_home_whose_runs_name_everything(
         run.checkpoint()
     run.finish()
     age(store)
-    before = files(store)
+    before = read_files(store)
     report = collect_garbage(store, Policy())
 
     assert (report.total_bytes, report.doubts) == (0, ())
-    assert {name: data for name, data in files(store).items() if not name.endswith("lock")} == {
+    assert {name: data for name, data in read_files(store).items() if not name.endswith("lock")} == {
         name: data for name, data in before.items() if not name.endswith("lock")
     }
     assert all(Chunks(store.chunks).get(name) for name in named_chunks(store))
     assert shown(store) == {run.run: [0, 1, 2]}
 
 
-def test_what_only_a_removed_run_named_goes_and_what_another_shares_stays(
+def test_what_only_a_removed_run_named_is_removed_and_what_another_shares_stays(
     store: Home, record: Record, shown: Any
 ) -> None:
     kept, removed = record(seed=1, checkpoints=2), record(seed=2)
@@ -135,7 +143,7 @@ def test_bytes_that_are_put_again_are_as_young_as_new_ones(store: Home, record: 
     assert chunks.get(name) == b"an orphan of long ago"
 
 
-def test_bytes_that_are_put_again_just_before_they_would_go_stay(
+def test_bytes_that_are_put_again_just_before_their_removal_stay(
     store: Home, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(checkpoints=1)
@@ -147,14 +155,14 @@ def test_bytes_that_are_put_again_just_before_they_would_go_stay(
         chunks.put(b"an orphan of long ago")
         return remove(*args)
 
-    remove = garbage._remove_chunk
-    monkeypatch.setattr(garbage, "_remove_chunk", put_again_first)
+    remove = garbage_collector._remove_chunk
+    monkeypatch.setattr(garbage_collector, "_remove_chunk", put_again_first)
     assert tally(collect_garbage(store, Policy()), CHUNKS) == (0, 0)
 
     assert name in chunks
 
 
-def test_bytes_that_are_put_again_while_they_go_are_stored_anew(store: Home) -> None:
+def test_bytes_that_are_put_again_during_their_removal_are_stored_anew(store: Home) -> None:
     chunks = Chunks(store.chunks)
     name = chunks.put(b"an orphan of long ago")
     putting = threading.Thread(target=chunks.put, args=(b"an orphan of long ago",))
@@ -169,17 +177,17 @@ def test_bytes_that_are_put_again_while_they_go_are_stored_anew(store: Home) -> 
     assert chunks.get(name) == b"an orphan of long ago"
 
 
-def test_what_others_claim_stays(store: Home, record: Record) -> None:
+def test_what_claims_name_stays(store: Home, record: Record) -> None:
     run = record(checkpoints=4)
     name = Chunks(store.chunks).put(b"the result of a call")
     claims = Claims(pinned=lambda word: word == run.run, chunks=lambda: [name])
-    collect_garbage(store, Policy(keep=1), grace_s=EVERYTHING, claims=claims)
+    collect_garbage(store, Policy(keep=1), grace_s=NO_GRACE_S, claims=claims)
 
     assert name in Chunks(store.chunks)
-    assert len(kept(store, run)) == 4
+    assert len(kept_epochs(store, run)) == 4
 
 
-def test_leftovers_go_after_an_hour_and_other_hidden_files_stay(store: Home, record: Record) -> None:
+def test_leftovers_are_removed_after_an_hour_and_other_hidden_files_stay(store: Home, record: Record) -> None:
     record(checkpoints=1)
     (store.index / "segments").mkdir(parents=True)
     left = [
@@ -200,19 +208,19 @@ def test_leftovers_go_after_an_hour_and_other_hidden_files_stay(store: Home, rec
     assert all(path.exists() for path in others)
 
 
-def test_a_dry_run_tells_what_a_real_one_does_and_changes_nothing(store: Home, record: Record) -> None:
+def test_a_preview_reports_what_a_collection_does_and_changes_nothing(store: Home, record: Record) -> None:
     run = record(checkpoints=6)
     removed = record(seed=1, checkpoints=1)
     shutil.rmtree(removed.folder)
     age(store)
-    before = files(store)
-    told = preview_garbage(store, Policy(keep=2))
+    before = read_files(store)
+    preview = preview_garbage(store, Policy(keep=2))
 
-    assert files(store) == before
+    assert read_files(store) == before
     done = collect_garbage(store, Policy(keep=2))
-    assert [(one.reason, one.count) for one in done.tallies] == [(one.reason, one.count) for one in told.tallies]
-    assert done.total_bytes == pytest.approx(told.total_bytes, rel=0.01)
-    assert len(kept(store, run)) == 2
+    assert [(one.reason, one.count) for one in done.tallies] == [(one.reason, one.count) for one in preview.tallies]
+    assert done.total_bytes == pytest.approx(preview.total_bytes, rel=0.01)
+    assert len(kept_epochs(store, run)) == 2
 
 
 def test_two_collections_at_once_are_refused(store: Home, record: Record) -> None:
@@ -223,24 +231,24 @@ def test_two_collections_at_once_are_refused(store: Home, record: Record) -> Non
             collect_garbage(store, Policy())
 
 
-# --- checkpoints that were given up -----------------------------------------------------------------------------------
+# --- dropped checkpoints ----------------------------------------------------------------------------------------------
 
 
-def kept(home: Home, run: Any) -> list[int]:
+def kept_epochs(home: Home, run: Any) -> list[int]:
     index = Index(home)
     rows = index.checkpoints(index.runs()).get(run.run, [])
     index.close()
     return [row.at["epoch"] for row in rows]
 
 
-def test_given_up_checkpoints_are_shown_nowhere_and_their_space_is_freed(
+def test_dropped_checkpoints_are_listed_nowhere_and_their_space_is_freed(
     store: Home, record: Record, shown: Any
 ) -> None:
     run = record(checkpoints=8)
-    assert kept(store, run) == [*range(8)]
+    assert kept_epochs(store, run) == [*range(8)]
     before = sum(path.stat().st_size for path in store.packs.iterdir())
     collect_garbage(store, Policy(keep=2))
-    left = kept(store, run)
+    left = kept_epochs(store, run)
 
     assert (len(left), left[-1]) == (2, 7)
     assert shown(store) == {run.run: left}
@@ -250,19 +258,19 @@ def test_given_up_checkpoints_are_shown_nowhere_and_their_space_is_freed(
     gone = next(epoch for epoch in range(8) if epoch not in left)
     with pytest.raises(NotFound, match=f"no checkpoint at epoch={gone}; there are"):
         relive.restore(run.run, home=store.path, epoch=gone)
-    assert [finding for finding in examine(store, deep=True) if finding.damage] == []
+    assert [finding for finding in check_home(store, deep=True) if finding.damage] == []
 
 
-def test_a_live_run_is_thinned_and_goes_on(store: Home, record: Record, shown: Any) -> None:
+def test_a_live_run_is_thinned_and_continues(store: Home, record: Record, shown: Any) -> None:
     run = record()
     for _ in range(5):
         run.checkpoint()
-        collect_garbage(store, Policy(keep=2), grace_s=EVERYTHING)
-    assert len(kept(store, run)) == 2
+        collect_garbage(store, Policy(keep=2), grace_s=NO_GRACE_S)
+    assert len(kept_epochs(store, run)) == 2
 
     run.checkpoint()
     run.finish()
-    assert len(kept(store, run)) == 3
+    assert len(kept_epochs(store, run)) == 3
     assert shown(store)[run.run][-1] == 5
 
 
@@ -271,8 +279,8 @@ def test_a_pinned_run_keeps_all_of_its_checkpoints(store: Home, record: Record) 
     (pinned.folder / "pinned").touch()
     collect_garbage(store, Policy(keep=1, budget_bytes=1))
 
-    assert len(kept(store, pinned)) == 4
-    assert kept(store, other) == []
+    assert len(kept_epochs(store, pinned)) == 4
+    assert kept_epochs(store, other) == []
 
 
 def test_a_budget_holds_on_disk(store: Home, record: Record, shown: Any) -> None:
@@ -281,40 +289,40 @@ def test_a_budget_holds_on_disk(store: Home, record: Record, shown: Any) -> None
     collect_garbage(store, Policy(budget_bytes=budget))
 
     assert sum(path.stat().st_size for path in store.packs.iterdir()) <= budget
-    assert len(kept(store, old)) < 6
-    assert kept(store, new) == [*range(6)]
-    assert shown(store) == {old.run: kept(store, old), new.run: kept(store, new)}
+    assert len(kept_epochs(store, old)) < 6
+    assert kept_epochs(store, new) == [*range(6)]
+    assert shown(store) == {old.run: kept_epochs(store, old), new.run: kept_epochs(store, new)}
 
 
-def test_of_two_checkpoints_with_one_state_either_can_be_given_up(store: Home, record: Record, shown: Any) -> None:
+def test_of_two_checkpoints_with_one_state_either_can_be_dropped(store: Home, record: Record, shown: Any) -> None:
     run = record()
     first, second = run.checkpoint(), run.checkpoint(again=True)
     run.finish()
-    collect_garbage(store, Policy(keep=1), grace_s=EVERYTHING)
+    collect_garbage(store, Policy(keep=1), grace_s=NO_GRACE_S)
 
     assert first == second
     assert shown(store) == {run.run: [1]}
 
 
-def test_a_torn_tombstone_gives_up_nothing_and_does_not_swallow_the_next(store: Home, record: Record) -> None:
+def test_a_torn_tombstone_drops_nothing_and_does_not_swallow_the_next(store: Home, record: Record) -> None:
     run = record(checkpoints=4)
     stones = run.folder / "0.dropped"
     stones.write_bytes(b'{"v":1,"seq":5,"mani')
-    assert len(kept(store, run)) == 4
+    assert len(kept_epochs(store, run)) == 4
     collect_garbage(store, Policy(keep=1))
 
-    assert kept(store, run) == [3]
+    assert kept_epochs(store, run) == [3]
     assert len(stones.read_bytes().splitlines()) == 4
 
 
-def test_a_tombstone_of_a_later_format_gives_up_nothing(store: Home, record: Record) -> None:
+def test_a_tombstone_of_a_later_format_drops_nothing(store: Home, record: Record) -> None:
     run = record(checkpoints=1)
     collect_garbage(store, Policy(budget_bytes=1))
-    assert kept(store, run) == []
+    assert kept_epochs(store, run) == []
     stones = run.folder / "0.dropped"
     stones.write_bytes(stones.read_bytes().replace(b'"v":1', b'"v":2'))
 
-    assert kept(store, run) == [0]
+    assert kept_epochs(store, run) == [0]
 
 
 def test_the_ranks_of_a_run_are_thinned_together(store: Home, record: Record) -> None:
@@ -330,11 +338,11 @@ def test_the_ranks_of_a_run_are_thinned_together(store: Home, record: Record) ->
     index = Index(store)
     rows = index.checkpoints(index.runs())[first.run]
     index.close()
-    assert [len(ranks) for ranks in by_moment(rows)] == [2, 2, 2]
+    assert [len(ranks) for ranks in group_ranks(rows)] == [2, 2, 2]
     assert rows[-1].at == {"epoch": 6}
 
 
-def test_the_catalog_and_a_live_run_tell_the_same_of_a_checkpoint(store: Home, record: Record) -> None:
+def test_the_catalog_and_a_live_run_list_the_same_checkpoints(store: Home, record: Record) -> None:
     run = record()
     for _ in range(2):
         run.checkpoint()
@@ -348,18 +356,18 @@ def test_the_catalog_and_a_live_run_tell_the_same_of_a_checkpoint(store: Home, r
     assert [row.where for row in stored[run.run]] == ["epoch=0", "epoch=1"]
 
 
-# --- packs of which little is needed ----------------------------------------------------------------------------------
+# --- sparse packs -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def sparse(store: Home, record: Record) -> Any:
-    """A run whose frozen numbers lie in a pack of a run that was removed."""
+    """A run whose frozen numbers are in a pack of a removed run."""
     removed, run = record(seed=1, checkpoints=1), record(seed=2, checkpoints=2)
     shutil.rmtree(removed.folder)
     return run
 
 
-def test_a_pack_of_which_little_is_needed_is_copied_without_the_rest(store: Home, sparse: Any, shown: Any) -> None:
+def test_a_sparse_pack_is_copied_without_the_rest(store: Home, sparse: Any, shown: Any) -> None:
     before = sum(path.stat().st_size for path in store.packs.iterdir())
     report = collect_garbage(store, Policy())
 
@@ -368,11 +376,11 @@ def test_a_pack_of_which_little_is_needed_is_copied_without_the_rest(store: Home
     assert freed > 150_000
     assert sum(path.stat().st_size for path in store.packs.iterdir()) == before - freed
     assert shown(store) == {sparse.run: [0, 1]}
-    assert list(examine(store, deep=True)) == []
+    assert list(check_home(store, deep=True)) == []
     assert collect_garbage(store, Policy()).total_bytes == 0
 
 
-def test_what_was_copied_is_put_back_into_live_objects(store: Home, sparse: Any) -> None:
+def test_copied_pieces_are_restored_into_live_objects(store: Home, sparse: Any) -> None:
     collect_garbage(store, Policy())
     hot, frozen = np.zeros(20_000), np.zeros(5_000)
     checkpoint = relive.restore(sparse.run, home=store.path, epoch=0, into={"hot": hot, "frozen": frozen}, rng=False)
@@ -383,7 +391,7 @@ def test_what_was_copied_is_put_back_into_live_objects(store: Home, sparse: Any)
         assert np.array_equal(array, stored)
 
 
-def test_what_was_copied_is_found_by_writers_and_goes_when_nobody_needs_it(
+def test_copied_pieces_are_found_by_writers_and_removed_when_no_checkpoint_needs_them(
     store: Home, sparse: Any, record: Record, shown: Any
 ) -> None:
     collect_garbage(store, Policy())
@@ -406,25 +414,25 @@ def test_a_pack_that_cannot_be_copied_stays(
     def full(*_: Any) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("relive.store.gc.garbage.copied", full)
+    monkeypatch.setattr("relive.store.gc.garbage_collector.copy_pieces", full)
     assert tally(collect_garbage(store, Policy()), SPARSE_PACKS) == (0, 0)
 
     assert Packs(store.packs).names() == before
     assert shown(store) == {sparse.run: [0, 1]}
 
 
-def test_a_pack_that_somebody_needs_again_while_it_is_copied_stays(
+def test_a_pack_that_is_needed_again_while_it_is_copied_stays(
     store: Home, sparse: Any, record: Record, shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[Any] = []
 
     def meanwhile(*args: Any) -> str:
-        name = copied(*args)
+        name = copy_pieces(*args)
         late.append(record(seed=1, checkpoints=1))  # finds all of its state in the pack that was just copied
         return name
 
-    copied = garbage.copied
-    monkeypatch.setattr(garbage, "copied", meanwhile)
+    copy_pieces = garbage_collector.copy_pieces
+    monkeypatch.setattr(garbage_collector, "copy_pieces", meanwhile)
     assert tally(collect_garbage(store, Policy()), SPARSE_PACKS) == (0, 0)
 
     assert shown(store) == {sparse.run: [0, 1], late[0].run: [0]}
@@ -492,7 +500,7 @@ def artifact_that_is_gone(run: Any) -> None:
     ],
     ids=lambda harm: harm.__name__,
 )  # fmt: skip
-def test_in_doubt_everything_stays_and_the_reason_is_told(
+def test_in_doubt_everything_stays_and_the_reason_is_reported(
     store: Home, record: Record, named_chunks: Any, harm: Callable[[Any], None]
 ) -> None:
     run, removed = record(), record(seed=1, checkpoints=3)
@@ -504,10 +512,10 @@ def test_in_doubt_everything_stays_and_the_reason_is_told(
     shutil.rmtree(removed.folder)
     harm(run)
     age(store)
-    before = files(store)
+    before = read_files(store)
     report = collect_garbage(store, Policy(keep=1, budget_bytes=1))
 
-    assert {name: data for name, data in files(store).items() if not name.endswith("lock")} == {
+    assert {name: data for name, data in read_files(store).items() if not name.endswith("lock")} == {
         name: data for name, data in before.items() if not name.endswith("lock")
     }
     assert report.total_bytes == 0
@@ -529,7 +537,7 @@ def test_a_torn_tail_is_no_doubt(store: Home, record: Record, shown: Any) -> Non
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 1 << 20))
-def test_wherever_a_manifest_is_damaged_no_pack_that_it_needs_goes(
+def test_wherever_a_manifest_is_damaged_no_pack_that_it_needs_is_removed(
     store: Home, record: Record, shown: Any, at: int
 ) -> None:
     shutil.rmtree(store.path, ignore_errors=True)
@@ -540,14 +548,14 @@ def test_wherever_a_manifest_is_damaged_no_pack_that_it_needs_goes(
     damage(run.chunks.path(manifest), at)
     before = Packs(store.packs).names()
 
-    if collect_garbage(store, Policy(), grace_s=EVERYTHING).doubts:
+    if collect_garbage(store, Policy(), grace_s=NO_GRACE_S).doubts:
         assert Packs(store.packs).names() == before
-    else:  # the damage was to nothing but how the chunk is packed
+    else:  # only the encoding of the chunk was damaged, not its content
         assert shown(store) == {run.run: [0]}
 
 
 @pytest.mark.parametrize("at", [-1, -12, -20, -40])
-def test_a_pack_whose_list_is_damaged_stays_since_copied_pieces_are_found_by_it_alone(
+def test_a_pack_with_a_damaged_footer_stays_since_copied_pieces_are_found_only_by_it(
     store: Home, sparse: Any, at: int
 ) -> None:
     collect_garbage(store, Policy())
@@ -557,49 +565,49 @@ def test_a_pack_whose_list_is_damaged_stays_since_copied_pieces_are_found_by_it_
 
     assert (store.packs / copy).exists()
     assert {doubt.run for doubt in report.doubts} == {sparse.run}
-    assert [finding.damage for finding in examine(store)] == [True, True]
+    assert [finding.damage for finding in check_home(store)] == [True, True]
 
 
 # --- the doctor -------------------------------------------------------------------------------------------------------
 
 
-def test_the_doctor_misses_a_pack_that_is_gone_and_deep_finds_a_damaged_piece(store: Home, record: Record) -> None:
+def test_the_doctor_reports_a_missing_pack_and_deep_finds_a_damaged_piece(store: Home, record: Record) -> None:
     run = record(checkpoints=3)
     _, second, third = Packs(store.packs).names()
     (store.packs / second).unlink()
     damage(store.packs / third, 1000)
 
     shallow, deep = (
-        [(finding.run, finding.text) for finding in examine(store, deep=deep) if finding.damage]
+        [(finding.run, finding.text) for finding in check_home(store, deep=deep) if finding.damage]
         for deep in (False, True)
     )
     assert shallow == [(run.run, f"checkpoint at epoch=1: pack {second} is gone; restore an earlier checkpoint")]
     assert [text.split(":")[0] for _, text in deep] == ["checkpoint at epoch=1", "checkpoint at epoch=2"]
 
 
-def test_the_doctor_finds_a_pack_that_was_cut(store: Home, record: Record) -> None:
+def test_the_doctor_reports_a_truncated_pack(store: Home, record: Record) -> None:
     record(checkpoints=1)
     (name,) = Packs(store.packs).names()
     os.truncate(store.packs / name, 1000)
 
-    assert ["ends early" in finding.text for finding in examine(store) if finding.damage] == [True]
+    assert ["ends early" in finding.text for finding in check_home(store) if finding.damage] == [True]
 
 
-def test_the_doctor_tells_of_orphans_and_how_they_go(store: Home, record: Record) -> None:
+def test_the_doctor_reports_orphans_and_how_to_remove_them(store: Home, record: Record) -> None:
     record(checkpoints=1)
     removed = record(seed=1, checkpoints=1)
     shutil.rmtree(removed.folder)
-    told = preview_garbage(store, Policy()).total_bytes
+    orphan_bytes = preview_garbage(store, Policy()).total_bytes
 
-    (finding,) = examine(store)
-    assert (finding.text, finding.damage) == (f"orphans: {told} bytes; `relive gc` removes them", False)
-
-
-# --- meanwhile --------------------------------------------------------------------------------------------------------
+    (finding,) = check_home(store)
+    assert (finding.text, finding.damage) == (f"orphans: {orphan_bytes} bytes; `relive gc` removes them", False)
 
 
-def at_work(*args: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(AT_WORK), *map(str, args)]
+# --- concurrency and kills --------------------------------------------------------------------------------------------
+
+
+def start_process(*args: object) -> subprocess.Popen[str]:
+    command = [sys.executable, str(PROCESSES), *map(str, args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -609,7 +617,7 @@ def test_whatever_is_recorded_while_collections_run_is_never_lost(
 ) -> None:
     grace_s = 1.0
     store.create()
-    other = at_work("again-and-again", store.path, grace_s)
+    other = start_process("repeatedly", store.path, grace_s)
     while not (store.path / "begun").exists() and other.poll() is None:
         time.sleep(0.01)
     until, seed, orphans = time.monotonic() + 3, 0, list[tuple[float, bytes]]()
@@ -631,23 +639,23 @@ def test_whatever_is_recorded_while_collections_run_is_never_lost(
         stdout, stderr = other.communicate(timeout=60)
 
     assert other.returncode == 0, stderr
-    freed, given_up = map(int, stdout.split())
+    freed, dropped = map(int, stdout.split())
     assert freed > 0
-    assert given_up > 0
+    assert dropped > 0
     assert all(Chunks(store.chunks).get(name) for name in named_chunks(store))
     assert all(epochs[-1] == 5 for epochs in shown(store).values())
     assert seed > 1
 
 
 @pytest.mark.long
-def test_a_collection_killed_at_any_point_leaves_everything_that_is_shown_readable(
+def test_a_collection_killed_at_any_point_leaves_every_listed_checkpoint_readable(
     store: Home, sparse: Any, record: Record, tmp_path: Path
 ) -> None:
     record(seed=5, checkpoints=4)
     Chunks(store.chunks).put(b"an orphan")
     age(store)
     Index(store).runs()
-    killing = at_work("killed", store.path, tmp_path / "copies")
+    killing = start_process("killed", store.path, tmp_path / "copies")
     stdout, stderr = killing.communicate(timeout=120)
 
     assert killing.returncode == 0, stderr

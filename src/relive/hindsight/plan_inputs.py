@@ -1,0 +1,216 @@
+"""Collects what a plan is assembled from: the runs that lack values, their histories, patches and predicted costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from relive.errors import NotFound, ReliveError
+from relive.hindsight.analysis import (
+    Files,
+    Patch,
+    PatchCache,
+    PatchFit,
+    PinnedPatches,
+    ScriptShape,
+    make_patch,
+    patch_at_line,
+    patch_from_files,
+    read_python_files,
+)
+from relive.hindsight.check_result import read_check
+from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, select_iterations
+from relive.hindsight.replay_plan import Plan, Question, assemble_plan
+from relive.hindsight.replay_session import ReplaySession
+from relive.hindsight.workers import entry_file, merged_variables
+from relive.instrument import RULES_VERSION
+from relive.model import RUNNING, RunRecord
+from relive.store.catalog import Index, RunEntry, find_run
+from relive.store.versions import VersionFiles
+
+Edit = Callable[[Files], Files]  # lets the user change the patched files of a version
+_VERSIONS_BETWEEN = 3  # versions that are compared on the way from an old one to the newest
+
+
+def plan_replay(session: ReplaySession, question: Question, *, edit: Edit | None = None) -> Plan:
+    """Plans the replay that answers a question. Nothing but the session's folder and the home's caches is written."""
+    drafts, refusals = _DraftCollector(session, question, edit).collect()
+    threads = question.threads or max((draft.history.threads or 1 for draft in drafts), default=1)
+    workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
+    drafts = _with_costs(session, drafts, workers)
+    loading_s = max((_loading_s(session, question, draft) for draft in drafts), default=0.0)
+    return assemble_plan(question, drafts, workers=workers, refusals=refusals, loading_s=loading_s)
+
+
+def _with_costs(session: ReplaySession, drafts: list[Draft], workers: int) -> list[Draft]:
+    """Adds to each draft how far it may be split, and what its replay is predicted to cost."""
+    known = CostModel.read(session.home)
+    parts = [max(1, -(-(workers // draft.history.width) // len(drafts))) for draft in drafts]
+    is_shared = workers > 1 and sum(parts) > 1
+    return [
+        replace(draft, parts=most,
+                costs=known.costs(draft.record.run, is_shared=is_shared, is_loaded=bool(draft.fit.modules)))
+        for draft, most in zip(drafts, parts, strict=True)
+    ]  # fmt: skip
+
+
+def _loading_s(session: ReplaySession, question: Question, draft: Draft) -> float:
+    """How long the libraries of a run take to load: once for all workers, and not if a fork server has them."""
+    now = merged_variables(draft.history.ranks[0].variables, threads=question.threads or draft.history.threads)
+    if not draft.fit.modules or session.starter.loaded_s(sys.executable, now, draft.fit.modules) is not None:
+        return 0.0
+    return draft.costs.loading_s or (1 - draft.costs.own_share) * draft.profile.before_s
+
+
+class _DraftCollector:
+    """Finds the candidate runs, and works out the patch and the selected iterations of each."""
+
+    def __init__(self, session: ReplaySession, question: Question, edit: Edit | None) -> None:
+        self._session = session
+        self._home = session.home
+        self._question = question
+        self._edit = edit
+        self._entries: list[RunEntry] = []
+        self._trees: dict[str, Files] = {}
+        self._versions: dict[str, Files] = {}
+        self._readers: dict[str, VersionFiles] = {}
+        self._open_readers = contextlib.ExitStack()
+        self._edited: set[str] = set()
+        self._patch_caches = {
+            how: PatchCache(self._home, question.names, instrumented=how) for how in (False, True)
+        }  # fmt: skip
+
+    def collect(self) -> tuple[list[Draft], list[tuple[str, str]]]:
+        """Returns a draft for each run to replay, and the reason for each other run."""
+        with self._open_readers:
+            return self._select(*self._draft_all())
+
+    def _draft_all(self) -> tuple[list[Draft], list[tuple[str, str]]]:
+        drafts: list[Draft] = []
+        refusals: list[tuple[str, str]] = []
+        for entry in self._candidates():
+            try:
+                draft = self._draft(entry)
+            except ReliveError as error:
+                refusals.append((entry.record.run, str(error)))
+                continue
+            if draft.fit.patch.refusal:
+                refusals.append((entry.record.run, draft.fit.patch.refusal))
+            else:
+                drafts.append(draft)
+        return drafts, refusals
+
+    def _select(
+        self, drafts: list[Draft], refusals: list[tuple[str, str]]
+    ) -> tuple[list[Draft], list[tuple[str, str]]]:
+        """Adds the selected iterations to each draft; a run of which none is selected is refused."""
+        selected, question = [], self._question
+        terms = SelectionTerms(question.names, question.where, again=question.again)
+        for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
+            if selection is None:
+                refusals.append((draft.record.run, self._why_not()))
+            else:
+                selected.append(replace(draft, selection=selection))
+        return selected, refusals
+
+    def _why_not(self) -> str:
+        narrowed = "the condition does not hold in it, or " if self._question.where else ""
+        return f"{narrowed}it has these values already; --again replays it once more"
+
+    def _candidates(self) -> list[RunEntry]:
+        """The runs that the question names, or all that have ended."""
+        entries = self._entries = Index(self._home).runs()
+        if self._question.runs:
+            return [find_run(entries, word) for word in self._question.runs]
+        if not entries:
+            raise NotFound("there are no runs yet; record one with `python train.py`")
+        return [entry for entry in entries if entry.record.outcome != RUNNING]
+
+    def _draft(self, entry: RunEntry) -> Draft:
+        record = entry.record
+        if not record.version:
+            raise NotFound("it has no code version; `versions` was switched off, or git was missing")
+        rules = (record.code.get("instrumented") or {}).get("rules", RULES_VERSION)
+        if rules != RULES_VERSION:
+            raise NotFound(
+                f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES_VERSION}"
+            )
+        history = self._session.history(record)
+        check = read_check(self._home.run_folder(record.run))
+        fit = self._fit(record, history.profile)
+        return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
+
+    # --- patches ------------------------------------------------------------------------------------------------
+
+    def _fit(self, record: RunRecord, profile: RunProfile) -> PatchFit:
+        """The patch for the version of a run: pinned by the user, cached, or made now."""
+        tree = str(record.code.get("tree"))
+        shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
+        new = self._new_files(record)
+        cache = self._patch_caches[_is_instrumented(record)]
+        pinned = self._pinned(tree, record, new)
+        if pinned is not None:
+            return cache.of_patch(pinned, self._version(record), shape)
+        return cache.find(tree, new, shape) or cache.make(
+            tree, self._version(record), new, shape, between=lambda: self._versions_between(record)
+        )
+
+    def _pinned(self, tree: str, record: RunRecord, new: Files) -> Patch | None:
+        """The patch that the user chose for this version, now or earlier."""
+        names, at, any_logger = self._question.names, self._question.at, _is_instrumented(record)
+        pins = PinnedPatches(self._home, names)
+        if at is not None:
+            pins.write(tree, patch_at_line(self._version(record), new, names, at, any_logger=any_logger))
+        pinned = pins.find(tree)
+        if self._edit is not None and tree not in self._edited:
+            old = self._version(record)
+            patch = pinned or make_patch(old, new, names, any_logger=any_logger)
+            edited = self._edit(patch.files or old)
+            pins.write(tree, patch_from_files(old, edited, names, any_logger=any_logger))
+            self._edited.add(tree)
+            pinned = pins.find(tree)
+        return pinned
+
+    # --- source files -------------------------------------------------------------------------------------------
+
+    def _versions_between(self, record: RunRecord) -> list[Files]:
+        """A few versions between that of a run and the newest, the oldest first."""
+        later = {
+            str(other.record.code.get("tree")): other.record
+            for other in self._entries
+            if other.record.started_us > record.started_us and other.record.code.get("root") == record.code.get("root")
+            and other.record.version and other.record.code.get("tree") != record.code.get("tree")
+        }  # fmt: skip
+        if not later:
+            return []
+        versions = list(later.values())
+        steps = range(1, _VERSIONS_BETWEEN + 1)
+        return [self._version(versions[len(versions) * at // (_VERSIONS_BETWEEN + 1)]) for at in steps]
+
+    def _new_files(self, record: RunRecord) -> Files:
+        """The files that contain the statements: the working tree of the run's project, or another run's version."""
+        if self._question.source is not None:
+            return self._version(find_run(self._entries, self._question.source).record)
+        root = str(record.code["root"])
+        if root not in self._trees:
+            if not os.path.isdir(root):
+                raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
+            self._trees[root] = read_python_files(Path(root))
+        return self._trees[root]
+
+    def _version(self, record: RunRecord) -> Files:
+        """The files of a run's version, read once."""
+        if record.version not in self._versions:
+            repository = str(record.code["repository"])
+            if repository not in self._readers:
+                self._readers[repository] = self._open_readers.enter_context(VersionFiles(Path(repository)))
+            self._versions[record.version] = self._readers[repository].read(record.version)
+        return self._versions[record.version]
+
+
+def _is_instrumented(record: RunRecord) -> bool:
+    return bool(record.code.get("instrumented"))

@@ -1,0 +1,115 @@
+"""The plan of a replay as data: what was asked, how each run is replayed, at what cost, and which runs are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from relive.hindsight.analysis import Patch, PatchFit
+from relive.hindsight.plan import Costs, Draft, RunPlan, Selection, plan_run
+from relive.model import RunRecord
+
+GUESSED = "the place is a guess; look at it with --show-patch RUN, choose it with --at or --edit, or add --guesses"
+DISTRUSTED = "its checkpoints did not reproduce it when it ended, so it runs from the start"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked for."""
+
+    names: tuple[str, ...]
+    where: str | None = None
+    runs: tuple[str, ...] = ()
+    workers: int | None = None
+    from_start: bool = False
+    again: bool = False  # also where there are values already
+    threads: int | None = None
+    source: str | None = None  # a run whose version holds the statements; else they are in the working tree
+    at: str | None = None  # `file:line` of the old version, where the user wants the statement
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run to replay: the patch, the selected iterations, and how they are reached."""
+
+    record: RunRecord
+    fit: PatchFit
+    selection: Selection
+    costs: Costs
+    plan: RunPlan
+    width: int = 1  # ranks, which are replayed together
+    without: tuple[str, ...] = ()  # manifests of checkpoints that can't be read
+
+    @property
+    def patch(self) -> Patch:
+        return self.fit.patch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A case for each run that is replayed, and the reason for each that is not."""
+
+    question: Question
+    workers: int
+    cases: tuple[Case, ...] = ()
+    refusals: tuple[tuple[str, str], ...] = ()  # run, reason
+    loading_s: float = 0.0  # of libraries that all workers share, before the first can begin
+
+    @property
+    def cost_s(self) -> float:
+        """The predicted time until the last worker is done."""
+        loads = [0.0] * self.workers
+        segments = [(segment.cost_s, case.width) for case in self.cases for segment in case.plan.segments]
+        for cost, width in sorted(segments, reverse=True):
+            loads.sort()
+            taken = min(width, self.workers)  # ranks begin when there is room for all of them
+            loads[:taken] = [loads[taken - 1] + cost] * taken
+        return self.loading_s + max(loads, default=0.0) + self._after_s
+
+    @property
+    def work_s(self) -> float:
+        """The predicted time of all workers together."""
+        return self.loading_s + sum(case.plan.cost_s for case in self.cases) + self._after_s
+
+    @property
+    def _after_s(self) -> float:
+        return sum(case.costs.after_s for case in self.cases)
+
+    @property
+    def guesses(self) -> list[Case]:
+        """The cases in which the place of a statement has low confidence."""
+        return [case for case in self.cases if case.patch.confidence == "low"]
+
+    def without_guesses(self) -> Plan:
+        """Returns the plan with the guessed cases moved to the refusals."""
+        certain = tuple(case for case in self.cases if case.patch.confidence != "low")
+        refused = tuple((case.record.run, GUESSED) for case in self.guesses)
+        return replace(self, cases=certain, refusals=(*self.refusals, *refused))
+
+
+def assemble_plan(
+    question: Question, drafts: Sequence[Draft], *, workers: int, refusals: Sequence[tuple[str, str]] = (),
+    loading_s: float = 0.0,
+) -> Plan:  # fmt: skip
+    """Plans every drafted run. A run for which nothing has to run is refused, with the planner's reasons."""
+    cases = [plan_case(question, draft) for draft in drafts]
+    empty = [
+        (case.record.run, "; ".join(case.plan.reasons) or "nothing is left to replay")
+        for case in cases
+        if not case.plan.segments
+    ]
+    return Plan(
+        question, workers, tuple(case for case in cases if case.plan.segments), (*refusals, *empty), loading_s
+    )  # fmt: skip
+
+
+def plan_case(question: Question, draft: Draft) -> Case:
+    """Plans one run, with the notes that users see about it."""
+    fit = draft.fit
+    found = plan_run(
+        draft.profile, fit.reach, selection=draft.selection, parts=draft.parts, leaving=fit.leaving, costs=draft.costs,
+        from_start=question.from_start or draft.is_distrusted,
+    )  # fmt: skip
+    notes = ([DISTRUSTED] if draft.is_distrusted else []) + (draft.history.notes if found.segments else [])
+    planned = replace(found, reasons=(*found.reasons, *notes))
+    return Case(draft.record, fit, draft.selection, draft.costs, planned, draft.history.width, draft.without)

@@ -1,0 +1,45 @@
+"""The live side of a replay: its scratch folder, its worker processes, and the run histories it has read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+
+from relive.hindsight.plan import RunHistory, read_history
+from relive.hindsight.workers import WorkerStarter
+from relive.model import RunRecord
+from relive.record.process import read_launch_context
+from relive.store import Home
+
+
+class ReplaySession:
+    """Owns everything that a replay opens, so that a `Plan` is data only.
+
+    Planning asks the session which libraries are loaded already; execution starts workers through it. The scratch
+    folder holds the materialised versions and is deleted with the session.
+    """
+
+    def __init__(self, home: Home, *, warm_s: float | None = None) -> None:
+        """`warm_s`: how long a fork server outlives the session; None takes the setting `warm_seconds`."""
+        self.home = home
+        self.folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self.starter = WorkerStarter(read_launch_context().settings.warm_seconds if warm_s is None else warm_s)
+        self._histories: dict[tuple[str, frozenset[str]], RunHistory] = {}
+
+    def history(self, record: RunRecord, *, without: Collection[str] = ()) -> RunHistory:
+        """Returns the history of a run, read once; checkpoints whose manifest is in `without` are ignored."""
+        key = record.run, frozenset(without)
+        if key not in self._histories:
+            self._histories[key] = read_history(self.home, record, without=without)
+        return self._histories[key]
+
+    def __enter__(self) -> ReplaySession:
+        self.folder.mkdir(parents=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.starter.close()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,244 @@
+"""Executes one segment in a worker: recognises recorded loops, restores checkpoints, and writes the report."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import gc
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from relive.checkpoint.io import Checkpoint, open_packs, restore_script
+from relive.checkpoint.state import OuterLoop
+from relive.errors import Damaged
+from relive.hindsight.plan import Visit
+from relive.hindsight.workers.process_exit import end_process
+from relive.hindsight.workers.wire import Job, WorkerReport
+from relive.record import NullJournal, Place, ProcessMember, Recorder, current_place
+from relive.store import Home, JournalName
+from relive.store.chunks import Chunks
+from relive.store.journal import ROOT, Journal, line_schema
+
+LoopKey = tuple[int, int, str]  # parent, parent's iteration, name
+_WAIT_S = 0.05
+_COMMUTATIVE_RANKS = 2  # a sum over at most this many ranks does not depend on the order
+
+
+class SegmentDriver(Recorder):
+    """Executes one segment of one run. The verbs of the script are in `Replayer`."""
+
+    def __init__(self, job: Job) -> None:
+        home = Home(Path(job.home))
+        folder = Path(job.folder)
+        journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
+        super().__init__(job.run, journal, Chunks(home.chunks))
+        self._job = job
+        self._packs = open_packs(home)
+        self._segment_journal = journal
+        self._recorded: dict[LoopKey, list[int]] = {}
+        for number, name, parent, iteration in job.loops:
+            self._recorded.setdefault((parent, iteration, name), []).append(number)
+        self._entered: dict[LoopKey, int] = {}
+        self._objects: list[dict[str, Any]] = []  # of each `checkpointing` block that is open
+        self._left_last = False  # the last visited loop was left by a break: the next verb ends the segment
+        self.outer: OuterLoop | None = None
+        self.is_restored = True  # the state is the recorded one, although logging may still be muted
+        self.is_priming = False
+        self._primed: set[str] = set()
+        self.report = WorkerReport(ok=False)
+        self._pid, self._parent = os.getpid(), os.getppid()
+        self._begun = time.perf_counter()
+        journal.line(
+            line_schema.ReplayStarted, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), parent=0, run=job.run
+        )
+        os.register_at_fork(after_in_child=ProcessMember(self, folder, 0).become_child)
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def peek_loop(self, name: str, parent: Place) -> int | None:
+        """The recorded loop that is entered next under this name, here; None when the run had none."""
+        key = parent.loop, parent.iteration, name
+        known, at = self._recorded.get(key, []), self._entered.get(key, 0)
+        return known[at] if at < len(known) else None
+
+    def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
+        number = self.peek_loop(name, parent)
+        if number is None:
+            return super().enter_loop(name, parent, items)
+        key = parent.loop, parent.iteration, name
+        self._entered[key] = self._entered.get(key, 0) + 1
+        return number
+
+    def watch_loop(self, name: str, loop: int) -> None:
+        return None
+
+    def note_item(self, loop: int, iteration: int, item: Any) -> None:
+        """Records the items of new loops; those of recorded loops are known."""
+        if loop > self._job.last_loop:
+            super().note_item(loop, iteration, item)
+
+    def visits_of(self, loop: int) -> list[Visit] | None:
+        visits = [visit for visit in self._job.visits if visit.loop == loop]
+        return visits or None
+
+    def note_iteration_end(self, loop: int, iteration: int, took_s: float) -> None:
+        self.report.iterations_s.append((loop, iteration, took_s))
+        self.journal.line(line_schema.IterationReplayed, loop, iteration)
+
+    def is_last(self, loop: int) -> bool:
+        """Whether the segment ends after the visits of this loop."""
+        return self._job.stop and bool(self._job.visits) and self._job.visits[-1].loop == loop
+
+    def note_loop_left(self, loop: int, frame: FrameType | None) -> None:
+        """A visited loop was left by break, return or an exception, after all its visits had begun."""
+        self._left_last |= self.is_last(loop)
+        if self._left_last and self._job.ranks > 1 and is_left_normally(frame):
+            self.stop()  # the next verb may be called by this rank alone, while the others wait for it elsewhere
+
+    def stop_before(self, loop: int | None) -> None:
+        """Ends a segment without visits when the first main loop begins: all that is selected lies before it."""
+        if self._job.stop and not self._job.visits and loop in self._job.mains:
+            self.stop()
+
+    def _stop_if_left(self) -> None:
+        if self._left_last:
+            self.stop()
+
+    # --- skipping -----------------------------------------------------------------------------------------------
+
+    def is_skipped(self, loop: int | None) -> bool:
+        return (loop or 0) in self._job.skips
+
+    def skip(self, loop: int, frame: FrameType | None, line: int) -> None:
+        """Restores the state after a loop instead of running it."""
+        skip = self._job.skips[loop]
+        outer = self.outer if loop not in self._job.mains else None
+        self.restore(skip.manifest, frame, self.named_objects(), outer=outer, warm=not self.is_restored, line=line)
+        self.is_restored |= skip.unmutes
+
+    def needs_priming(self, name: str, loop: int) -> bool:
+        """Whether an iteration must run before the first restore in a loop of this name; asked once for each name.
+
+        DistributedDataParallel assigns gradients to other buckets after its first backward pass, and the rounding of
+        a sum over three or more ranks depends on the position in the bucket. Without a backward pass before the
+        restore, the first resumed step would differ in the last bits.
+        """
+        is_passed = loop in self._job.mains and loop in self._job.skips
+        if self._job.ranks <= _COMMUTATIVE_RANKS or is_passed or name in self._primed:
+            return False
+        self._primed.add(name)
+        return _uses_ddp()
+
+    @contextlib.contextmanager
+    def priming(self, parent: Place) -> Iterator[None]:
+        """Mutes an iteration that runs only for its effect on libraries; no loop in it is a recorded one."""
+        was, outside = (self.journal, self.is_restored), current_place.get()
+        self.mute(is_restored=False)
+        self.is_priming = True
+        current_place.set(Place(self, -1, 0, parent))
+        try:
+            yield
+        finally:
+            current_place.set(outside)
+            self.is_priming = False
+            self.journal, self.is_restored = was
+
+    def end_manifest(self, loop: int) -> str | None:
+        """The state that is restored when a main loop is left early, or a block is skipped."""
+        return self._job.ends.get(loop)
+
+    def restore(
+        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, outer: OuterLoop | None = None,
+        warm: bool = False, line: int = 0,
+    ) -> None:  # fmt: skip
+        """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one.
+
+        `outer` is the loop around a nested one; `warm`: its iteration has run muted so far.
+        """
+        if not self.report.set_up_s:
+            self.note_set_up()
+        begun = time.perf_counter()
+        try:
+            with self._packs.shared_lock():
+                checkpoint = Checkpoint(manifest, self.chunks, self._packs)
+                missing = restore_script(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
+        except Damaged:
+            self.report.damaged.append(manifest)
+            raise
+        self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
+        took_s = time.perf_counter() - begun
+        if not self.report.restores:
+            self.report.first_restore_s = took_s
+        self.report.restores += 1
+        self.report.restored_s += took_s
+        self.report.restored_bytes += checkpoint.size_bytes
+
+    def named_objects(self) -> dict[str, Any]:
+        return self._objects[-1] if self._objects else {}
+
+    def mute(self, *, is_restored: bool) -> None:
+        """Discards what is logged from here on, until `unmute`; `is_restored`: the state is the recorded one."""
+        self.journal = NullJournal()  # type: ignore[assignment]
+        self.is_restored = is_restored
+
+    def unmute(self) -> None:
+        self.journal = self._segment_journal
+
+    def _failed(self, slug: str, error: Exception) -> None:
+        """Raises the error: recording never stops a training, but a replay that can't go on must end."""
+        raise error
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def note_set_up(self) -> None:
+        self.report.set_up_s = time.perf_counter() - self._begun
+
+    def note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
+
+    def finish(self, *, ok: bool = True, is_over: bool = False, error: str = "", traceback: str = "") -> None:
+        """Closes the journal and writes the report; only then is the segment done."""
+        if os.getpid() != self._pid:
+            return  # a forked child of the script has ended
+        self.journal = self._segment_journal
+        if ok and is_over:
+            self.journal.line(line_schema.IterationReplayed, ROOT, 0)  # the script ran to its end
+        self.journal.close(is_lasting=False)
+        self.journal = NullJournal()  # type: ignore[assignment]
+        self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
+        self.report.ran_s = time.perf_counter() - self._begun
+        self.report.write(Path(self._job.folder))
+
+    def stop(self) -> None:
+        """Ends the process after the last visit, without the rest of the script and without its exit handlers."""
+        self.finish()
+        self.wait_for_others()
+        end_process(0)
+
+    def wait_for_others(self) -> None:
+        """Waits until the parent ends all ranks together: the other ranks may still need what this one sent."""
+        while self._job.ranks > 1 and os.getppid() == self._parent:
+            time.sleep(_WAIT_S)
+
+    def fail(self, error: str) -> None:
+        self.finish(ok=False, error=error)
+        end_process(1)
+
+
+def _uses_ddp() -> bool:
+    """Whether the script has a DistributedDataParallel module."""
+    parallel = sys.modules.get("torch.nn.parallel.distributed")
+    return parallel is not None and any(
+        issubclass(type(thing), parallel.DistributedDataParallel) for thing in gc.get_objects()
+    )
+
+
+def is_left_normally(frame: FrameType | None) -> bool:
+    """Whether a frame drops its iterator because of `break` or `return`, rather than being unwound by an error."""
+    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("POP_TOP", "POP_ITER")
