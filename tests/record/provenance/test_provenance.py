@@ -22,8 +22,8 @@ def test_data_may_be_declared_while_the_version_of_the_rest_is_stated(tmp_path: 
     provenance.declare("train", [1], None)
     with monkeypatch.context() as patch:
         patch.setattr(data_fingerprint, "data_version", slow_version)
-        provenance._state_version()
-    provenance._state_version()
+        provenance._record_version()
+    provenance._record_version()
     journal.close()
 
     kinds = [line["k"] for line in read_lines(tmp_path / "0").lines]
