@@ -30,7 +30,7 @@ from typing import Any
 
 from bench.measuring import report
 
-# The weights of relive.transplant.weighing were fitted to all repositories but those of these groups.
+# The weights of relive.transplant.slot_scores were fitted to all repositories but those of these groups.
 HELD_BACK = frozenset("kohya timm dalle gs nerf cifar100 rainbow alpaca".split())
 DISTANCES = (1, 5, 20, 100)
 GOALS = {

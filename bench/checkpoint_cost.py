@@ -18,10 +18,10 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from bench.measuring import project, report, run_script
-from relive.checkpoint.io import Checkpoint, Writer
+from relive.checkpoint.io import Checkpoint, CheckpointWriter
 from relive.checkpoint.io.capture import Capture
-from relive.checkpoint.io.checkpoint_reader import RANDOM
-from relive.checkpoint.state.random_state import global_states
+from relive.checkpoint.io.checkpoint_reader import RANDOM_STATES
+from relive.checkpoint.state.random_state import capture_random_states
 from relive.checkpoint.state.state_handlers import handler_for
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs
@@ -174,7 +174,7 @@ class _Keeper:
         )
         self.capture.prepare()
         self.chunks, self.packs = Chunks(folder / "chunks"), Packs(folder / "packs")
-        self.writer = Writer(self.packs, self.chunks)
+        self.writer = CheckpointWriter(self.packs, self.chunks)
         self.written: list[Any] = []
         buffer = io.BytesIO()
         torch.save(state.dicts(), buffer)
@@ -183,7 +183,7 @@ class _Keeper:
         self.finish()
 
     def take(self) -> None:
-        self.writer.begin(self.capture.take({RANDOM: global_states()}), self.written.append)
+        self.writer.begin(self.capture.take({RANDOM_STATES: capture_random_states()}), self.written.append)
 
     def finish(self) -> None:
         self.writer.wait()

@@ -35,12 +35,12 @@ from typing import Any
 from bench.measuring import clean_environment, report
 from bench.public_scripts import SCRIPTS, Public
 from bench.six_rules import estimate
-from relive.checkpoint.analysis.live_variables import of_loop
-from relive.checkpoint.io.checkpoint_reader import AROUND, RANDOM, UNKEPT, VARIABLES
+from relive.checkpoint.analysis.live_variables import live_outs_of_loop
+from relive.checkpoint.io.checkpoint_reader import OUTER_VARIABLES, RANDOM_STATES, UNCAPTURED, VARIABLES
 from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.plan.run_history import read_history
-from relive.instrument import reachable, survey
-from relive.instrument.loop_selection import Kind, choose
+from relive.instrument import reachable_files, survey_functions
+from relive.instrument.loop_selection import LoopKind, choose_loops
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks
@@ -250,14 +250,14 @@ Placed = tuple[ast.Module, ast.For | ast.While]  # a file, and a loop of it, as 
 
 def _with_statements(project: Path, script: Path, main: str) -> dict[str, Placed]:
     """Puts the statements at the end of the main loop's iterations and into all other loops; returns the loops."""
-    files = reachable(script.relative_to(project).as_posix(), lambda path: _text(project / path))
-    known = survey(files.values())
+    files = reachable_files(script.relative_to(project).as_posix(), lambda path: _text(project / path))
+    known = survey_functions(files.values())
     found: dict[str, Placed] = {}
     for path, text in files.items():
         tree = ast.parse(text)
         lines: dict[int, list[str]] = {}  # before which line
-        for choice in choose(tree, known):
-            if choice.name in found or choice.kind is Kind.TRIALS:
+        for choice in choose_loops(tree, known):
+            if choice.name in found or choice.kind is LoopKind.TRIALS:
                 continue
             found[choice.name] = tree, choice.node
             at, statement = _end_of(choice.node) if choice.name == main else _start_of(choice.node)
@@ -345,13 +345,13 @@ def _six_rules(placed: Placed, home: Home, ends: Sequence[str]) -> tuple[frozens
         return known, ["no two checkpoints to compare"]
     before, after = (_contents(home, manifest) for manifest in (ends[0], ends[-1]))
     # A variable that each iteration sets anew, and nobody else reads, is no state.
-    left = {f"{VARIABLES}:{name}" for name in of_loop(tree, loop.lineno)}
+    left = {f"{VARIABLES}:{name}" for name in live_outs_of_loop(tree, loop.lineno)}
     there = set(before.values())  # by content: the same object may be near another function by another name
     changed = {
         name
         for name, content in after.items()
-        if name not in (RANDOM, UNKEPT)
-        and not name.startswith(f"{AROUND}:")
+        if name not in (RANDOM_STATES, UNCAPTURED)
+        and not name.startswith(f"{OUTER_VARIABLES}:")
         and content not in there
         and (name in left or not name.startswith(f"{VARIABLES}:"))
     }

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _large(path: Path) -> dict[str, float]:
-    from relive.query import Query
+    from relive.query import QueryEngine
     from relive.store import Home
     from relive.store.catalog import Index
 
@@ -62,7 +62,7 @@ def _large(path: Path) -> dict[str, float]:
         rates.append(count / once_s(index.rebuild))
         index.close()
     stored = sum(file.stat().st_size for file in (path / "index").rglob("*.parquet"))
-    frame_s = median_s(lambda: Query(path).dataframe(["loss"], where=None, ranks="canonical"))
+    frame_s = median_s(lambda: QueryEngine(path).dataframe(["loss"], where=None, ranks="canonical"))
     return {"records_per_s": sorted(rates)[1], "index_bytes_per_float": stored / count, "frame_s": frame_s}
 
 

@@ -35,14 +35,13 @@ VALUES = "[1 / (1 + n / 100) + random.gauss(0, 0.01) for n in range(4096)]"  # n
 RECORDED = f"""
 import os, pathlib, random, sys, time, relive
 from relive.store import Home
-from relive.store.sync.server_client import Remote
-from relive.store.sync.run_shipment import Shipment
+from relive.store.sync import RunShipment, ServerClient
 values = {VALUES}
 with relive.run() as run:
     for step in relive.loop("step", range({{points}})):
         relive.log("loss", values[step & 4095])
-remote = Remote("{{url}}")
-shipment = Shipment(Home(pathlib.Path(os.environ["RELIVE_HOME"])), run, remote)
+remote = ServerClient("{{url}}")
+shipment = RunShipment(Home(pathlib.Path(os.environ["RELIVE_HOME"])), run, remote)
 print("ready", flush=True)
 sys.stdin.readline()
 begun = time.process_time()

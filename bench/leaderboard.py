@@ -21,7 +21,7 @@ def main() -> None:
     import duckdb  # noqa: F401 - loading libraries is not what is measured
     import numpy  # noqa: F401
 
-    from relive.query.compare import LeaderboardTerms, build_leaderboard, skew
+    from relive.query.compare import LeaderboardTerms, build_leaderboard, rank_skew
 
     with tempfile.TemporaryDirectory() as name:
         home = Home(Path(name) / "home")
@@ -43,7 +43,7 @@ def main() -> None:
         ask()
         cpu_s = time.process_time() - begun  # what it takes of a core, whoever else is at work on the machine
         index = Index(home)
-        skew_s = median_s(lambda: skew(index, "last", "val_acc"), 3)
+        skew_s = median_s(lambda: rank_skew(index, "last", "val_acc"), 3)
         index.close()
     report(
         "leaderboard", dict.fromkeys(boards, "< 0.3"), runs=RUNS, points=RUNS * STEPS * RANKS, **took, last_cpu_s=cpu_s,

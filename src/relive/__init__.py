@@ -56,7 +56,7 @@ __all__ = [
 # Importing has no side effects, with one exception that the user asks for on the command line: `--kwargs` is removed
 # from argv here, because the script's own argument parser usually runs before the first verb and would reject it.
 if "--kwargs" in _sys.argv:
+    from relive.record import pop_kwargs as _take_out
     from relive.record import session as _session
-    from relive.record import take_out as _take_out
 
     _session.kwargs.update(_take_out(_sys.argv))

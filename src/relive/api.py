@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from relive.record import here, session
+from relive.record import current_place, session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relive.store import Home
 
 T = TypeVar("T")
-_here = here.get
+_here = current_place.get
 
 
 def _open() -> Driver:
@@ -36,12 +36,12 @@ def _open() -> Driver:
 
 def _asking_git() -> AbstractContextManager[None]:
     try:
-        from relive.record import asking_git
+        from relive.record import prefetch_version
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         return contextlib.nullcontext()  # no file can be opened any more; opening the run says so, if it can
-    return asking_git()
+    return prefetch_version()
 
 
 def log(name: str, value: T) -> T:
@@ -121,11 +121,11 @@ def restore(
 
     >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
     """
-    from relive.checkpoint.io import find_checkpoints, restore_first_whole
+    from relive.checkpoint.io import find_checkpoints, restore_first_intact
     from relive.record.process import warn_once
 
     found = find_checkpoints(_home(home), run, at)
-    checkpoint, damaged = restore_first_whole(found, into or {}, random=rng and into is not None, only_first=bool(at))
+    checkpoint, damaged = restore_first_intact(found, into or {}, random=rng and into is not None, only_first=bool(at))
     if damaged:
         warn_once("checkpoint-damaged", f"{damaged[0]}; an earlier one was restored, name its iteration to be sure")
     return checkpoint
@@ -168,11 +168,11 @@ def dataframe(
 
     >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
     """
-    from relive.query import Query
+    from relive.query import QueryEngine
 
     if fill:
         _fill(names, where, _home(home))
-    return Query(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
+    return QueryEngine(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
 
 
 def replay(
@@ -199,17 +199,19 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     import sys
 
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
-    from relive.record.process import say
+    from relive.record.process import print_to_stderr
 
     with ReplaySession(home) as session:
         plan = plan_replay(session, Question(names, where)).without_guesses()
         if not plan.cases:
             return
-        say(f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers")
+        print_to_stderr(
+            f"{len(plan.cases)} runs lack {', '.join(names)}: about {plan.cost_s:.1f} s with {plan.workers} workers"
+        )
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
         found = execute_plan(session, plan, watch=lambda _tasks: None)
-        say(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
+        print_to_stderr(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
 
 
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
@@ -217,9 +219,9 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
 
     >>> relive.sql("select run, max(val_acc) best from frame('val_acc') group by run")
     """
-    from relive.query import Query
+    from relive.query import QueryEngine
 
-    return Query(_home(home)).sql(query).df()
+    return QueryEngine(_home(home)).sql(query).df()
 
 
 def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) -> pandas.DataFrame:
@@ -230,10 +232,10 @@ def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) ->
 
     >>> relive.leaderboard("val_acc", by="best", where="wd = 0", group=["lr"])
     """
-    from relive.query.compare import LeaderboardTerms, rows_of
-    from relive.query.table import to_frame
+    from relive.query.compare import LeaderboardTerms, leaderboard_rows
+    from relive.query.table import rows_to_pandas
 
-    return to_frame(rows_of(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
+    return rows_to_pandas(leaderboard_rows(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
 
 
 def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
@@ -241,10 +243,10 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
 
     >>> relive.skew("last", "loss").query("skew > 0.05")
     """
-    from relive.query.compare import flat_steps
-    from relive.query.table import to_frame
+    from relive.query.compare import skew_rows
+    from relive.query.table import rows_to_pandas
 
-    return to_frame(flat_steps(_runs(home).skew(run, name)))
+    return rows_to_pandas(skew_rows(_runs(home).skew(run, name)))
 
 
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
@@ -254,18 +256,18 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
 
     >>> weights = relive.load("my-model@production")
     """
-    from relive.record.process import chosen_server
-    from relive.record.provenance import load_from, read_object
+    from relive.record.process import select_server
+    from relive.record.provenance import load_from_server, load_object
     from relive.store.chunks import Chunks, artifact_files
     from relive.store.registry import Registry
 
-    place, remote = _home(home), chosen_server(home)
+    place, remote = _home(home), select_server(home)
     if remote is not None:
-        return load_from(remote, reference, place, allow_pickle=allow_pickle)
+        return load_from_server(remote, reference, place, allow_pickle=allow_pickle)
     artifact = Registry(place).find(reference).kept()
-    if artifact["kind"] in artifact_files.PATHS:
-        return artifact_files.kept_copy(artifact, place)
-    return read_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
+    if artifact["kind"] in artifact_files.PATH_KINDS:
+        return artifact_files.verified_copy(artifact, place)
+    return load_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
 
 
 def should_prune(name: str, step: int, **rule: Any) -> bool:
@@ -284,10 +286,10 @@ def should_prune(name: str, step: int, **rule: Any) -> bool:
 def _runs(home: str | Path | None) -> RunsBackend:
     """Returns the runs of the given home, or else of the configured server, or else of the project."""
     from relive.query import HomeRuns, ServerRuns
-    from relive.record.process import chosen_server
+    from relive.record.process import select_server
     from relive.store.catalog import Index
 
-    remote = chosen_server(home)
+    remote = select_server(home)
     return HomeRuns(Index(_home(home))) if remote is None else ServerRuns(remote)
 
 

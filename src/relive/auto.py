@@ -11,13 +11,13 @@ from relive.record.process import is_pool_worker, warn_once
 def _restart_hands_free() -> None:
     if session.instrumented is not None or is_pool_worker():
         return
-    from relive.handsfree import main_as_started, run
+    from relive.handsfree import find_running_script, run_script
 
-    start = main_as_started()
+    start = find_running_script()
     if start is None:
         warn_once("no-script", "import relive.auto works only in scripts; here, call relive.loop and relive.log")
         return
-    run(start)
+    run_script(start)
     sys.exit()
 
 

@@ -27,7 +27,7 @@ class Gone(NotFound, Damaged):
     """Bytes that were stored and no longer exist."""
 
 
-class StorageAway(ReliveError):
+class StorageUnavailable(ReliveError):
     """A database or object store that can't be reached or refuses a request; the home is unaffected."""
 
 

@@ -18,8 +18,8 @@ from relive.cli import main
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks
-from relive.store.gc import examine
-from relive.store.journal import decode_value, from_text, parse_run
+from relive.store.gc import check_home
+from relive.store.journal import decode_value, from_json, parse_run
 from relive.store.journal.journal_file import JOURNAL_FORMAT
 from relive.store.versions import code_versions
 
@@ -104,10 +104,10 @@ def test_nothing_is_damaged_and_what_was_kept_can_be_taken_out(home: Path, tmp_p
     record = records(home)["finished"]
     out = CliRunner().invoke(main, ["export", record.run, str(tmp_path / "out"), "--home", str(home)])
 
-    assert [finding for finding in examine(Home(home), deep=True) if finding.damage] == []
+    assert [finding for finding in check_home(Home(home), deep=True) if finding.damage] == []
     assert out.exit_code == 0, out.output
     assert (tmp_path / "out/artifacts/train.csv").read_text() == "1,2\n3,4\n"
-    facts = from_text((tmp_path / "out/artifacts/facts").read_text())
+    facts = from_json((tmp_path / "out/artifacts/facts").read_text())
     assert facts == {"table": [0, 1, 2], "long": "y" * 5_000}
     assert code_versions.list_files(record.version, repository=home / "versions.git") == ["config.yaml", "train.py"]
 

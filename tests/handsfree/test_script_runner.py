@@ -191,12 +191,12 @@ def test_a_run_is_self_checked_when_it_has_ended(script: Script):
 
 def test_a_failure_to_instrument_is_a_warning(script: Script, monkeypatch: pytest.MonkeyPatch):
     from relive.handsfree import import_hook
-    from relive.record.process.user_warnings import forget
+    from relive.record.process.user_warnings import reset_warnings
 
     def fail(*_: object) -> None:
         raise RuntimeError("odd")
 
-    forget()
+    reset_warnings()
     monkeypatch.setattr(import_hook, "instrument", fail)
     with pytest.warns(match="not-instrumented"):
         code = import_hook.compile_instrumented(b"x = 1", "odd.py", import_hook.Survey())

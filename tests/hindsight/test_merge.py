@@ -10,7 +10,7 @@ import pytest
 
 from relive.hindsight.merge import RankReplay, merge_replay, next_replay_number
 from relive.record import Place, Recorder
-from relive.store import Home, JournalName, journals_in
+from relive.store import Home, JournalName, list_journals
 from relive.store.catalog import replay_header
 from relive.store.chunks import Chunks
 from relive.store.journal import Journal, ParsedJournal, parse_journal
@@ -97,7 +97,7 @@ def test_a_place_is_filled_by_one_segment_only(run: Run) -> None:
 
 def test_only_what_is_asked_for_is_kept(run: Run) -> None:
     assert run.merge(run.segment(logs((0, 1.0), name="loss"))) == (0, 0)
-    assert [name.replay for name, _ in journals_in(run.home.run_folder(run.run))] == [0]
+    assert [name.replay for name, _ in list_journals(run.home.run_folder(run.run))] == [0]
 
 
 def test_what_was_recorded_is_not_overlaid(run: Run) -> None:
@@ -198,7 +198,7 @@ def test_a_replay_in_which_only_another_rank_logged_has_a_journal_of_rank_0(run:
     assert run.values(rank=0) == []
     assert [value for *_, value in run.values(rank=1)] == [2.0]
     assert replay_header(run.home, run.run, 1)["names"] == ["x"]
-    assert [name.rank for name, _ in journals_in(run.home.run_folder(run.run)) if name.replay] == [0, 1]
+    assert [name.rank for name, _ in list_journals(run.home.run_folder(run.run)) if name.replay] == [0, 1]
 
 
 def test_a_number_of_which_any_rank_is_taken_is_passed_over(run: Run) -> None:

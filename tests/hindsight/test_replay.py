@@ -15,8 +15,8 @@ import relive
 from relive.hindsight import Answer, Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.workers import Task
 from relive.store import Home
-from relive.store.chunks import Chunks, kept_checkpoints, list_checkpoints
-from relive.store.chunks.tombstones import drop
+from relive.store.chunks import Chunks, list_checkpoints, list_kept_checkpoints
+from relive.store.chunks.tombstones import drop_checkpoints
 from relive.store.journal import parse_run
 
 # The script counts what it really does in a file outside of its folder, which a replay leaves where it is.
@@ -279,7 +279,7 @@ def test_iterations_can_be_selected_also_when_no_checkpoint_is_left(asked: Asked
     asked.record(train())
     home = Home(asked.script.home)
     (run_id,) = home.run_ids()
-    drop(home.run_folder(run_id), kept_checkpoints(home.run_folder(run_id), parse_run(home, run_id)))
+    drop_checkpoints(home.run_folder(run_id), list_kept_checkpoints(home.run_folder(run_id), parse_run(home, run_id)))
     source = train(after='relive.log("x", net[0])')
 
     (run,) = asked.replay(source, where="epoch = 4").runs

@@ -15,7 +15,7 @@ import relive
 from relive.hindsight import Answer, Question, ReplaySession, plan_replay
 from relive.store import Home
 from relive.store.chunks import list_checkpoints
-from relive.store.chunks.tombstones import drop
+from relive.store.chunks.tombstones import drop_checkpoints
 from relive.store.journal import parse_run
 
 # Two ranks that need each other in every step, with random numbers of their own, and that count what they really do.
@@ -198,7 +198,7 @@ def test_states_of_one_rank_alone_are_not_used(together: Together) -> None:
     home = Home(together.script.home)
     (run,) = home.run_ids()
     rows = [row for own in parse_run(home, run) if own.journal.rank == 1 for row in list_checkpoints(own)]
-    drop(home.run_folder(run), [row for row in rows if row.at.get("epoch", 9) >= 2])
+    drop_checkpoints(home.run_folder(run), [row for row in rows if row.at.get("epoch", 9) >= 2])
     source = train(after='relive.log("x", net[0])')
 
     together.script.write(source)

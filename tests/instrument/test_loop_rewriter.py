@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.instrument import HOOK, Survey, instrument
+from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops
 
 
 class FakeHook:
@@ -45,7 +45,7 @@ def run(source: str, *, rewritten: bool) -> tuple[dict[str, Any], str, list[int]
     """Runs a source, rewritten or not; returns its variables, its output, the executed lines and the hook."""
     tree, hook = ast.parse(source), FakeHook()
     if rewritten:
-        instrument(tree, Survey())
+        instrument_loops(tree, ProjectSurvey())
     code, lines = compile(tree, "the-source", "exec"), []
 
     def trace(frame: types.FrameType, event: str, _arg: object) -> Any:
@@ -53,7 +53,7 @@ def run(source: str, *, rewritten: bool) -> tuple[dict[str, Any], str, list[int]
             lines.append(frame.f_lineno)
         return trace
 
-    values: dict[str, Any] = {HOOK: hook, "lr": 0.5}
+    values: dict[str, Any] = {HOOK_NAME: hook, "lr": 0.5}
     out, before = io.StringIO(), sys.gettrace()
     sys.settrace(trace)
     try:
@@ -117,7 +117,7 @@ def test_a_file_that_defines_its_own_print_keeps_it():
 
 def test_conversions_and_format_specs_of_f_strings_are_kept():
     tree = ast.parse("print(f'{x!r:>{n}} {y:.2f}')")
-    instrument(tree, Survey())
+    instrument_loops(tree, ProjectSurvey())
 
     assert "text((x, 114, f'>{n}'), ' ', (y, -1, f'.2f'))" in ast.unparse(tree)
 
@@ -126,5 +126,5 @@ def test_conversions_and_format_specs_of_f_strings_are_kept():
 def test_a_file_without_training_loops_is_not_changed(source: str):
     tree = ast.parse(source)
 
-    assert instrument(tree, Survey()) == []
+    assert instrument_loops(tree, ProjectSurvey()) == []
     assert ast.dump(tree) == ast.dump(ast.parse(source))

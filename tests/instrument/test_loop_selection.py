@@ -7,17 +7,17 @@ import textwrap
 
 import pytest
 
-from relive.instrument import reachable, survey
-from relive.instrument.loop_selection import Kind, choose
+from relive.instrument import reachable_files, survey_functions
+from relive.instrument.loop_selection import LoopKind, choose_loops
 
 
-def choose_in(source: str, *others: str) -> list[tuple[str, Kind]]:
+def choose_in(source: str, *others: str) -> list[tuple[str, LoopKind]]:
     text = textwrap.dedent(source)
-    known = survey([text, *map(textwrap.dedent, others)])
-    return [(choice.name, choice.kind) for choice in choose(ast.parse(text), known)]
+    known = survey_functions([text, *map(textwrap.dedent, others)])
+    return [(choice.name, choice.kind) for choice in choose_loops(ast.parse(text), known)]
 
 
-TRAINING, TRIALS, PASS = Kind.TRAINING, Kind.TRIALS, Kind.PASS
+TRAINING, TRIALS, PASS = LoopKind.TRAINING, LoopKind.TRIALS, LoopKind.PASS
 
 
 def test_loops_that_train_and_those_around_them_are_chosen():
@@ -151,4 +151,4 @@ def test_the_files_of_a_script_are_the_files_it_imports():
         "other.py": "",
     }
 
-    assert set(reachable("jobs/train.py", files.get)) == set(files) - {"other.py"}
+    assert set(reachable_files("jobs/train.py", files.get)) == set(files) - {"other.py"}

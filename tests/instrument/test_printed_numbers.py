@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.instrument import named_numbers, names_told, told_by_name
+from relive.instrument import find_named_numbers, logged_name_patterns, names_passed_to_loggers
 
 
 def find(*parts: object) -> list[tuple[str, object]]:
-    return named_numbers(parts, lambda part: isinstance(part, float | int))
+    return find_named_numbers(parts, lambda part: isinstance(part, float | int))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,14 @@ def test_any_text_can_be_searched(text: str):
     ],
 )
 def test_the_names_a_call_logs_are_found(call: str, name: str):
-    patterns = names_told(ast.parse(call).body[0].value)  # type: ignore[attr-defined]
+    patterns = logged_name_patterns(ast.parse(call).body[0].value)  # type: ignore[attr-defined]
 
     assert any(pattern.fullmatch(name) for pattern in patterns)
     assert not any(pattern.fullmatch("something_else") for pattern in patterns)
 
 
 def test_constant_names_passed_to_loggers_are_collected():
-    assert told_by_name(["w.add_scalar('loss', x)\nwandb.log({'acc': 1})\nprint('f1', f)\n", "("]) == {"loss", "acc"}
+    assert names_passed_to_loggers(["w.add_scalar('loss', x)\nwandb.log({'acc': 1})\nprint('f1', f)\n", "("]) == {
+        "loss",
+        "acc",
+    }

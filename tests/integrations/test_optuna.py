@@ -119,10 +119,10 @@ def test_the_fleet_study_decides_as_a_study_with_the_same_values(values: list[fl
     def rule() -> Any:
         return optuna.pruners.MedianPruner(n_startup_trials=1)
 
-    own, mirror = values[-1], FleetStudy(rule(), order)
+    own, fleet_study = values[-1], FleetStudy(rule(), order)
     direct = optuna.create_study(direction="minimize" if order == "min" else "maximize", pruner=rule())
     for at, value in enumerate(values[:-1]):
-        mirror.take_in(SweepMember(str(at), at, "finished", False, None, {0: value, 1: value}))
+        fleet_study.add(SweepMember(str(at), at, "finished", False, None, {0: value, 1: value}))
         trial = direct.ask()
         trial.report(value, 0)
         trial.report(value, 1)
@@ -130,7 +130,7 @@ def test_the_fleet_study_decides_as_a_study_with_the_same_values(values: list[fl
     trial = direct.ask()
     trial.report(own, 1)
 
-    assert mirror.judges("own", {1: own}) == trial.should_prune()
+    assert fleet_study.should_prune("own", {1: own}) == trial.should_prune()
 
 
 def test_the_values_of_a_fleet_are_by_the_loop_they_were_logged_in(home: Path) -> None:
@@ -202,7 +202,7 @@ def test_runs_on_other_data_do_not_count(home: Path) -> None:
 def test_a_run_of_no_sweep_continues_with_a_warning(home: Path, recwarn: pytest.WarningsRecorder) -> None:
     from relive.record.process import user_warnings
 
-    user_warnings.forget()
+    user_warnings.reset_warnings()
     with pytest.warns(UserWarning, match=r"\[prune-unknown\] this run belongs to no sweep"):
         assert prune_decisions(9.0, tags={}) == [False] * 4
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from relive.query.compare import LeaderboardTerms, build_leaderboard
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.journal import ROOT, Journal, process_start
+from relive.store.journal import ROOT, Journal, process_start_stamp
 
 data = st.sampled_from([None, "d1", "d2", "d3"])
 runs = st.lists(st.tuples(data, st.floats(), st.sampled_from([0.1, 0.2]), st.booleans()), min_size=1, max_size=8)
@@ -34,7 +34,7 @@ asked = st.fixed_dictionaries(
 def write(home: Home, data: str | None, value: float, lr: float, is_live: bool) -> None:
     run = home.new_run()
     journal = Journal(home.run_folder(run) / "0")
-    me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
+    me = {"pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": os.uname().nodename}
     journal.line("run", run=run, rank=0, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), **me)
     journal.line("arg", name="lr", value=lr, default=lr, origin="default")
     if data is not None:

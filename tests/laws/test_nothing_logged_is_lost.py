@@ -16,7 +16,7 @@ import pytest
 import relive
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.gc import examine
+from relive.store.gc import check_home
 
 # Each trial is a process of its own, forked before any run is open. It counts the values whose `log` has returned in
 # memory that it shares with its parent, which kills it at any moment: while the run is opened, between two loops,
@@ -74,7 +74,7 @@ def run_trials(script, how: str, count: int, seed: int) -> None:
         wrong = [n for n, place in found.get(trial, {}).items() if place != divmod(n, 50)]
         assert not wrong, f"trial {trial}: {wrong[:5]} in the wrong place (seed {seed})"
     assert {record.outcome for record in records(script.home)} == {"killed"}
-    assert [finding for finding in examine(Home(script.home)) if finding.damage] == []
+    assert [finding for finding in check_home(Home(script.home)) if finding.damage] == []
 
 
 def seen(home: Path) -> dict[int, dict[int, tuple[int, int]]]:
@@ -137,7 +137,7 @@ def test_threads_and_children_lose_nothing_either(script) -> None:
         kept = relive.sql(f"select value from logs where name = 'v{who}' order by seq", home=script.home).value
         assert count >= 100
         assert kept[:count].tolist() == list(range(count))
-    assert [finding for finding in examine(Home(script.home)) if finding.damage] == []
+    assert [finding for finding in check_home(Home(script.home)) if finding.damage] == []
 
 
 def counts(shared: Path) -> list[int]:
@@ -180,7 +180,7 @@ def test_a_torn_line_at_the_end_is_left_out_and_nothing_else(script) -> None:
     for left in range(0, len(last_line), 20):
         lines.write_bytes(whole[: len(whole) - len(last_line) + left])
         shutil.rmtree(script.home / "index", ignore_errors=True)
-        findings = list(examine(Home(script.home)))
+        findings = list(check_home(Home(script.home)))
 
         assert not any(finding.damage for finding in findings)
         assert any("torn" in finding.text for finding in findings) == (left > 0)

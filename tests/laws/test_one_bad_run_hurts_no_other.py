@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from relive.query import Query
-from relive.query.compare import LeaderboardTerms, build_leaderboard, rows_of
+from relive.query import QueryEngine
+from relive.query.compare import LeaderboardTerms, build_leaderboard, leaderboard_rows
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.journal import ROOT, SLOTS_MAGIC
@@ -100,8 +100,8 @@ def check_that_the_good_run_answers(home: Home, *, takes_in: bool) -> None:
         assert [summary.name for summary in index.summaries(entries)[GOOD]] == ["loss"]
         assert "loss" in index.names(entries)
         board = build_leaderboard(index, "loss", LeaderboardTerms(across=("data",)))
-        assert GOOD in {row["run"] for row in rows_of(board)}
-    frame = Query(home).dataframe(["loss"])
+        assert GOOD in {row["run"] for row in leaderboard_rows(board)}
+    frame = QueryEngine(home).dataframe(["loss"])
     assert 0.5 in frame["loss"].tolist()
 
 

@@ -16,7 +16,7 @@ import pytest
 import relive
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.gc import examine
+from relive.store.gc import check_home
 
 WITHOUT = '''
 """What the verbs are without relive."""
@@ -62,7 +62,7 @@ def values(home: Path, name: str) -> list[Any]:
 
 def assert_readable(home: Path) -> list[Any]:
     """No finding is damage, and every run can be listed; gives their records."""
-    damage = [finding for finding in examine(Home(home), deep=True) if finding.damage]
+    damage = [finding for finding in check_home(Home(home), deep=True) if finding.damage]
     index = Index(Home(home))
     found = [entry.record for entry in index.runs()]
     index.close()

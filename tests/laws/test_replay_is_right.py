@@ -22,8 +22,8 @@ from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.plan.segments import Costs
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.chunks import kept_checkpoints
-from relive.store.chunks.tombstones import drop
+from relive.store.chunks import list_kept_checkpoints
+from relive.store.chunks.tombstones import drop_checkpoints
 from relive.store.journal import parse_run
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def thin(home: Path, share: float, seed: int) -> None:
     """Give up some of the checkpoints, as a budget would."""
     place, chance = Home(home), random.Random(seed)
     for run_id in place.run_ids():
-        rows = kept_checkpoints(place.run_folder(run_id), parse_run(place, run_id))
-        drop(place.run_folder(run_id), [row for row in rows if chance.random() < share])
+        rows = list_kept_checkpoints(place.run_folder(run_id), parse_run(place, run_id))
+        drop_checkpoints(place.run_folder(run_id), [row for row in rows if chance.random() < share])
 
 
 def values(home: Path, name: str = "probe") -> dict[Context, list[Any]]:

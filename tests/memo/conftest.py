@@ -23,7 +23,7 @@ def own_home(home: Path) -> Path:
 @pytest.fixture(autouse=True)
 def fresh_warnings() -> None:
     """Warnings are shown once per process; each test starts as a new process would."""
-    user_warnings.forget()
+    user_warnings.reset_warnings()
 
 
 @pytest.fixture

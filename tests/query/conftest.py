@@ -13,7 +13,7 @@ import pytest
 
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.journal import ROOT, Journal, encode_value, process_start
+from relive.store.journal import ROOT, Journal, encode_value, process_start_stamp
 
 Values = Mapping[str, Sequence[Any]]
 
@@ -41,7 +41,7 @@ class Runs:
         started_ns = next(self._clock) * 1_000_000_000
         for rank, rank_values in enumerate(ranks):
             journal = Journal(self.home.run_folder(run) / str(rank))
-            me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
+            me = {"pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": os.uname().nodename}
             journal.line(
                 "run", **{"run": run, "rank": rank, "project": "p", "world_size": len(ranks), "wall_ns": started_ns,
                           "clock_ns": time.monotonic_ns(), "tags": dict(tags or {}), **me, **(header or {})}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import relive
 from relive.errors import ArgError
-from relive.record.args import convert, take_out
+from relive.record.args import convert, pop_kwargs
 
 
 class Colour(enum.Enum):
@@ -50,7 +50,7 @@ def journal_bytes(home: Path) -> bytes:
     ],
 )
 def test_only_the_pairs_after_kwargs_are_removed(argv: list[str], rest: list[str], found: dict[str, str]) -> None:
-    taken = take_out(argv)
+    taken = pop_kwargs(argv)
 
     assert taken == found
     assert argv == rest
@@ -59,7 +59,7 @@ def test_only_the_pairs_after_kwargs_are_removed(argv: list[str], rest: list[str
 @pytest.mark.parametrize("argv", [["t.py", "--kwargs"], ["t.py", "--kwargs", "--lr=1"], ["t.py", "--kwargs", "=1"]])
 def test_kwargs_without_a_pair_is_an_error_that_shows_how_to_write_it(argv: list[str]) -> None:
     with pytest.raises(ArgError, match=r"--kwargs lr=0\.01"):
-        take_out(argv)
+        pop_kwargs(argv)
 
 
 @given(st.dictionaries(st.text(min_size=1).filter(lambda n: "=" not in n and n[0] != "-"), st.text()))
@@ -67,7 +67,7 @@ def test_any_text_survives_argv(pairs: dict[str, str]) -> None:
     argv = ["t.py", "--kwargs", *(f"{name}={value}" for name, value in pairs.items()), "--end"]
 
     if pairs:
-        assert take_out(argv) == pairs
+        assert pop_kwargs(argv) == pairs
         assert argv == ["t.py", "--end"]
 
 

@@ -21,8 +21,8 @@ import relive
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks
-from relive.store.gc import examine
-from relive.store.journal import decode_value, from_text, parse_run
+from relive.store.gc import check_home
+from relive.store.journal import decode_value, from_json, parse_run
 from relive.store.journal.journal_parser import ParsedJournal
 
 
@@ -63,11 +63,11 @@ def recorded(home: Path, name: str) -> list[tuple[Any, ...]]:
     for journal in journals(home):
         for at in (at for at in range(len(journal)) if journal.names[journal.name[at]] == name):
             path = journal.paths[journal.path[at]]
-            items = from_text(journal.items[at]) if journal.items is not None and journal.items[at] else {}
+            items = from_json(journal.items[at]) if journal.items is not None and journal.items[at] else {}
             context = [decode_value(items[loop], chunks.get) if loop in items else int(dim)
                        for loop, dim in zip(path, journal.dims[at], strict=False)]  # fmt: skip
             text = journal.text[at] if journal.text is not None else None
-            value = journal.value[at] if text is None else decode_value(from_text(text), chunks.get)
+            value = journal.value[at] if text is None else decode_value(from_json(text), chunks.get)
             found.append((*context, value))
     return found
 
@@ -700,12 +700,12 @@ def test_a_run_left_by_an_exception_has_failed_and_the_exception_propagates(home
 
 
 def test_logging_to_a_run_that_has_ended_warns(home: Path) -> None:
-    from relive.record.process.user_warnings import forget
+    from relive.record.process.user_warnings import reset_warnings
 
     with relive.run():
         loop = iter(relive.loop("step", range(3)))
         next(loop)
-    forget()
+    reset_warnings()
     next(loop)
 
     with pytest.warns(UserWarning, match=r"\[log-lost\] 'late' was logged to a run that has ended"):
@@ -731,7 +731,7 @@ def test_a_long_tag_is_kept_like_a_long_value(home: Path) -> None:
     (record,) = records(home)
     assert (record.run, record.tags["sweep"]) == (run, 4)
     assert decode_value(record.tags, Chunks(Home(home).chunks).get) == {"notes": notes, "sweep": 4}
-    assert not [finding for finding in examine(Home(home), deep=True) if finding.damage]
+    assert not [finding for finding in check_home(Home(home), deep=True) if finding.damage]
 
 
 # In scripts
@@ -949,13 +949,13 @@ def test_any_kind_of_artifact_is_stored(home: Path, tmp_path: Path) -> None:
 
 
 def test_an_artifact_that_cannot_be_read_does_not_stop_recording(home: Path) -> None:
-    from relive.record.process.user_warnings import forget
+    from relive.record.process.user_warnings import reset_warnings
 
     class Unpicklable:
         def __reduce__(self) -> Any:
             raise OSError("no")
 
-    forget()
+    reset_warnings()
     with relive.run():
         with pytest.warns(UserWarning, match=r"\[artifact-lost\]"):
             relive.artifact("/proc/self/mem")

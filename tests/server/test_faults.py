@@ -18,10 +18,10 @@ import pytest
 
 import relive
 from relive.errors import QueryError
-from relive.store import Home, JournalName, journals_in
+from relive.store import Home, JournalName, list_journals
 from relive.store.catalog import Index
-from relive.store.gc import examine
-from relive.store.journal import Journal, process_start
+from relive.store.gc import check_home
+from relive.store.journal import Journal, process_start_stamp
 from relive.store.sync import RunShipment, ServerClient, ServerUnreachable
 
 from .bad_network import BadNetwork
@@ -54,16 +54,16 @@ def assert_same(home: Path, store: Path) -> None:
     here, there = Home(home), Home(store)
     assert sorted(here.run_ids()) == sorted(there.run_ids())
     for run in here.run_ids():
-        names = [name for name, _ in journals_in(here.run_folder(run))]
+        names = [name for name, _ in list_journals(here.run_folder(run))]
         assert names
-        assert [name for name, _ in journals_in(there.run_folder(run))] == names
+        assert [name for name, _ in list_journals(there.run_folder(run))] == names
         for name in names:
             for suffix in ("slots", "lines"):
                 file = f"{name.stem}.{suffix}"
                 mine, its = (place.run_folder(run).joinpath(file).read_bytes() for place in (here, there))
                 assert its == mine.rstrip(b"\0") + its[len(mine.rstrip(b"\0")) :], file
                 assert len(its) == len(mine) or (suffix == "slots" and not mine[len(its) :].strip(b"\0")), file
-    assert [finding for finding in examine(there, deep=True) if finding.damage] == []
+    assert [finding for finding in check_home(there, deep=True) if finding.damage] == []
 
 
 def values(store: Path) -> list[int]:
@@ -312,7 +312,7 @@ def test_400_runs_at_once(tmp_path: Path, serve):
         journal = Journal(home.run_folder(run) / "0")
         journal.line(
             "run", run=run, rank=0, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), pid=os.getpid(),
-            start=process_start(os.getpid()), host="elsewhere",
+            start=process_start_stamp(os.getpid()), host="elsewhere",
         )  # fmt: skip
         remote = ServerClient(server.url)
         shipment = RunShipment(home, run, remote)

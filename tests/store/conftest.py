@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relive.checkpoint.io import Checkpoint, Writer
+from relive.checkpoint.io import Checkpoint, CheckpointWriter
 from relive.checkpoint.io.capture import Capture
-from relive.checkpoint.io.checkpoint_writer import Written
+from relive.checkpoint.io.checkpoint_writer import WrittenCheckpoint
 from relive.checkpoint.state.state_handlers import handler_for
-from relive.record.provenance.artifact_capture import describe_artifact
-from relive.store import Home, journals_in
-from relive.store.chunks import Chunks, Packs, kept_checkpoints
+from relive.record.provenance.artifact_capture import store_artifact
+from relive.store import Home, list_journals
+from relive.store.chunks import Chunks, Packs, list_kept_checkpoints
 from relive.store.journal import (
     ROOT,
     Journal,
     encode_value,
     parse_run,
-    process_start,
+    process_start_stamp,
     read_lines,  # fmt: skip
 )
 
@@ -46,7 +46,7 @@ class Recording:
         self.journal = Journal(self.folder / str(rank))
         self.journal.line(
             "run", run=self.run, rank=rank, wall_ns=time.time_ns(), clock_ns=time.monotonic_ns(), pid=os.getpid(),
-            start=process_start(os.getpid()), host=socket.gethostname(),
+            start=process_start_stamp(os.getpid()), host=socket.gethostname(),
         )  # fmt: skip
         self.loop = self.journal.begin_loop("epoch", ROOT, 0)
         self.chunks = Chunks(home.chunks)
@@ -55,16 +55,16 @@ class Recording:
         self.frozen_bytes = frozen.nbytes
         subjects = {"hot": self._hot, "frozen": frozen}
         self._capture = Capture({name: handler_for(name, thing) for name, thing in subjects.items()})
-        self._writer = Writer(Packs(home.packs), self.chunks)
+        self._writer = CheckpointWriter(Packs(home.packs), self.chunks)
 
     def checkpoint(self, *, again: bool = False) -> str:
         """Runs an iteration, takes a checkpoint and returns its manifest; `again` leaves the state unchanged."""
         self.iteration += 1
         state = self.iteration - again
         self._hot[:] = hot(self.seed, state)
-        written: list[Written] = []
+        written: list[WrittenCheckpoint] = []
 
-        def done(one: Written) -> None:
+        def done(one: WrittenCheckpoint) -> None:
             written.append(one)
             self.journal.line(
                 "checkpoint", self.loop, self.iteration, place="iteration", name="epoch", manifest=one.manifest,
@@ -78,7 +78,7 @@ class Recording:
         self.journal.line("log", name=self.journal.name_id(name), value=encode_value(value, self.chunks.put))
 
     def artifact(self, value: Any) -> None:
-        self.journal.line("artifact", **(describe_artifact(value, None, self.chunks) or {}))
+        self.journal.line("artifact", **(store_artifact(value, None, self.chunks) or {}))
 
     def finish(self) -> Recording:
         self.journal.end_loop(self.loop, self.iteration + 1)
@@ -91,7 +91,7 @@ def shown(home: Home) -> dict[str, list[int]]:
     """Returns run → epochs of the checkpoints that readers see, after restoring each and checking its state."""
     found: dict[str, list[int]] = {}
     for run in home.run_ids():
-        rows = kept_checkpoints(home.run_folder(run), parse_run(home, run))
+        rows = list_kept_checkpoints(home.run_folder(run), parse_run(home, run))
         for row in rows:
             checkpoint = Checkpoint(row.manifest, Chunks(home.chunks), Packs(home.packs))
             (array,) = checkpoint.state("hot").values()
@@ -110,7 +110,7 @@ def named_chunks(home: Home) -> set[str]:
             return direct.union(*map(inside, form.values()))
         return set().union(*map(inside, form)) if isinstance(form, list) else set()
 
-    paths = [path for run in home.run_ids() for _, path in journals_in(home.run_folder(run))]
+    paths = [path for run in home.run_ids() for _, path in list_journals(home.run_folder(run))]
     return inside([read_lines(path).lines for path in paths])
 
 

@@ -25,9 +25,14 @@ def test_a_file_is_replaced_whole(tmp_path: Path):
 def test_an_error_while_writing_leaves_the_old_content_and_no_leftover(tmp_path: Path):
     target = tmp_path / "tokens.json"
     atomic_write(target, b"old")
-    with pytest.raises(KeyboardInterrupt), open_atomically(target) as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with open_atomically(target) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
 
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["tokens.json"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relive.transplant import Statement, added_statements
+from relive.transplant import LogStatement, find_log_statements
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from relive.transplant import Statement, added_statements
     ],
 )
 def test_a_log_call_is_found_under_any_alias(text: str):
-    assert added_statements({}, {"a.py": text}, ["loss"]) == [Statement("a.py", 2, "loss", in_old=False)]
+    assert find_log_statements({}, {"a.py": text}, ["loss"]) == [LogStatement("a.py", 2, "loss", in_old=False)]
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_a_log_call_is_found_under_any_alias(text: str):
     ],
 )
 def test_other_calls_are_ignored(text: str):
-    assert added_statements({}, {"a.py": text}, ["loss"]) == []
+    assert find_log_statements({}, {"a.py": text}, ["loss"]) == []
 
 
 def test_an_f_string_counts_if_it_can_become_the_name():
     text = "import relive\nrelive.log(f'acc/{k}', 1)\nrelive.log(f'{k}', 2)\n"
-    found = added_statements({}, {"a.py": text}, ["acc/3"])
+    found = find_log_statements({}, {"a.py": text}, ["acc/3"])
 
     assert [(each.line, each.name) for each in found] == [(2, "acc/3"), (3, "acc/3")]
 
@@ -44,6 +44,6 @@ def test_an_f_string_counts_if_it_can_become_the_name():
 def test_each_statement_says_whether_the_old_version_has_it():
     old = "import relive\ndef train(x):\n    y = x\n    relive.log('loss', y)\ndef test(x):\n    z = x\n"
     new = old + "    relive.log('loss', z)\n"
-    found = added_statements({"a.py": old}, {"a.py": new}, ["loss"])
+    found = find_log_statements({"a.py": old}, {"a.py": new}, ["loss"])
 
     assert [(each.line, each.in_old) for each in found] == [(4, True), (7, False)]

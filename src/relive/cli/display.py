@@ -6,19 +6,19 @@ import datetime
 from typing import Any
 
 from relive.store.catalog import Summary
-from relive.store.journal import from_text
+from relive.store.journal import from_json
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _MAX_CHARS = 60
 
 
-def when(time_us: int) -> str:
+def format_time(time_us: int) -> str:
     """Formats a timestamp as local time, to the second."""
     moment = datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC).astimezone()
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 60:
@@ -30,7 +30,7 @@ def duration(seconds: float | None) -> str:
 
 def format_short_duration(seconds: float) -> str:
     """Formats a duration, with milliseconds below one second."""
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else duration(seconds)
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else format_duration(seconds)
 
 
 def format_size(count_bytes: float) -> str:
@@ -73,5 +73,5 @@ def truncate(text: str) -> str:
 
 def format_last_value(summary: Summary) -> str:
     if summary.last_text is not None:
-        return format_value(from_text(summary.last_text))
+        return format_value(from_json(summary.last_text))
     return format_value(summary.last)

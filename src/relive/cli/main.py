@@ -37,14 +37,14 @@ class _LazyGroup(click.Group):
             return super().main(*args, **how)
         except ScriptHandover as handover:
             start = handover.start
-        from relive.handsfree import locate, run
+        from relive.handsfree import locate_script, run_script
 
         try:
-            locate(start)
+            locate_script(start)
         except ReliveError as error:
             click.echo(f"Error: {error}", err=True)
             raise SystemExit(1) from None
-        return run(start)
+        return run_script(start)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from relive.errors import NotFound
-from relive.model import SHORT_ID
-from relive.record.process import chosen_server, read_launch_context
+from relive.model import SHORT_ID_DIGITS
+from relive.record.process import read_launch_context, select_server
 from relive.store import Home
 from relive.store.catalog import Index
 
@@ -48,13 +48,13 @@ def open_runs(home: Path | None, server: str | None) -> RunsBackend:
     """Returns the runs of the given home or server, or else of the configured server, or else of the project."""
     from relive.query import HomeRuns, ServerRuns
 
-    remote = chosen_server(home, server)
+    remote = select_server(home, server)
     return HomeRuns(open_index(home)) if remote is None else ServerRuns(remote)
 
 
 def ask_home_then_server(home: Path | None, server: str | None, question: Callable[[RunsBackend], T]) -> T:
     """Returns the answer from the given or the project's home; if it is not found there, from the configured server."""
-    if home is not None or server is not None or chosen_server(None) is None:
+    if home is not None or server is not None or select_server(None) is None:
         return question(open_runs(home, server))
     from relive.query import HomeRuns
 
@@ -69,12 +69,12 @@ def open_registry(home: Path | None, server: str | None) -> Registry | RemoteReg
     from relive.store.registry import Registry
     from relive.store.sync import RemoteRegistry
 
-    remote = chosen_server(home, server)
+    remote = select_server(home, server)
     return Registry(open_home(home)) if remote is None else RemoteRegistry(remote)
 
 
-def short(run: str) -> str:
-    return run[:SHORT_ID]
+def short_id(run: str) -> str:
+    return run[:SHORT_ID_DIGITS]
 
 
 def make_console() -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.handsfree.script_runner import locate, main_as_started, run
+    from relive.handsfree.script_runner import find_running_script, locate_script, run_script
     from relive.handsfree.script_start import ScriptStart
 
 __getattr__ = lazy_names(__name__)

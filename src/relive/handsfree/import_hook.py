@@ -12,23 +12,23 @@ from typing import Any
 
 from relive import syntax_tree
 from relive.handsfree.capture import call_safely, explainer, loop_hooks
-from relive.instrument import HOOK, Survey, instrument
+from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops
 from relive.record.process import warn_once
 
 _LIBRARY_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules"})
 ModuleHook = Callable[[ModuleType], None]
 
 
-def compile_instrumented(source: bytes, path: str, known: Survey) -> CodeType:
+def compile_instrumented(source: bytes, path: str, known: ProjectSurvey) -> CodeType:
     """Compiles a file with its loops and log calls instrumented, or unchanged if that fails."""
     code = _try_instrument(source, path, known)
     return code if code is not None else compile(source, path, "exec", dont_inherit=True)
 
 
-def _try_instrument(source: bytes, path: str, known: Survey) -> CodeType | None:
+def _try_instrument(source: bytes, path: str, known: ProjectSurvey) -> CodeType | None:
     try:
         tree = syntax_tree.parse(source, path)
-        explainer.add_choices(path, instrument(tree, known))
+        explainer.add_choices(path, instrument_loops(tree, known))
         return compile(tree, path, "exec", dont_inherit=True)
     except SyntaxError:
         return None  # raised again when the unchanged source is compiled
@@ -56,7 +56,7 @@ def is_project_file(path: str, root: str) -> bool:
 class InstrumentingFinder(MetaPathFinder):
     """A finder that delegates to the other finders and replaces the loader of some modules."""
 
-    def __init__(self, root: str, known: Survey, hooks: dict[str, ModuleHook]) -> None:
+    def __init__(self, root: str, known: ProjectSurvey, hooks: dict[str, ModuleHook]) -> None:
         self._root = root
         self._known = known
         self._hooks = hooks
@@ -83,7 +83,7 @@ class InstrumentingFinder(MetaPathFinder):
 class _InstrumentingLoader(SourceFileLoader):
     """Loads a module of the project from its source. Writes no .pyc file: that would replace Python's own."""
 
-    def __init__(self, name: str, path: str, known: Survey) -> None:
+    def __init__(self, name: str, path: str, known: ProjectSurvey) -> None:
         super().__init__(name, path)
         self._known = known
 
@@ -92,7 +92,7 @@ class _InstrumentingLoader(SourceFileLoader):
         return compile_instrumented(self.get_data(path), path, self._known)
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__dict__[HOOK] = loop_hooks
+        module.__dict__[HOOK_NAME] = loop_hooks
         super().exec_module(module)
 
 

@@ -21,14 +21,21 @@ from relive.handsfree.frameworks import FRAMEWORK_HOOKS
 from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
 from relive.handsfree.script_start import ScriptStart
 from relive.installation import PACKAGE_FOLDER
-from relive.instrument import HOOK, RULES, Survey, reachable, survey, told_by_name
+from relive.instrument import (
+    HOOK_NAME,
+    RULES_VERSION,
+    ProjectSurvey,
+    names_passed_to_loggers,
+    reachable_files,
+    survey_functions,
+)
 from relive.record import open_driver, session
 from relive.record.process import read_launch_context, warn_once
 
 
-def run(start: ScriptStart) -> None:
+def run_script(start: ScriptStart) -> None:
     """Runs a script as `__main__`. Returns when it ends; exceptions pass through."""
-    main = locate(start)
+    main = locate_script(start)
     sys.modules["__main__"] = main.module
     sys.argv = [main.argv0, *start.argv]
     _hide_own_frames()
@@ -39,21 +46,21 @@ def run(start: ScriptStart) -> None:
     if known is None:
         code = compile(source, main.path, "exec", dont_inherit=True)
     else:
-        main.module.__dict__[HOOK] = loop_hooks
+        main.module.__dict__[HOOK_NAME] = loop_hooks
         code = compile_instrumented(source, main.path, known)
     exec(code, main.module.__dict__)
 
 
-def locate(start: ScriptStart) -> _MainScript:
+def locate_script(start: ScriptStart) -> _MainScript:
     """Finds the script or module to run, and sets `sys.path` as Python would for it."""
     return _MainModule.of(start) if start.is_module else _MainScript.of(start)
 
 
-def main_as_started() -> ScriptStart | None:
+def find_running_script() -> ScriptStart | None:
     """Returns the running script, for `import relive.auto`; None if there is none that can be started again."""
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
-    if not path or not os.path.isfile(path) or hasattr(main, HOOK):
+    if not path or not os.path.isfile(path) or hasattr(main, HOOK_NAME):
         return None
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -61,7 +68,7 @@ def main_as_started() -> ScriptStart | None:
     return ScriptStart(path, sys.argv[1:])
 
 
-def _set_up_safely(path: str, start: ScriptStart) -> Survey | None:
+def _set_up_safely(path: str, start: ScriptStart) -> ProjectSurvey | None:
     try:
         return _set_up_capture(path, start)
     except Exception as error:  # noqa: BLE001 - the script must run, recorded or not
@@ -69,7 +76,7 @@ def _set_up_safely(path: str, start: ScriptStart) -> Survey | None:
         return None
 
 
-def _set_up_capture(path: str, start: ScriptStart) -> Survey | None:
+def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     """Installs the import hook, logger hooks and driver; returns None when relive is off."""
     context = read_launch_context()
     if start.root is None and context.settings.off:
@@ -77,12 +84,12 @@ def _set_up_capture(path: str, start: ScriptStart) -> Survey | None:
     root, sources = os.path.realpath(start.root or context.entry.root), start.sources
     if sources is None:
         sources = context.settings.sources
-    files = reachable(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _project_reader(root))
-    known = survey(files.values())
+    files = reachable_files(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _project_reader(root))
+    known = survey_functions(files.values())
     script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
-    script_logs.explicit_names = told_by_name(files.values())
+    script_logs.explicit_names = names_passed_to_loggers(files.values())
     script_logs.is_project_file = partial(is_project_file, root=root)
-    session.instrumented = {"rules": RULES, "sources": list(sources)}
+    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources)}
     hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS
     sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks))
     for name, hook in hooks.items():
@@ -189,6 +196,6 @@ def _trim_to_script(trace: TracebackType | None) -> TracebackType | None:
         file = trace.tb_frame.f_code.co_filename
         if begun and not file.startswith(PACKAGE_FOLDER) and not file.startswith("<frozen"):
             return trace
-        begun |= trace.tb_frame.f_code is run.__code__
+        begun |= trace.tb_frame.f_code is run_script.__code__
         trace = trace.tb_next
     return None

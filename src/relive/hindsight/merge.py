@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from relive.store import Home, JournalName, journals_in
-from relive.store.journal import ParsedJournal, slot_kinds, slots_bytes
+from relive.store import Home, JournalName, list_journals
+from relive.store.journal import ParsedJournal, encode_slots, slot_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 def next_replay_number(folder: Path) -> int:
     """Returns the number of the next replay of a run."""
-    return 1 + max((name.replay for name, _ in journals_in(folder)), default=0)
+    return 1 + max((name.replay for name, _ in list_journals(folder)), default=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,7 +202,7 @@ class _MergedJournal:
             *((1, 0, 0, slot_kinds.LINE, 0) for _ in range(self._lead_lines)),
         ]
         with (folder / f"{stem}.part").open("wb") as file:
-            _write_synced(file, slots_bytes([*lead, *self._slots], self._clock_ns))
+            _write_synced(file, encode_slots([*lead, *self._slots], self._clock_ns))
         os.rename(folder / f"{stem}.part", folder / f"{stem}.slots")
 
 

@@ -27,7 +27,7 @@ from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, 
 from relive.hindsight.replay_plan import Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.workers import entry_file, merged_variables
-from relive.instrument import RULES
+from relive.instrument import RULES_VERSION
 from relive.model import RUNNING, RunRecord
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
@@ -134,9 +134,11 @@ class _DraftCollector:
         record = entry.record
         if not record.version:
             raise NotFound("it has no code version; `versions` was switched off, or git was missing")
-        rules = (record.code.get("instrumented") or {}).get("rules", RULES)
-        if rules != RULES:
-            raise NotFound(f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES}")
+        rules = (record.code.get("instrumented") or {}).get("rules", RULES_VERSION)
+        if rules != RULES_VERSION:
+            raise NotFound(
+                f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES_VERSION}"
+            )
         history = self._session.history(record)
         check = read_check(self._home.run_folder(record.run))
         fit = self._fit(record, history.profile)

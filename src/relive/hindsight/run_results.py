@@ -11,7 +11,7 @@ from relive.hindsight.verification import Mismatch, compare
 from relive.hindsight.workers import RankTask, Task
 from relive.model import RunRecord
 from relive.record.provenance import changes_since, is_same_machine
-from relive.store import JournalName, journals_in
+from relive.store import JournalName, list_journals
 from relive.store.journal import ROOT, ParsedJournal, parse_journal, read_lines
 
 OTHER_HARDWARE = 1e-5  # relative tolerance for values that another machine computed
@@ -131,7 +131,7 @@ def _add_new(texts: list[str], more: Iterable[str]) -> None:
 
 
 def _read_journal(folder: Path, recorded: ParsedJournal) -> ParsedJournal | None:
-    path = dict(journals_in(folder)).get(JournalName(0))
+    path = dict(list_journals(folder)).get(JournalName(0))
     return parse_journal(path, JournalName(0), recorded) if path is not None else None
 
 
@@ -160,7 +160,7 @@ def _is_inside(parsed: ParsedJournal, loop: int, iteration: int, iterations: Con
 
 def _notes_on_child_processes(folder: Path, names: Sequence[str]) -> list[str]:
     """Notes the names that child processes of the script log too: their journals have no context in the run."""
-    others = [path for name, path in journals_in(folder) if name != JournalName(0)]
+    others = [path for name, path in list_journals(folder) if name != JournalName(0)]
     logged = {line["name"] for path in others for line in read_lines(path).lines if line.get("k") == "name"}
     return [f"{name} is also logged by processes that the script starts; those values are left out"
             for name in names if name in logged]  # fmt: skip

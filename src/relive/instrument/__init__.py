@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.instrument.log_calls import names_told, told_by_name
-    from relive.instrument.loop_rewriter import HOOK, RULES, instrument
+    from relive.instrument.log_calls import logged_name_patterns, names_passed_to_loggers
+    from relive.instrument.loop_rewriter import HOOK_NAME, RULES_VERSION, instrument_loops
     from relive.instrument.loop_selection import LoopChoice
-    from relive.instrument.printed_numbers import dotted, named_numbers
-    from relive.instrument.project_survey import Survey, reachable, survey
+    from relive.instrument.printed_numbers import find_named_numbers, flatten_dict
+    from relive.instrument.project_survey import ProjectSurvey, reachable_files, survey_functions
 
 __getattr__ = lazy_names(__name__)

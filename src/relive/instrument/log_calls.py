@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from relive.instrument.call_facts import last_name
-from relive.instrument.printed_numbers import label, named_numbers, starts_with_words
+from relive.instrument.printed_numbers import find_named_numbers, label, starts_with_words
 from relive.instrument.project_survey import parse_or_none
 
 TEXT_CALLS = frozenset("print info debug warning error critical set_description set_description_str write "
@@ -19,12 +19,12 @@ _DICT_FIRST = frozenset("log log_metrics log_dict set_postfix".split())  # the f
 _VALUE = object()  # a placeholder for a formatted value
 
 
-def names_told(call: ast.Call) -> list[re.Pattern[str]]:
+def logged_name_patterns(call: ast.Call) -> list[re.Pattern[str]]:
     """Returns patterns for the names a call may log: `add_scalar("loss", …)`, `wandb.log({"loss": …})`, prints."""
     return [re.compile(text) for text in dict.fromkeys(_name_patterns(call))]
 
 
-def told_by_name(texts: Iterable[str]) -> frozenset[str]:
+def names_passed_to_loggers(texts: Iterable[str]) -> frozenset[str]:
     """Returns the names that calls of a project pass to a logger as constants; printing these again adds nothing."""
     found: set[str] = set()
     for text in texts:
@@ -104,7 +104,7 @@ def _split_format(node: ast.expr) -> list[Any]:
 
 
 def _patterns_in_text(parts: Sequence[Any]) -> Iterator[str]:
-    yield from (re.escape(name) for name, _ in named_numbers(parts, lambda part: part is _VALUE))
+    yield from (re.escape(name) for name, _ in find_named_numbers(parts, lambda part: part is _VALUE))
     for before, text in itertools.pairwise(parts):
         # In `f"{split} loss: {value}"`, the preceding value is part of the name.
         if before is _VALUE and isinstance(text, str) and starts_with_words(text) and (name := label(text)):

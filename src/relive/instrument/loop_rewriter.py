@@ -8,21 +8,21 @@ from typing import TypeVar
 
 from relive.instrument.call_facts import last_name
 from relive.instrument.log_calls import TEXT_CALLS
-from relive.instrument.loop_selection import Kind, LoopChoice, choose
-from relive.instrument.project_survey import Survey
+from relive.instrument.loop_selection import LoopChoice, LoopKind, choose_loops
+from relive.instrument.project_survey import ProjectSurvey
 
-RULES = 1  # raised when the same source would get other loops, or other names for them
-HOOK = "__relive__"  # the global that rewritten code calls; set in a module before it runs
+RULES_VERSION = 1  # raised when the same source would get other loops, or other names for them
+HOOK_NAME = "__relive__"  # the global that rewritten code calls; set in a module before it runs
 N = TypeVar("N", bound=ast.expr)
 
 
-def instrument(tree: ast.Module, known: Survey) -> list[LoopChoice]:
+def instrument_loops(tree: ast.Module, known: ProjectSurvey) -> list[LoopChoice]:
     """Rewrites a tree in place and returns the chosen loops.
 
     `for x in items` becomes `for x in __relive__.main("name", items)`, and `while test` becomes
     `while iterations.go(test)`, so that `else`, `continue` and `break` keep their meaning.
     """
-    chosen = choose(tree, known)
+    chosen = choose_loops(tree, known)
     _Rewriter(chosen, rewrite_prints=not _rebinds(tree, "print")).visit(tree)
     return chosen
 
@@ -53,7 +53,7 @@ class _Rewriter(ast.NodeTransformer):
         choice = self._chosen.get(id(node))
         self.generic_visit(node)
         if choice is not None:
-            verb = "main" if choice.kind is Kind.TRAINING else "loop"
+            verb = "main" if choice.kind is LoopKind.TRAINING else "loop"
             node.iter = _call(_hook(verb, node.iter), [_constant(choice.name, node.iter), node.iter], node.iter)
         return node
 
@@ -64,7 +64,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         self._while_loops += 1
         name = f"__relive_turns_{self._while_loops}__"  # as in the checkpoints of earlier releases
-        verb = "main_iterations" if choice.kind is Kind.TRAINING else "iterations"
+        verb = "main_iterations" if choice.kind is LoopKind.TRAINING else "iterations"
         test = node.test
         iterations = _call(_hook(verb, test), [_constant(choice.name, test)], test)
         before = ast.copy_location(ast.Assign([_at(ast.Name(name, ast.Store()), test)], iterations), test)
@@ -101,7 +101,7 @@ def _deferred_format(text: ast.JoinedStr) -> ast.expr:
 
 
 def _hook(verb: str, like: ast.AST) -> ast.expr:
-    return _attribute(HOOK, verb, like)
+    return _attribute(HOOK_NAME, verb, like)
 
 
 def _attribute(owner: str, name: str, like: ast.AST) -> ast.expr:

@@ -16,7 +16,7 @@ from relive.instrument.call_facts import (
     trained_variable,
 )
 from relive.instrument.loop_names import loop_name, make_unique
-from relive.instrument.project_survey import Survey, modules_in
+from relive.instrument.project_survey import ProjectSurvey, modules_in
 
 Loop = ast.For | ast.While
 _BOOKKEEPING_CALLS = frozenset(
@@ -24,7 +24,7 @@ _BOOKKEEPING_CALLS = frozenset(
 )
 
 
-class Kind(enum.Enum):
+class LoopKind(enum.Enum):
     """The purpose of a loop."""
 
     TRAINING = "training"  # the outermost one is the main loop
@@ -38,7 +38,7 @@ class LoopChoice:
 
     node: Loop
     name: str
-    kind: Kind
+    kind: LoopKind
     why: str
 
     @property
@@ -46,7 +46,7 @@ class LoopChoice:
         return self.node.lineno
 
 
-def choose(tree: ast.Module, known: Survey) -> list[LoopChoice]:
+def choose_loops(tree: ast.Module, known: ProjectSurvey) -> list[LoopChoice]:
     """Returns the loops of a file to instrument, in source order.
 
     Log calls have no influence: adding a log statement later must not change the choice.
@@ -58,7 +58,7 @@ def choose(tree: ast.Module, known: Survey) -> list[LoopChoice]:
         (loop, *purpose) for loop in _candidate_loops(tree) if (purpose := _classify(loop, known, modules)) is not None
     ]
     # Training loops are named first: `batch` is the training loop, and `batch_2` the evaluation.
-    classified.sort(key=lambda one: one[1] is Kind.PASS)
+    classified.sort(key=lambda one: one[1] is LoopKind.PASS)
     names = make_unique([loop_name(loop) for loop, _, _ in classified])
     chosen = [LoopChoice(loop, name, kind, why) for name, (loop, kind, why) in zip(names, classified, strict=True)]
     return sorted(chosen, key=lambda choice: choice.line)
@@ -96,19 +96,19 @@ def _contains_suspension(loop: Loop) -> bool:
     return False
 
 
-def _classify(loop: Loop, known: Survey, modules: frozenset[str]) -> tuple[Kind, str] | None:
+def _classify(loop: Loop, known: ProjectSurvey, modules: frozenset[str]) -> tuple[LoopKind, str] | None:
     facts = collect_facts(loop.body, modules)
     if isinstance(loop, ast.For) and _iterates_over_trainers(loop):
         return None
     if known.trains(facts):
         if _starts_trainings(loop, known, modules):
-            return Kind.TRIALS, "each iteration creates an optimizer and trains with it"
+            return LoopKind.TRIALS, "each iteration creates an optimizer and trains with it"
         called = sorted(key[2:] for key in facts.calls & known.trainers)
-        return Kind.TRAINING, "its body trains" if facts.trains else f"it calls {called[0]}, which trains"
+        return LoopKind.TRAINING, "its body trains" if facts.trains else f"it calls {called[0]}, which trains"
     if isinstance(loop, ast.For) and iterates_over_batches(loop.iter):
-        return Kind.PASS, "it iterates over batches"
+        return LoopKind.PASS, "it iterates over batches"
     if has_training_counter(loop) and _does_something(loop):
-        return Kind.TRAINING, "its counter is named like that of a training loop"
+        return LoopKind.TRAINING, "its counter is named like that of a training loop"
     return None
 
 
@@ -120,7 +120,7 @@ def _iterates_over_trainers(loop: ast.For) -> bool:
     return bool(trained) and trained <= targets
 
 
-def _starts_trainings(loop: Loop, known: Survey, modules: frozenset[str]) -> bool:
+def _starts_trainings(loop: Loop, known: ProjectSurvey, modules: frozenset[str]) -> bool:
     """Whether every iteration creates an optimizer unconditionally and contains a training loop."""
     unconditional = [node for node in loop.body if not isinstance(node, ast.If | ast.For | ast.While | ast.Try)]
     creates = known.creates_optimizer(collect_facts(unconditional, modules))

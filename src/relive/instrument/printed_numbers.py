@@ -24,7 +24,7 @@ _FILLERS = frozenset(
 Parts = Iterable[Any]  # texts, and the values between them
 
 
-def named_numbers(parts: Parts, is_number: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+def find_named_numbers(parts: Parts, is_number: Callable[[Any], bool]) -> list[tuple[str, Any]]:
     """Returns the (name, number) pairs of a text given in parts.
 
     A part that is neither text nor number separates what is before it from what is after it.
@@ -91,11 +91,11 @@ def starts_with_words(text: str) -> bool:
     return match is not None and not bare[: match.start()].strip()
 
 
-def dotted(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_dict(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the leaves of nested dicts, with names like `optim.lr`."""
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
-            yield from dotted(value, f"{name}.")
+            yield from flatten_dict(value, f"{name}.")
         else:
             yield name, value

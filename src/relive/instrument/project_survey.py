@@ -15,7 +15,7 @@ Read = Callable[[str], str | None]  # returns the text of a file below the root,
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ProjectSurvey:
     """Functions (`f:name`) and methods (`m:name`) that train, create optimizers, or contain a training loop."""
 
     trainers: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Survey:
         return facts.creates_optimizer or bool(facts.calls & self.optimizer_makers)
 
 
-def survey(texts: Iterable[str]) -> Survey:
+def survey_functions(texts: Iterable[str]) -> ProjectSurvey:
     """Surveys the functions of some files; files that can't be parse_or_none are skipped."""
     functions: list[tuple[str, CallFacts, bool]] = []
     for text in texts:
@@ -38,9 +38,9 @@ def survey(texts: Iterable[str]) -> Survey:
             functions += _function_facts(tree, modules_in(tree))
     trainers = _add_callers(functions, {key for key, facts, _ in functions if facts.trains})
     optimizer_makers = _add_callers(functions, {key for key, facts, _ in functions if facts.creates_optimizer})
-    known = Survey(trainers, optimizer_makers)
+    known = ProjectSurvey(trainers, optimizer_makers)
     holders = {key for key, facts, has_loop in functions if has_loop and known.trains(facts)}
-    return Survey(trainers, optimizer_makers, _add_callers(functions, holders))
+    return ProjectSurvey(trainers, optimizer_makers, _add_callers(functions, holders))
 
 
 def parse_or_none(text: str) -> ast.Module | None:
@@ -90,7 +90,7 @@ def _add_callers(functions: list[tuple[str, CallFacts, bool]], known: set[str]) 
 # --- which files ------------------------------------------------------------------------------------------------------
 
 
-def reachable(entry: str, read: Read) -> Mapping[str, str]:
+def reachable_files(entry: str, read: Read) -> Mapping[str, str]:
     """Returns the files of a project that a script imports, directly or not, by path; the script comes first."""
     folder = PurePosixPath(entry).parent
     found: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lightning.pytorch.callbacks import Callback
 
-from relive.handsfree.frameworks import enter_lightning, lightning_callback
+from relive.handsfree.frameworks import lightning_callback, patch_lightning
 
 ReliveCallback = lightning_callback(Callback)
-enter_lightning("lightning.pytorch")
+patch_lightning("lightning.pytorch")

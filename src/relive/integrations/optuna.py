@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from relive.integrations.sweep_pruner import FleetStudy
 from relive.query.compare import PRUNED, SweepValues
-from relive.record import Recorder, explicit_run, here
+from relive.record import Recorder, current_place, explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home
 from relive.store.catalog import Index
@@ -56,13 +56,13 @@ def _last_step(trial: Trial) -> int | None:
 
 
 def _tag_run(name: str, value: Any) -> None:
-    place = here.get()
+    place = current_place.get()
     if place is not None and isinstance(place.driver, Recorder):
         place.driver.tag(name, value)
 
 
 def _record_trial(params: dict[str, Any], value: Any) -> None:
-    place = here.get()
+    place = current_place.get()
     if place is None:
         return
     for name, given in params.items():
@@ -83,7 +83,7 @@ class ReliveCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         with explicit_run(f"trial {trial.number}", _run_tags(study, trial.number)):
-            place = here.get()
+            place = current_place.get()
             driver = place.driver if place is not None else None
             if isinstance(driver, Recorder):
                 self._log_reports(driver, trial)
@@ -98,7 +98,7 @@ class ReliveCallback:
 
     def _log_reports(self, driver: Recorder, trial: FrozenTrial) -> None:
         for _step in driver.loop("step", sorted(trial.intermediate_values)):
-            place = here.get()
+            place = current_place.get()
             if place is not None:
                 driver.log(self._name, trial.intermediate_values[_step], place)
 
@@ -142,5 +142,5 @@ class FleetPruner(BasePruner):  # type: ignore[misc]
 
 
 def _current_run() -> str | None:
-    place = here.get()
+    place = current_place.get()
     return place.driver.run if place is not None and isinstance(place.driver, Recorder) else None

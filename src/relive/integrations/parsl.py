@@ -17,7 +17,7 @@ from parsl.data_provider.files import File
 
 from relive.errors import Damaged, ReliveError, Unstable
 from relive.memo import Call, Computed, Keys, Sqlite, Unstorable, content_of
-from relive.record import home_here, note, run_here
+from relive.record import current_home, current_run, record_line
 from relive.record.process import warn_once
 from relive.store import Home
 
@@ -53,7 +53,7 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
         self._lock = threading.Lock()
 
     def start(self, *, run_dir: str, config_run_dir: str) -> None:
-        home = Home(Path(self.home).expanduser().absolute()) if self.home is not None else home_here()[0]
+        home = Home(Path(self.home).expanduser().absolute()) if self.home is not None else current_home()[0]
         home.create()
         self._store = Sqlite(home)
 
@@ -87,7 +87,7 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
         flight = self._end_flight(task)
         if flight is None or self._store is None:
             return
-        computed = Computed(time.perf_counter() - flight.begun_s, run_here())
+        computed = Computed(time.perf_counter() - flight.begun_s, current_run())
         kept = "stored"
         try:
             self._store.store_result(flight.call, r, computed)
@@ -156,7 +156,7 @@ class _Output:
 
 
 def _write_memo_line(call: Call, **fields: Any) -> None:
-    note("memo", {"function": call.function, "key": call.key[:32], **fields})
+    record_line("memo", {"function": call.function, "key": call.key[:32], **fields})
 
 
 def _users_function(function: Any) -> Any:

@@ -11,7 +11,7 @@ from ray.tune import Callback
 from ray.tune.schedulers import TrialScheduler
 
 from relive.query.compare import PRUNED, SweepValues
-from relive.record import OpenRun, Place, open_explicitly
+from relive.record import OpenRun, Place, open_explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home
 from relive.store.catalog import Index
@@ -75,7 +75,7 @@ class ReliveCallback(Callback):  # type: ignore[misc]
             return
         number = self._numbers.setdefault(trial.trial_id, len(self._numbers))
         tags = {"sweep": self._sweep, "trial": number, "trial_id": trial.trial_id}
-        opened = open_explicitly(str(trial), tags)
+        opened = open_explicit_run(str(trial), tags)
         if opened is not None:
             self._own_runs.add(opened.run)
             self._open[trial.trial_id] = _TrialRun(opened, trial.config)

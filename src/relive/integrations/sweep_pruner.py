@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
 from relive.model import FINISHED, RUNNING
-from relive.query.compare import PRUNED, SweepMember, SweepValues, told_by_name
+from relive.query.compare import PRUNED, SweepMember, SweepValues, guess_order
 from relive.record import Recorder
 from relive.record.process import warn_once
 from relive.store import Home
@@ -104,7 +104,7 @@ def should_prune(
     try:
         if driver.provenance is not None:
             driver.provenance.settle()
-        prunes = _decide(driver.run, home, name, step, pruner, order or told_by_name(name))
+        prunes = _decide(driver.run, home, name, step, pruner, order or guess_order(name))
     except (ReliveError, OSError) as error:
         warn_once("prune-unknown", f"{error}; the run continues")
         return False

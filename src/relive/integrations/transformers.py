@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import TrainerCallback, trainer
 
-from relive.handsfree.frameworks import enter_transformers, transformers_callback
+from relive.handsfree.frameworks import patch_transformers, transformers_callback
 
 ReliveCallback = transformers_callback(TrainerCallback)
-enter_transformers(trainer)
+patch_transformers(trainer)

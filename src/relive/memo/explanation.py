@@ -13,7 +13,7 @@ from relive.memo.home_stores import HOMES
 from relive.memo.memoised import ATTRIBUTE, Memoised
 from relive.memo.sqlite_memoizer import Sqlite
 from relive.store.chunks import MemoRow, MemoTable, MissRow
-from relive.store.journal import from_text
+from relive.store.journal import from_json
 
 _MAX_COMPARED = 500
 _MAX_CHANGES = 8
@@ -55,7 +55,7 @@ class CallIdentity:
 
     @classmethod
     def of(cls, row: MemoRow | MissRow) -> CallIdentity:
-        return cls(row.key, row.function, row.code, row.extra, from_text(row.arguments))
+        return cls(row.key, row.function, row.code, row.extra, from_json(row.arguments))
 
     def differing_arguments(self, other: CallIdentity) -> list[str]:
         names = dict.fromkeys([*self.arguments, *other.arguments])
@@ -148,7 +148,7 @@ def _miss_reasons(memos: MemoTable, facts: CallIdentity, parts: Mapping[str, Map
     others = [CallIdentity.of(row) for row in memos.rows("function = ?", (facts.function,), limit=_MAX_COMPARED)]
 
     def parts_of(code: str) -> Mapping[str, str]:
-        return parts.get(code) or from_text(memos.parts(code))
+        return parts.get(code) or from_json(memos.parts(code))
 
     return explain(facts, [one for one in others if one.key != facts.key], parts_of)
 
@@ -197,7 +197,7 @@ def _explain_row(memos: MemoTable, row: MissRow | MemoRow) -> Explanation:
             older = memos.rows("function = ? and created_us < ? and key != ?", (row.function, row.time_us, row.key))
             facts = CallIdentity.of(row)
             reasons = explain(
-                facts, [CallIdentity.of(one) for one in older[:_MAX_COMPARED]], lambda c: from_text(memos.parts(c))
+                facts, [CallIdentity.of(one) for one in older[:_MAX_COMPARED]], lambda c: from_json(memos.parts(c))
             )
         if entry is not None:
             reasons.append("the result is stored now: the same call is a hit as long as the code stays the same")

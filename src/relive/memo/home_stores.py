@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from relive.memo.sqlite_memoizer import Sqlite
-from relive.record import Driver, home_here, session
+from relive.record import Driver, current_home, session
 from relive.record.provenance import FingerprintCache
 
 # `os.environ` encodes names and decodes values on every lookup, which is too slow for the path of every hit.
@@ -49,7 +49,7 @@ class HomeStores:
             return self._fingerprints[path]
 
     def _open_current(self) -> Sqlite | None:
-        home, settings = home_here()
+        home, settings = current_home()
         if settings.off:
             return None
         if home.path not in self._stores:

@@ -17,8 +17,8 @@ from relive.memo.home_stores import HOMES
 from relive.memo.memoizer import Computed, Entry, Memoizer
 from relive.memo.result_codec import Unstorable
 from relive.memo.sqlite_memoizer import Sqlite
-from relive.record import note, run_here
-from relive.record.process import is_users, warn_once
+from relive.record import current_run, record_line
+from relive.record.process import raised_by_signal_handler, warn_once
 
 ATTRIBUTE = "__relive_memo__"
 
@@ -156,7 +156,7 @@ class Memoised:
                 return None
             hit = Hit(entry, entry.value)
         except Exception as error:  # an unreadable entry counts as absent: the call is computed again
-            if is_users(error):
+            if raised_by_signal_handler(error):
                 raise
             attempt.found = "unreadable"
             reason = str(error) if isinstance(error, ReliveError) else f"{type(error).__name__}: {error}"
@@ -174,7 +174,7 @@ class Memoised:
 
     def _store_result(self, attempt: Attempt, result: Any, took_s: float) -> None:
         with self._failures_as_warnings():
-            computed = Computed(took_s, run_here(), attempt.found)
+            computed = Computed(took_s, current_run(), attempt.found)
             kept = "filtered"
             if self._run_hook(self.options.store, attempt.call, result):
                 kept = self._try_store(attempt, attempt.memoizer.store_result, result, computed)
@@ -182,7 +182,7 @@ class Memoised:
 
     def _store_exception(self, attempt: Attempt, error: BaseException, took_s: float) -> None:
         with self._failures_as_warnings():
-            computed = Computed(took_s, run_here(), attempt.found)
+            computed = Computed(took_s, current_run(), attempt.found)
             kept = "raised"
             if isinstance(error, self.options.exceptions) and self._run_hook(self.options.store, attempt.call, error):
                 kept = self._try_store(attempt, attempt.memoizer.store_exception, error, computed)
@@ -211,7 +211,7 @@ class Memoised:
         elif attempt.found != "absent":
             line["found"] = attempt.found
         adopt = memoizer.adopt if outcome == "miss" and isinstance(memoizer, Sqlite) else None
-        note("memo", line, (lambda run: adopt(call.key, run)) if adopt is not None else None)
+        record_line("memo", line, (lambda run: adopt(call.key, run)) if adopt is not None else None)
 
     def _run_hook(self, hook: Callable[..., Any] | None, call: Call, about: Any) -> bool:
         """Calls a user's hook; if it fails, the result is neither stored nor reused."""
@@ -220,7 +220,7 @@ class Memoised:
         try:
             return bool(hook(call, about))
         except Exception as error:  # a bug in a hook must not lose the computed result
-            if is_users(error):
+            if raised_by_signal_handler(error):
                 raise
             message = (
                 f"a hook of {self.keys.name} failed ({type(error).__name__}: {error}); nothing was stored or reused"
@@ -245,7 +245,7 @@ class Memoised:
 
     def _warn_of_failure(self, error: Exception) -> None:
         """Warns about a failure of the store, which may cost a computation but never a result."""
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise error
         if isinstance(error, Damaged) and isinstance(memoizer := self.options.memoizer or HOMES.store(), Sqlite):
             memoizer.memos.set_aside()

@@ -14,8 +14,8 @@ from relive.memo.result_codec import StoredResult, Unstorable, read_value, store
 from relive.memo.single_flight import Flights
 from relive.record.process import warn_once
 from relive.store import Home
-from relive.store.chunks import Chunks, MemoRow, MemoTable, MissRow, sealed
-from relive.store.journal import to_text
+from relive.store.chunks import Chunks, MemoRow, MemoTable, MissRow, row_hash
+from relive.store.journal import to_json
 
 _HOUR_US = 3_600_000_000
 _DURABLE_AFTER_S = 0.1  # longer computations are synced to disk, which is cheap in comparison
@@ -62,8 +62,8 @@ class Sqlite:
 
     def record_miss(self, call: Call, computed: Computed, kept: str) -> None:
         """Records for `relive memo why` that a call was computed and not stored."""
-        arguments = to_text(call.describe_arguments())
-        self.memos.put(None, _miss_row(call, arguments, computed, kept), to_text(call.parts()))
+        arguments = to_json(call.describe_arguments())
+        self.memos.put(None, _miss_row(call, arguments, computed, kept), to_json(call.parts()))
 
     def adopt(self, key: str, run: str) -> None:
         """Assigns an entry to a run that was opened after the call."""
@@ -80,10 +80,10 @@ class Sqlite:
             _check_exception(value, stored, self._chunks)
         if time.monotonic() - begun > _REWRITE_AFTER_S:
             self._rewrite_chunks(stored)
-        arguments = to_text(call.describe_arguments())
+        arguments = to_json(call.describe_arguments())
         row = self._entry_row(call, kind, stored, arguments, computed)
         miss = _miss_row(call, arguments, computed, "stored")
-        self.memos.put(row, miss, to_text(call.parts()), durably=computed.took_s > _DURABLE_AFTER_S)
+        self.memos.put(row, miss, to_json(call.parts()), durably=computed.took_s > _DURABLE_AFTER_S)
         if self._max_bytes:
             self.memos.evict(self._max_bytes)
 
@@ -91,7 +91,7 @@ class Sqlite:
         now_us = time.time_ns() // 1000
         return MemoRow(
             key=call.key, function=call.function, kind=kind, form=stored.form,
-            seal=sealed(call.key, kind, stored.form), chunks=" ".join(stored.chunks), size_bytes=stored.size_bytes,
+            seal=row_hash(call.key, kind, stored.form), chunks=" ".join(stored.chunks), size_bytes=stored.size_bytes,
             pickled=self.memos.mark if stored.is_pickled else "", code=call.code, arguments=arguments,
             extra=call.extra, run=computed.run, created_us=now_us, used_us=now_us, took_s=computed.took_s,
         )  # fmt: skip

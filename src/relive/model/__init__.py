@@ -6,6 +6,6 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.model.run_record import RunRecord
-    from relive.model.vocabulary import FAILED, FINISHED, KILLED, MAX_NAME_CHARS, RUNNING, SHORT_ID, clean_name
+    from relive.model.vocabulary import FAILED, FINISHED, KILLED, MAX_NAME_CHARS, RUNNING, SHORT_ID_DIGITS, clean_name
 
 __getattr__ = lazy_names(__name__)

@@ -10,7 +10,7 @@ FAILED = "failed"
 KILLED = "killed"
 
 MAX_NAME_CHARS = 1_000
-SHORT_ID = 8  # digits of a run's id in tables
+SHORT_ID_DIGITS = 8  # digits of a run's id in tables
 
 
 def clean_name(name: Any) -> str:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.query.backends import HomeRuns, RunsBackend, ServerRuns, Shown, listed
-    from relive.query.context_selection import Context
-    from relive.query.query_engine import Query
+    from relive.query.backends import HomeRuns, RunDetails, RunsBackend, ServerRuns, run_list_row
+    from relive.query.context_selection import IterationContext
+    from relive.query.query_engine import QueryEngine
 
 __getattr__ = lazy_names(__name__)

@@ -13,7 +13,7 @@ from relive.model import RUNNING, RunRecord
 from relive.store.catalog import Index, Summary, find_run
 
 if TYPE_CHECKING:  # listing runs needs none of these, and they load numpy or HTTP
-    from relive.query.compare import LeaderboardTerms, Rule, Watched
+    from relive.query.compare import LeaderboardTerms, RuleStatus, SkewRule
     from relive.store.sync import ServerClient
 
 _PAGE = 1_000  # runs in one response of a server
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RunDetails:
     """The record of a run and the summaries of its names; `folder` holds its journals, if they are local."""
 
     record: RunRecord
@@ -36,7 +36,7 @@ class RunsBackend(Protocol):
     def listed(self, limit: int) -> tuple[int, list[Row]]:
         """Returns the number of runs, and the newest `limit` of them with their last values; a limit of 0 means all."""
 
-    def shown(self, word: str) -> Shown:
+    def shown(self, word: str) -> RunDetails:
         """Returns one run, given by a prefix of its id, its name, or `last`."""
 
     def live(self) -> list[str]:
@@ -48,7 +48,7 @@ class RunsBackend(Protocol):
 
     def skew(self, word: str, name: str) -> Row: ...
 
-    def watched(self, run: str, rule: Rule) -> Watched: ...
+    def check_rule(self, run: str, rule: SkewRule) -> RuleStatus: ...
 
 
 class HomeRuns:
@@ -61,12 +61,12 @@ class HomeRuns:
         entries = self._index.runs()[::-1]
         chosen = entries[:limit] if limit else entries
         last = self._index.summaries(chosen)
-        return len(entries), [listed(entry.record, last[entry.record.run]) for entry in chosen]
+        return len(entries), [run_list_row(entry.record, last[entry.record.run]) for entry in chosen]
 
-    def shown(self, word: str) -> Shown:
+    def shown(self, word: str) -> RunDetails:
         entry = find_run(self._index.runs(), word)
         run = entry.record.run
-        return Shown(entry.record, self._index.summaries([entry])[run], self._index.home.run_folder(run))
+        return RunDetails(entry.record, self._index.summaries([entry])[run], self._index.home.run_folder(run))
 
     def live(self) -> list[str]:
         return [entry.record.run for entry in self._index.runs() if entry.live]
@@ -77,19 +77,19 @@ class HomeRuns:
         return build_leaderboard(self._index, metric, terms)
 
     def compare(self, words: Sequence[str]) -> Row:
-        from relive.query.compare import compare
+        from relive.query.compare import compare_runs
 
-        return compare(self._index, words)
+        return compare_runs(self._index, words)
 
     def skew(self, word: str, name: str) -> Row:
-        from relive.query.compare import skew
+        from relive.query.compare import rank_skew
 
-        return skew(self._index, word, name)
+        return rank_skew(self._index, word, name)
 
-    def watched(self, run: str, rule: Rule) -> Watched:
-        from relive.query.compare import watched
+    def check_rule(self, run: str, rule: SkewRule) -> RuleStatus:
+        from relive.query.compare import check_rule
 
-        return watched(self._index, run, rule)
+        return check_rule(self._index, run, rule)
 
 
 class ServerRuns:
@@ -107,7 +107,7 @@ class ServerRuns:
             if not answer["runs"] or len(found) >= (limit or answer["total"]):
                 return int(answer["total"]), found
 
-    def shown(self, word: str) -> Shown:
+    def shown(self, word: str) -> RunDetails:
         from relive.store.sync import ServerUnreachable
 
         answer = self._get(f"/api/runs/{self._resolve_id(word)}")
@@ -115,7 +115,7 @@ class ServerRuns:
             record = msgspec.convert(answer["record"], RunRecord)
         except msgspec.ValidationError as error:
             raise ServerUnreachable(f"{self._remote.url} sent a record that can't be read ({error})") from error
-        return Shown(record, [_parse_summary(row) for row in answer["metrics"]])
+        return RunDetails(record, [_parse_summary(row) for row in answer["metrics"]])
 
     def live(self) -> list[str]:
         return [run["run"] for run in self._get("/api/runs", outcome=RUNNING, limit=_PAGE)["runs"]]
@@ -129,24 +129,24 @@ class ServerRuns:
     def skew(self, word: str, name: str) -> Row:
         return self._get(f"/api/runs/{self._resolve_id(word)}/skew", name=name)
 
-    def watched(self, run: str, rule: Rule) -> Watched:
-        from relive.query.compare import Watched
+    def check_rule(self, run: str, rule: SkewRule) -> RuleStatus:
+        from relive.query.compare import RuleStatus
 
         answer = self._get(f"/api/runs/{run}/alert", name=rule.name, above=rule.bound, steps=rule.steps)
-        return msgspec.convert(answer, Watched)
+        return msgspec.convert(answer, RuleStatus)
 
     def _resolve_id(self, word: str) -> str:
         return str(self._get("/api/runs", run=word)["runs"][0]["run"])
 
     def _get(self, path: str, **query: Any) -> Row:
-        from relive.store.sync import with_remedy
+        from relive.store.sync import translate_server_errors
 
-        with with_remedy():
+        with translate_server_errors():
             answer: Row = self._remote.get(path, **query)
             return answer
 
 
-def listed(record: RunRecord, last: Sequence[Summary]) -> Row:
+def run_list_row(record: RunRecord, last: Sequence[Summary]) -> Row:
     """Returns the row of a run in a list: what identifies it, and the last value of each of its names."""
     return {
         "run": record.run, "name": record.name, "project": record.project, "filename": record.filename,

@@ -17,7 +17,7 @@ HERE = "(here)"  # a synthetic name that each candidate iteration logs; its valu
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class IterationContext:
     """An iteration: its enclosing loops, outermost first, with the item of each."""
 
     run: str
@@ -26,9 +26,9 @@ class Context:
     items: str | None = None  # JSON of the loop columns whose item isn't an integer
 
 
-def select(
-    points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[Context], where: str, *,
-    get_chunk: Any,
+def select_contexts(
+    points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[IterationContext],
+    where: str, *, get_chunk: Any,
 ) -> list[int]:  # fmt: skip
     """Returns the positions of the contexts for which the clause holds, given values of outer and inner contexts."""
     if not contexts:
@@ -40,7 +40,7 @@ def select(
     return sorted({int(value) for value in values if value == value})
 
 
-def _with_contexts(points: Points, contexts: Sequence[Context]) -> Points:
+def _with_contexts(points: Points, contexts: Sequence[IterationContext]) -> Points:
     """Returns the points with one more point per context, ordered by run as points are."""
     run_of = {run: place for place, run in enumerate(points.runs)}
     paths = list(dict.fromkeys([*points.paths, *(context.path for context in contexts)]))

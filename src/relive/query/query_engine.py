@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import QueryError
-from relive.query.context_selection import Context, select
+from relive.query.context_selection import IterationContext, select_contexts
 from relive.query.sql import Result, columns_of, filter_table, is_text, run, sql_views
 from relive.query.table import FIXED_DIMS, PROCESS_DIMS, RunFacts, Table, pivot, to_pandas
 from relive.store import Home
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RANKS = ("canonical", "all")
 
 
-class Query:
+class QueryEngine:
     """Queries over the runs of a home, in their state at the first query."""
 
     def __init__(self, home: Home | Path) -> None:
@@ -68,12 +68,12 @@ class Query:
         hidden = {name for name in filters if name not in names}
         return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
 
-    def select(self, contexts: Sequence[Context], where: str) -> list[int]:
+    def select(self, contexts: Sequence[IterationContext], where: str) -> list[int]:
         """Returns the positions of the iterations for which `where` holds."""
         names = [name for column in columns_of(where) for name in self._names_like(column)]
         points = self._index.points(self._entries, names)
         facts = [self._facts(entry) for entry in self._entries]
-        return select(points, names, facts, contexts, where, get_chunk=self._chunks.get)
+        return select_contexts(points, names, facts, contexts, where, get_chunk=self._chunks.get)
 
     def sql(self, text: str) -> Result:
         """Runs one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""

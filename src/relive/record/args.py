@@ -16,7 +16,7 @@ from relive.record.provenance import is_secret
 FLAG = "--kwargs"
 
 
-def take_out(argv: list[str]) -> dict[str, str]:
+def pop_kwargs(argv: list[str]) -> dict[str, str]:
     """Removes `--kwargs name=value …` from argv, in place, and returns the pairs."""
     found: dict[str, str] = {}
     while FLAG in argv:

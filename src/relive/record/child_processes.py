@@ -13,9 +13,9 @@ from relive.record.off import EndedJournal, NullJournal
 from relive.record.process import JournalSyncer, LaunchContext, detect_launch
 from relive.record.recorder import Recorder
 from relive.record.session import session
-from relive.store import Home, JournalName, journals_in
+from relive.store import Home, JournalName, list_journals
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, is_alive, read_lines
+from relive.store.journal import Journal, is_process_alive, read_lines
 
 PID_SPACE = 1 << 22  # pids are below this; a journal of a reused pid gets a number above it
 RECENT_RUNS = 50  # how many runs a worker searches for the one of its parent
@@ -127,9 +127,9 @@ def _find_parent_run(home: Home) -> dict[str, Any] | None:
     pid = parent.pid if parent is not None else None
     folders = sorted((home.run_folder(run) for run in home.run_ids()), key=_modified_ns, reverse=True)
     for folder in folders[:RECENT_RUNS]:
-        for name, path in journals_in(folder):
+        for name, path in list_journals(folder):
             header = next(iter(read_lines(path).lines), {}) if not name.process else {}
-            if header.get("pid") == pid and is_alive(pid, header.get("start")):
+            if header.get("pid") == pid and is_process_alive(pid, header.get("start")):
                 return {"home": str(home.path), "run": folder.name, "rank": name.rank, "kwargs": {}}
     return None
 

@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from relive.installation import PACKAGE_FOLDER
-from relive.record.session import Driver, Place, here
+from relive.record.session import Driver, Place, current_place
 
 if TYPE_CHECKING:
     from relive.checkpoint.control import LoopWatch
@@ -57,13 +57,13 @@ class RecordedLoop(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         recorder, items = self._recorder, self._items
-        outside = here.get()
+        outside = current_place.get()
         parent = _parent_place(recorder, outside)
         item_types: frozenset[type] = frozenset() if is_int32_range(items) else _ITEM_TYPES
         loop = recorder.enter_loop(self._name, parent, items)
         watch = recorder.watch_loop(self._name, loop) if getattr(type(items), "has_checkpoints", True) else None
         if watch is not None:
-            watch.made_in = self._made_in
+            watch.created_in = self._made_in
         place, iteration = None, -1
         marked = begun = _now()
         pending_item: list[T] = []
@@ -72,7 +72,7 @@ class RecordedLoop(Generic[T]):
             for item in items:
                 iteration += 1
                 place = Place(recorder, loop, iteration, parent)
-                here.set(place)
+                current_place.set(place)
                 kind = type(item)
                 if kind in item_types and (kind is not int or item != iteration):
                     recorder.note_item(loop, iteration, item)
@@ -89,7 +89,7 @@ class RecordedLoop(Generic[T]):
                     recorder.begin_iteration(watch, iteration, sys._getframe(1))
                     yield pending_item.pop()
                     recorder.end_iteration(watch, iteration, sys._getframe(1))
-                place_now = here.get()
+                place_now = current_place.get()
                 if place_now is not place and not _is_within(place_now, place):
                     # Another loop advanced meanwhile: the two are zipped, or this one outlives its iteration.
                     outside, new_parent = place_now, _parent_place(recorder, place_now)
@@ -120,7 +120,7 @@ class _AsyncIterations(Generic[T]):
     def __init__(self, recorder: LoopDriver, name: str, items: AsyncIterable[T]) -> None:
         self._recorder = recorder
         self._items = aiter(items)
-        self._outside = here.get()
+        self._outside = current_place.get()
         self._parent = _parent_place(recorder, self._outside)
         self._loop = recorder.enter_loop(name, self._parent, ())
         self._place: Place | None = None
@@ -138,7 +138,7 @@ class _AsyncIterations(Generic[T]):
             raise
         self._iteration += 1
         self._place = Place(self._recorder, self._loop, self._iteration, self._parent)
-        here.set(self._place)
+        current_place.set(self._place)
         if type(item) in _ITEM_TYPES:
             self._recorder.note_item(self._loop, self._iteration, item)
         self._recorder.mark(self._loop, self._iteration)
@@ -171,8 +171,8 @@ def _restore_place(place: Place | None, outside: Place | None) -> None:
 
     A loop that was left long ago and is garbage-collected now must not change the current place.
     """
-    if place is not None and _is_within(here.get(), place):
-        here.set(outside)
+    if place is not None and _is_within(current_place.get(), place):
+        current_place.set(outside)
 
 
 def _is_within(place: Place | None, outer: Place | None) -> bool:

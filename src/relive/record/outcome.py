@@ -39,14 +39,14 @@ class ExitWatch:
         """Returns the outcome for the last line of the run."""
         worker_exit = find_worker_exit()
         if worker_exit is not None:
-            return ended_by(worker_exit)
+            return outcome_of(worker_exit)
         error = _last_exception()
         if error is not None and error is not self._before and not hasattr(sys, "ps1"):
-            return ended_by(error)
+            return outcome_of(error)
         # A SystemExit that was caught did not end the script: it went on, and returned or raised another exception.
         # Values logged since then prove nothing: `finally` blocks log, and so do threads, the user's and ours.
         if self.was_called and not _has_ended_by_itself(self._main):
-            return ended_by(SystemExit(self.code))
+            return outcome_of(SystemExit(self.code))
         return FINISHED, None
 
 
@@ -96,7 +96,7 @@ def preserve_interrupt() -> Iterator[None]:
             exec("raise KeyboardInterrupt")
 
 
-def ended_by(error: BaseException) -> Ending:
+def outcome_of(error: BaseException) -> Ending:
     """Returns the outcome of a run that this exception ended. `sys.exit(0)` and a closed generator are no failures."""
     if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
         return FINISHED, None

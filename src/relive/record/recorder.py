@@ -15,10 +15,10 @@ from relive.model import MAX_NAME_CHARS, clean_name
 from relive.record.blocks import RecordedBlock
 from relive.record.loops import RecordedLoop, is_int32_range
 from relive.record.off import NullJournal
-from relive.record.process import is_users, warn_once
+from relive.record.process import raised_by_signal_handler, warn_once
 from relive.record.provenance import Provenance, ignore_reads, is_secret
 from relive.record.scalars import unwrap_scalar
-from relive.record.session import Place, here, session
+from relive.record.session import Place, current_place, session
 from relive.store.chunks import Chunks
 from relive.store.journal import ROOT, Journal, JournalClosed, encode_value, slot_kinds
 
@@ -110,9 +110,9 @@ class Recorder:
     def artifact(self, source: Any, *, name: str | None) -> Any:
         with self._guarded("artifact-lost"):
             with ignore_reads(), _without_os_errors():  # reading an artifact does not make it an input of the run
-                from relive.record.provenance import describe_artifact
+                from relive.record.provenance import store_artifact
 
-                stored = describe_artifact(source, name, self.chunks)
+                stored = store_artifact(source, name, self.chunks)
             if stored is None:
                 warn_once("artifact-missing", f"relive.artifact({source!r}): no such file; write it before the call")
             else:
@@ -142,10 +142,10 @@ class Recorder:
 
     def _make_checkpointer(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Checkpointer:
         from relive.checkpoint.control import Checkpointer, agree_on_schedule
-        from relive.checkpoint.io import Writer
+        from relive.checkpoint.io import CheckpointWriter
         from relive.store.chunks import Packs
 
-        writer = Writer(Packs(self.chunks.folder / "packs"), self.chunks)
+        writer = CheckpointWriter(Packs(self.chunks.folder / "packs"), self.chunks)
         allowed = self.overhead if overhead is None else overhead
         if self.rank_schedule is None and self.shared_folder is not None:
             self.rank_schedule = agree_on_schedule(self.shared_folder, self.rank)
@@ -158,7 +158,7 @@ class Recorder:
 
     def begin_block(self, name: str, frame: FrameType) -> BlockStart | None:
         with self._guarded("checkpoint-lost"):
-            place = here.get()
+            place = current_place.get()
             parent = place if place is not None and place.driver is self else self.root
             return BlockStart(self.enter_loop(name, parent, ()), time.perf_counter(), frame.f_lineno)
         return None
@@ -221,14 +221,14 @@ class Recorder:
             text = name if type(name) is str else clean_name(name)
             loop = self.journal.begin_loop(text, parent.loop, parent.iteration)
             if isinstance(items, range) and is_int32_range(items) and (items.start, items.step) != (0, 1):
-                self.journal.loop_range(loop, items.start, items.step)
+                self.journal.append_loop_range(loop, items.start, items.step)
             return loop
         return ROOT
 
     def note_item(self, loop: int, iteration: int, item: Any) -> None:
         with self._guarded("loop-lost"):
             if type(item) is int and item in _INT64:
-                self.journal.loop_item(loop, iteration, item)
+                self.journal.append_loop_item(loop, iteration, item)
             else:
                 encoded = self._encode(item if type(item) is not str else item[:MAX_NAME_CHARS])
                 self.journal.line("item", loop, iteration, item=encoded)
@@ -279,7 +279,7 @@ class Recorder:
             warn_once("log-lost", f"{name!r} was logged to a run that has ended; open another with relive.run()")
             return
         with self._guarded("log-lost"):
-            if type(name) is str or isinstance(error, OSError | ReliveError) or is_users(error):
+            if type(name) is str or isinstance(error, OSError | ReliveError) or raised_by_signal_handler(error):
                 raise error
             self._append_value(clean_name(name), value, place)
 
@@ -295,7 +295,7 @@ class Recorder:
         except ArgError:
             raise
         except Exception as error:  # the user's training must go on
-            if is_users(error):
+            if raised_by_signal_handler(error):
                 raise
             self._failed(slug, error)
 
@@ -368,6 +368,6 @@ def _without_os_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         raise ReliveError(str(error)) from error

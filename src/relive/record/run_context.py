@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from relive.record.off import Off
-from relive.record.run_start import OpenRun, open_explicitly
-from relive.record.session import Driver, here, session
+from relive.record.run_start import OpenRun, open_explicit_run
+from relive.record.session import Driver, current_place, session
 
 
 @contextlib.contextmanager
 def explicit_run(name: str, tags: dict[str, Any]) -> Iterator[str | None]:
     """Records the block as a run of its own; yields its id, or None when nothing is recorded."""
-    outside = here.get()
+    outside = current_place.get()
     opened: OpenRun | None = None
 
     def open_driver() -> Driver:
         nonlocal opened
-        opened = session.stand_in() if session.stand_in else open_explicitly(name, tags)
+        opened = session.open_replayed_run() if session.open_replayed_run else open_explicit_run(name, tags)
         return opened.recorder if opened is not None else Off()
 
     driver = session.open(open_driver, explicitly=True)
-    here.set(driver.root)
+    current_place.set(driver.root)
     failure: BaseException | None = None
     try:
         yield opened.run if opened is not None else None
@@ -34,4 +34,4 @@ def explicit_run(name: str, tags: dict[str, Any]) -> Iterator[str | None]:
         if opened is not None:
             opened.close(failure)
         session.leave(driver)
-        here.set(outside)
+        current_place.set(outside)

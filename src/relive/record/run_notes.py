@@ -9,14 +9,14 @@ from typing import Any
 from relive.record.process import is_pool_worker, read_launch_context
 from relive.record.recorder import Recorder
 from relive.record.run_start import PARENT_VARIABLE, open_driver
-from relive.record.session import Driver, Place, here, session
+from relive.record.session import Driver, Place, current_place, session
 from relive.settings import Settings
 from relive.store import Home
 
 MAX_PENDING = 1_000
 
 
-def note(kind: str, content: dict[str, Any], then: Callable[[str], None] | None = None) -> None:
+def record_line(kind: str, content: dict[str, Any], then: Callable[[str], None] | None = None) -> None:
     """Appends a line to the journal of the current run.
 
     If no run is open yet, the line is appended once one opens, and `then` is called with the id of that run.
@@ -29,13 +29,13 @@ def note(kind: str, content: dict[str, Any], then: Callable[[str], None] | None 
         place.driver.note_line(kind, content, place)
 
 
-def run_here() -> str:
+def current_run() -> str:
     """Returns the id of the current run, or an empty string."""
     place = _find_place()
     return place.driver.run if place is not None and isinstance(place.driver, Recorder) else ""
 
 
-def home_here() -> tuple[Home, Settings]:
+def current_home() -> tuple[Home, Settings]:
     """Returns the home that the current run is recorded to, or would be, and the settings."""
     place, context = _find_place(), read_launch_context()
     is_recorded = place is not None and isinstance(place.driver, Recorder)
@@ -43,7 +43,7 @@ def home_here() -> tuple[Home, Settings]:
 
 
 def _find_place() -> Place | None:
-    place = here.get()
+    place = current_place.get()
     if place is not None:
         return place
     if session.driver is None and PARENT_VARIABLE in os.environ and is_pool_worker():

@@ -15,23 +15,23 @@ from relive.errors import VersionError
 from relive.model import FINISHED
 from relive.record.child_processes import ProcessMember, join_parent_run, parse_parent_variable
 from relive.record.off import EndedDriver, EndedJournal, Off
-from relive.record.outcome import Ending, ExitWatch, ended_by, find_worker_exit, preserve_interrupt
+from relive.record.outcome import Ending, ExitWatch, find_worker_exit, outcome_of, preserve_interrupt
 from relive.record.process import (
     JournalSyncer,
     LaunchContext,
     is_pool_worker,
-    is_users,
     join_shared_run,
+    print_to_stderr,
+    raised_by_signal_handler,
     read_launch_context,
-    say,
     warn_once,
 )
 from relive.record.provenance import InputWatch, Provenance, runtime_environment
 from relive.record.recorder import Recorder
-from relive.record.session import Driver, here, session
+from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, age_s, encode_value, process_start, to_text
+from relive.store.journal import Journal, encode_value, process_age_s, process_start_stamp, to_json
 
 if TYPE_CHECKING:
     from relive.record.process import Shipper
@@ -51,19 +51,19 @@ def open_driver() -> Driver:
         _HOOKS.watch_forks(joined)
         return joined.recorder
     except Exception as error:  # the user's training must go on
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return Off()
 
 
-def open_explicitly(name: str, tags: dict[str, Any]) -> OpenRun | None:
+def open_explicit_run(name: str, tags: dict[str, Any]) -> OpenRun | None:
     """Opens a run for `with relive.run(...)`; None when relive is off or can't record here."""
     try:
         context = read_launch_context()
         return None if context.settings.off else OpenRun(context, name=name, tags=tags, nth=_HOOKS.next_explicit())
     except Exception as error:  # the user's training must go on
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return None
@@ -136,7 +136,7 @@ class OpenRun:
         home, rank = str(self._context.home.path), self._context.launched.rank
         facts = {"home": home, "run": self.run, "rank": rank, "kwargs": session.kwargs}
         try:
-            return to_text(facts)
+            return to_json(facts)
         except UnicodeEncodeError:  # a path or argument holds lone surrogates, which only json can encode
             import json
 
@@ -168,7 +168,7 @@ class OpenRun:
 
     def close(self, error: BaseException | None = None) -> None:
         """Ends the run when `with relive.run()` is left: with an error, or normally."""
-        self._close(lambda: ended_by(error) if error is not None else (FINISHED, None))
+        self._close(lambda: outcome_of(error) if error is not None else (FINISHED, None))
 
     def close_at_exit(self) -> None:
         self._close(self._exit.outcome)
@@ -287,7 +287,7 @@ class _ProcessHooks:
         if unknown and not is_pool_worker():
             from relive.record.args import unknown_kwargs_message
 
-            say(f"error: {unknown_kwargs_message(unknown, sorted(session.requested))}")
+            print_to_stderr(f"error: {unknown_kwargs_message(unknown, sorted(session.requested))}")
         session.end(EndedDriver())
 
     def after_fork(self) -> None:
@@ -307,7 +307,7 @@ def _warn_on_failure(slug: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the user's exit code and output must stay what they were
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         warn_once(slug, f"{type(error).__name__}: {error}; this part of the record may be missing")
 
@@ -327,8 +327,8 @@ def _header(run: str, context: LaunchContext, given: dict[str, Any]) -> dict[str
     return {
         "run": run, **given, "project": context.project,
         "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
-        "pid": os.getpid(), "start": process_start(os.getpid()), "host": platform.node(),
-        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": age_s(os.getpid()),
+        "pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": platform.node(),
+        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": process_age_s(os.getpid()),
         "entry": entry._asdict() | {"instrumented": session.instrumented},
         "parent": _parent_run(), "argv": runtime_environment.redact_argv(sys.argv),
         "environment": runtime_environment.describe_environment(
@@ -355,7 +355,7 @@ def _as_valid_text(value: Any) -> Any:
 
 def _parent_run() -> str | None:
     """Returns the id of the current run, else of the first run of the process, else of the parent process."""
-    place = here.get()
+    place = current_place.get()
     driver = place.driver if place is not None else session.first
     if isinstance(driver, Recorder):
         return driver.run

@@ -51,7 +51,7 @@ class Place:
 
 
 # A context variable, so that threads and asyncio tasks each have their own place.
-here: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here", default=None)
+current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here", default=None)
 
 
 class OpeningDriver:
@@ -105,7 +105,7 @@ class Session:
         self.git_prefetch: GitPrefetch | None = None  # set while the first run is being opened
         self.first: Driver | None = None  # the driver that the first call opened
         self.pending: list[Callable[[Driver], None]] = []  # called with the first driver, once it is open
-        self.stand_in: Callable[[], Any] | None = None  # opens `with relive.run()` in a replay
+        self.open_replayed_run: Callable[[], Any] | None = None  # opens `with relive.run()` in a replay
         self._explicit: list[Driver] = []
         self.renew()
 
@@ -116,7 +116,7 @@ class Session:
 
     def place(self, open_driver: Callable[[], Driver]) -> Place:
         """Returns the current place of the caller; opens a run if there is none."""
-        place = here.get()
+        place = current_place.get()
         if place is not None:
             return place
         driver = self.driver

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.record.process import is_pool_worker, is_users, read_launch_context
+from relive.record.process import is_pool_worker, raised_by_signal_handler, read_launch_context
 from relive.record.session import session
 from relive.store.versions import GitPrefetch, start_git_prefetch
 
 
 @contextlib.contextmanager
-def asking_git() -> Iterator[None]:
+def prefetch_version() -> Iterator[None]:
     """Wraps the opening of a run: starts the git queries that recording the code version needs."""
     session.git_prefetch = _start_prefetch()
     try:
@@ -30,6 +30,6 @@ def _start_prefetch() -> GitPrefetch | None:
         is_needed = context.settings.versions and not context.settings.off and context.launched.rank == 0
         return start_git_prefetch(Path(context.entry.root).resolve()) if is_needed and not is_pool_worker() else None
     except Exception as error:  # the user's training must go on; opening the run fails the same way, and warns
-        if is_users(error):
+        if raised_by_signal_handler(error):
             raise
         return None

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from relive.server import routes
 from relive.server.authorization import Authorization, handle_failure, handle_not_found, handle_wrong_method
 from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
-from relive.server.http import Indexer, Reader, answer
+from relive.server.http import Indexer, Reader, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
 from relive.server.tokens import Tokens
@@ -88,10 +88,10 @@ class Service:
         await asyncio.to_thread(self.close)  # here, because a signal may end the process right after shutdown
 
     async def health(self, _request: Request) -> Response:
-        return answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def prometheus(self, _request: Request) -> Response:
         return Response(self.metrics.text(self.intake), media_type=TYPE)
 
     async def openapi(self, _request: Request) -> Response:
-        return answer(openapi_document(self.endpoints(), version("relive")))
+        return json_response(openapi_document(self.endpoints(), version("relive")))

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.errors import ReliveError
-from relive.server.http import Problem, answer, answer_to
+from relive.server.http import HttpError, error_response, json_response
 from relive.server.metrics import Metrics
 from relive.server.tokens import LOOPBACK, OPEN_ACCESS, Token, Tokens
 
@@ -36,7 +36,7 @@ class Authorization:
                 self._check(request, scope)
                 response: Response = await endpoint(request)
             except ReliveError as error:
-                response = answer_to(error)
+                response = error_response(error)
             finally:
                 self._metrics.in_flight -= 1
             self._metrics.count(route, request.method, response.status_code, time.perf_counter() - begun)
@@ -47,17 +47,17 @@ class Authorization:
     def _check(self, request: Request, scope: str | None) -> None:
         self._metrics.in_flight += 1
         if self._metrics.in_flight > MAX_IN_FLIGHT:
-            raise Problem(503, "too many concurrent requests; retry later", retry_after_s=1)
+            raise HttpError(503, "too many concurrent requests; retry later", retry_after_s=1)
         self._check_origin(request)
         if scope is None:
             return
         token = self.identify(request)
         if token is None:
-            raise Problem(
+            raise HttpError(
                 401, "this request needs a token; set RELIVE_TOKEN, or ask the operator of the server for one"
             )
         if not token.allows(scope):
-            raise Problem(
+            raise HttpError(
                 403, f"token {token.id} ({token.name}) lacks the scope {scope}; ask for a token with that scope"
             )
 
@@ -76,10 +76,10 @@ class Authorization:
         """Rejects requests that a page of another site makes with our cookie, or to an open server on this machine."""
         host = request.headers.get("host", "")
         if self._is_open and _host_name(host) not in LOOPBACK:
-            raise Problem(403, "this server is open to its own machine only; use the host name localhost")
+            raise HttpError(403, "this server is open to its own machine only; use the host name localhost")
         origin = request.headers.get("origin")
         if origin and request.method not in ("GET", "HEAD") and origin.partition("//")[2] != host:
-            raise Problem(403, "this request comes from a page of another site; send it from a page of this server")
+            raise HttpError(403, "this request comes from a page of another site; send it from a page of this server")
 
 
 def _host_name(host: str) -> str:
@@ -95,13 +95,13 @@ def _request_token(request: Request) -> str | None:
 
 
 async def handle_not_found(_request: Request, _error: Exception) -> Response:
-    return answer({"error": "no such route; /api/openapi.json lists the routes"}, 404)
+    return json_response({"error": "no such route; /api/openapi.json lists the routes"}, 404)
 
 
 async def handle_wrong_method(_request: Request, error: Any) -> Response:
     headers = dict(getattr(error, "headers", None) or {})
-    return answer({"error": "this route does not support the method; see /api/openapi.json"}, 405, headers)
+    return json_response({"error": "this route does not support the method; see /api/openapi.json"}, 405, headers)
 
 
 async def handle_failure(_request: Request, error: Exception) -> Response:
-    return answer({"error": f"the server failed ({type(error).__name__}); see its log"}, 500)
+    return json_response({"error": f"the server failed ({type(error).__name__}); see its log"}, 500)

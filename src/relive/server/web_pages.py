@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from relive.server.authorization import COOKIE, Authorization
-from relive.server.http import Problem, read_body
+from relive.server.http import HttpError, read_body
 
 STATIC = Path(__file__).parent / "static"
 _MEDIA_TYPES = {
@@ -54,7 +54,7 @@ class WebPages:
     async def file(self, request: Request) -> Response:
         name = request.path_params["file"]
         if name not in _STATIC_FILES:
-            raise Problem(404, "no such file; reload the page")
+            raise HttpError(404, "no such file; reload the page")
         return _static_response(name)
 
     async def login_page(self, _request: Request) -> Response:

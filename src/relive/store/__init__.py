@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.store.home import REPLAYS, Home, JournalName, journals_in
-    from relive.store.ledger import add_lines
+    from relive.store.home import REPLAY_OFFSET, Home, JournalName, list_journals
+    from relive.store.ledger import append_lines
 
 __getattr__ = lazy_names(__name__)

@@ -11,7 +11,7 @@ from relive.settings import Settings, load
 
 RUN_ID_BYTES = 6
 # The `process` of a replay's journal is this offset plus the number of the replay; pids are always smaller.
-REPLAYS = 1 << 30
+REPLAY_OFFSET = 1 << 30
 
 
 class JournalName(NamedTuple):
@@ -23,7 +23,7 @@ class JournalName(NamedTuple):
     @property
     def replay(self) -> int:
         """The number of the replay that wrote this journal; 0 for a recorded journal."""
-        return max(0, self.process - REPLAYS)
+        return max(0, self.process - REPLAY_OFFSET)
 
     @property
     def stem(self) -> str:
@@ -39,11 +39,11 @@ class JournalName(NamedTuple):
         number = process.removeprefix("r")
         if not rank.isdecimal() or (process and not number.isdecimal()):
             return None
-        return cls(int(rank), int(number or 0) + (REPLAYS if process.startswith("r") else 0))
+        return cls(int(rank), int(number or 0) + (REPLAY_OFFSET if process.startswith("r") else 0))
 
     @classmethod
     def of_replay(cls, number: int, rank: int = 0) -> JournalName:
-        return cls(rank, REPLAYS + number)
+        return cls(rank, REPLAY_OFFSET + number)
 
 
 class Home:
@@ -140,7 +140,7 @@ class Home:
             return []
 
 
-def journals_in(folder: Path) -> Iterator[tuple[JournalName, Path]]:
+def list_journals(folder: Path) -> Iterator[tuple[JournalName, Path]]:
     """Yields the journals in a run's folder as (name, path without suffix), canonical rank first."""
     try:
         stems = {name.removesuffix(".slots") for name in os.listdir(folder) if name.endswith(".slots")}

@@ -41,7 +41,7 @@ def _parse_line(row: bytes, path: Path) -> Line:
     return line
 
 
-def add_lines(path: Path, make: Callable[[list[Line]], list[Line]]) -> list[Line]:
+def append_lines(path: Path, make: Callable[[list[Line]], list[Line]]) -> list[Line]:
     """Appends the lines that `make` derives from all lines so far, under the lock, and returns them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _open_locked(path) as file:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
-    from relive.transplant.log_statements import added_statements
+    from relive.transplant.log_statements import find_log_statements
     from relive.transplant.pipeline import transplant
-    from relive.transplant.results import Landing, Statement
+    from relive.transplant.results import Landing, LogStatement
 
 __getattr__ = lazy_names(__name__)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from relive.transplant.results import Statement
+from relive.transplant.results import LogStatement
 from relive.transplant.syntax import Node, Tree, align, parse, parse_quietly
 
 _MENTIONS_RELIVE = re.compile(r"\brelive\b")
@@ -24,9 +24,9 @@ class _Aliases:
 Also = Callable[[ast.Call], Sequence[re.Pattern[str]]]  # returns patterns for the names that a call of any logger logs
 
 
-def added_statements(
+def find_log_statements(
     old: Mapping[str, str], new: Mapping[str, str], names: Collection[str], *, also: Also | None = None
-) -> list[Statement]:
+) -> list[LogStatement]:
     """Returns the statements of the new version that log one of the names, and whether the old version has them.
 
     `relive.log("loss", …)`, `from relive import log`, and both under other names are found; an f-string counts if it
@@ -42,7 +42,7 @@ def added_statements(
         ]
         if logging:
             in_old = _nodes_in_old(old.get(path), tree, [node for node, _ in logging], also)
-            found += [Statement(path, node.line, name, node in in_old) for node, name in logging]
+            found += [LogStatement(path, node.line, name, node in in_old) for node, name in logging]
     return found
 
 

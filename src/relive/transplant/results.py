@@ -9,7 +9,7 @@ HIGH, MEDIUM = 0.95, 0.7  # below MEDIUM, a place is a guess
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class LogStatement:
     """A log statement of the new version: where it is, the name it logs, and whether the old version has it too."""
 
     path: str

@@ -7,13 +7,13 @@ import textwrap
 
 import pytest
 
-from relive.checkpoint.analysis.live_variables import of_loop
+from relive.checkpoint.analysis.live_variables import live_outs_of_loop
 
 
 def live_outs_at(source: str) -> set[str]:
     text = textwrap.dedent(source).lstrip("\n")
     line = next(n for n, row in enumerate(text.splitlines(), 1) if "LOOP" in row)
-    return set(of_loop(ast.parse(text), line))
+    return set(live_outs_of_loop(ast.parse(text), line))
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_live_outs(source: str, expected: set[str]) -> None:
 
 
 def test_a_line_without_a_loop_has_no_live_outs() -> None:
-    assert of_loop(ast.parse("x = 1"), 1) == ()
+    assert live_outs_of_loop(ast.parse("x = 1"), 1) == ()

@@ -16,11 +16,11 @@ import pytest
 import relive
 from relive.checkpoint.control.checkpointer import Checkpointer, LoopWatch
 from relive.checkpoint.io.capture import Capture
-from relive.checkpoint.io.checkpoint_writer import Writer
+from relive.checkpoint.io.checkpoint_writer import CheckpointWriter
 from relive.checkpoint.state.state_handlers import handler_for
 from relive.errors import Damaged, NotFound, ReliveWarning
 from relive.store import Home
-from relive.store.chunks import CheckpointRow, Chunks, Packs, kept_checkpoints, note_restore, restore_speed
+from relive.store.chunks import CheckpointRow, Chunks, Packs, list_kept_checkpoints, record_restore, restore_speed
 from relive.store.journal import parse_run
 
 # A training without torch: the state after epoch n is n everywhere.
@@ -44,7 +44,7 @@ with relive.checkpointing(state=state, **how):
 def rows_of(home: Path) -> list[CheckpointRow]:
     place = Home(home)
     (run,) = place.run_ids()
-    return kept_checkpoints(place.run_folder(run), parse_run(place, run))
+    return list_kept_checkpoints(place.run_folder(run), parse_run(place, run))
 
 
 def places(home: Path) -> list[str]:
@@ -112,7 +112,7 @@ class Lines:
         self.written.append({"kind": kind, "iteration": iteration, **content})
 
 
-class SlowWriter(Writer):
+class SlowWriter(CheckpointWriter):
     """Waits for `may_write` before it writes."""
 
     may_write = threading.Event()
@@ -122,7 +122,9 @@ class SlowWriter(Writer):
         super().write(captured, on_written)
 
 
-def checkpointer(folder: Path, writer: type[Writer] = Writer, **how: Any) -> tuple[Checkpointer, Lines]:
+def checkpointer(
+    folder: Path, writer: type[CheckpointWriter] = CheckpointWriter, **how: Any
+) -> tuple[Checkpointer, Lines]:
     lines = Lines()
     made = writer(Packs(folder / "packs"), Chunks(folder))
     return Checkpointer({"state": np.ones(1000)}, made, lines, overhead=0.9, every=None, **how), lines
@@ -199,7 +201,7 @@ def test_restores_are_timed_for_the_controller(tmp_path: Path) -> None:
     state = np.ones(1_000_000)
     packs, chunks = Packs(tmp_path / "packs"), Chunks(tmp_path)
     done: list[Any] = []
-    writer = Writer(packs, chunks)
+    writer = CheckpointWriter(packs, chunks)
     writer.write(Capture({"state": handler_for("state", state)}).take({}), done.append)
     assert writer.restore_speed() is None
     from relive.checkpoint.io.checkpoint_reader import Checkpoint
@@ -208,7 +210,7 @@ def test_restores_are_timed_for_the_controller(tmp_path: Path) -> None:
     keeper, _ = checkpointer(tmp_path)
 
     assert keeper.ledger.restore_bytes_per_s == writer.restore_speed() is not None
-    note_restore(packs.folder, 10, 1.0)
+    record_restore(packs.folder, 10, 1.0)
     assert restore_speed(packs.folder) == writer.restore_speed(), "small restores are not measured"
     (packs.folder / "restores").write_text("junk")
     assert restore_speed(packs.folder) is None
@@ -258,7 +260,7 @@ def test_a_kill_at_any_moment_leaves_whole_checkpoints_only(script: Any) -> None
 
         place = Home(script.home)
         for run in place.run_ids():
-            for row in kept_checkpoints(place.run_folder(run), parse_run(place, run)):
+            for row in list_kept_checkpoints(place.run_folder(run), parse_run(place, run)):
                 state = np.zeros(500_000)
                 relive.restore(run, into={"state": state}, home=script.home, epoch=row.at["epoch"])
                 assert (state % 1e6 == row.at["epoch"] + 1).all()
@@ -354,9 +356,9 @@ def test_a_damaged_checkpoint_is_named_and_an_earlier_one_can_be_restored(script
         relive.restore("last", into={"state": state}, home=done.home, epoch=2)
     with pytest.raises(NotFound):
         relive.restore("last", into={"other": state}, home=done.home)
-    from relive.record.process.user_warnings import forget
+    from relive.record.process.user_warnings import reset_warnings
 
-    forget()
+    reset_warnings()
     with pytest.warns(ReliveWarning, match=r"\[checkpoint-damaged\] end of epoch: pack"):
         relive.restore("last", into={"state": state}, home=done.home)
     assert state[0] == 1
@@ -369,7 +371,7 @@ def test_a_restore_holds_off_garbage_collection(tmp_path: Path, monkeypatch: pyt
     state = np.ones(1000)
     packs, chunks = Packs(tmp_path / "packs"), Chunks(tmp_path)
     done: list[Any] = []
-    Writer(packs, chunks).write(Capture({"state": handler_for("state", state)}).take({}), done.append)
+    CheckpointWriter(packs, chunks).write(Capture({"state": handler_for("state", state)}).take({}), done.append)
     tried: list[str] = []
 
     def read(packs: Packs, pending: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from relive.checkpoint.io.capture import Capture
 from relive.checkpoint.io.checkpoint_reader import Checkpoint
-from relive.checkpoint.io.checkpoint_writer import Writer, Written
+from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
 from relive.checkpoint.memory import parallel_copy
 from relive.checkpoint.memory.parallel_copy import RETRY_EVERY, Copier, CopyPlan, split_copy
 from relive.checkpoint.state.state_handlers import handler_for
@@ -57,8 +57,8 @@ def test_read_only_arrays_are_copied_too() -> None:
 
 def _take_checkpoint(folder: Path, capture: Capture, *, is_certain: bool) -> Checkpoint | None:
     chunks, packs = Chunks(folder / "chunks"), Packs(folder / "packs")
-    done: list[Written] = []
-    Writer(packs, chunks).write(capture.take({}, is_certain=is_certain), done.append)
+    done: list[WrittenCheckpoint] = []
+    CheckpointWriter(packs, chunks).write(capture.take({}, is_certain=is_certain), done.append)
     return Checkpoint(done[0].manifest, chunks, packs) if done else None
 
 

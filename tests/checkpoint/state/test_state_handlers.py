@@ -14,7 +14,7 @@ import pytest
 
 from relive.checkpoint.io.capture import Capture
 from relive.checkpoint.io.checkpoint_reader import Checkpoint
-from relive.checkpoint.io.checkpoint_writer import Writer, Written
+from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
 from relive.checkpoint.memory.pytree import Unpicklable
 from relive.checkpoint.state.state_handlers import handler_for
 from relive.errors import Damaged, NotFound, ReliveError
@@ -30,17 +30,17 @@ class Keeper:
     def __init__(self, folder: Path, **objects: Any) -> None:
         self.chunks, self.packs = Chunks(folder / "chunks"), Packs(folder / "chunks/packs")
         self.capture = Capture({name: handler_for(name, thing) for name, thing in objects.items()})
-        self.writer = Writer(self.packs, self.chunks)
+        self.writer = CheckpointWriter(self.packs, self.chunks)
 
-    def take(self, **extra: Any) -> Written:
-        done: list[Written] = []
+    def take(self, **extra: Any) -> WrittenCheckpoint:
+        done: list[WrittenCheckpoint] = []
         self.writer.write(self.capture.take(extra), done.append)
         return done[0]
 
-    def open(self, written: Written) -> Checkpoint:
+    def open(self, written: WrittenCheckpoint) -> Checkpoint:
         return Checkpoint(written.manifest, self.chunks, self.packs)
 
-    def restore(self, written: Written, **objects: Any) -> None:
+    def restore(self, written: WrittenCheckpoint, **objects: Any) -> None:
         self.open(written).restore(objects, random=False)
 
 
@@ -329,7 +329,7 @@ def test_a_damaged_pack_is_named_and_its_values_are_not_used(tmp_path: Path) -> 
 def test_training_may_go_on_while_a_checkpoint_is_written(tmp_path: Path) -> None:
     tensor = torch.zeros(2_000_000)
     keeper = Keeper(tmp_path, tensor=tensor)
-    done: list[Written] = []
+    done: list[WrittenCheckpoint] = []
     keeper.writer.begin(keeper.capture.take({}), done.append)
     tensor.fill_(1.0)
     keeper.writer.wait()

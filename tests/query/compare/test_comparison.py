@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from relive.errors import NotFound, VersionError
-from relive.query.compare import code_versions, compare, diff
+from relive.query.compare import compare_runs, diff_runs, list_code_versions
 from relive.query.compare.comparability import data_changes
 from relive.store import Home
 from relive.store.catalog import Index
@@ -30,7 +30,7 @@ def test_args_and_metrics_are_listed_side_by_side(runs: Any) -> None:
     first = runs.add({"acc": [0.1, 0.5]}, lr=0.1, seed=1)
     second = runs.add({"acc": [0.9], "loss": [2.0]}, lr=0.2, seed=1)
 
-    found = compare(runs.index, [first, second])
+    found = compare_runs(runs.index, [first, second])
     assert [run["run"] for run in found["runs"]] == [first, second]
     assert {row["name"]: (row["values"], row["differs"]) for row in found["args"]} == {
         "lr": ([0.1, 0.2], True),
@@ -47,7 +47,7 @@ def test_differences_in_data_and_packages_are_described(runs: Any) -> None:
     first = runs.add({"acc": [0.1]}, data="d1", packages={"torch": "2.1", "numpy": "1"})
     second = runs.add({"acc": [0.1]}, data="d2", packages={"torch": "2.2", "scipy": "1"})
 
-    found = diff(runs.index, first, second)
+    found = diff_runs(runs.index, first, second)
     assert found["data"] == ["train d2d2d2d2d2d2 instead of d1d1d1d1d1d1"]
     assert found["environment"] == [
         "torch 2.2 instead of 2.1",
@@ -83,16 +83,16 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, list[str]
 def test_code_differences_are_a_unified_diff(versions: tuple[Index, list[str]]) -> None:
     index, (first, same, other) = versions
 
-    found = diff(index, first, other)
+    found = diff_runs(index, first, other)
     assert '-relive.log("acc", 1 + lr)\n+relive.log("acc", 2 + lr)\n' in found["code"]
     assert found["metrics"][0]["name"] == "acc"
-    assert diff(index, first, same)["code"] == ""
+    assert diff_runs(index, first, same)["code"] == ""
 
 
 def test_versions_come_newest_first_with_their_runs(versions: tuple[Index, list[str]]) -> None:
     index, (first, same, other) = versions
 
-    new, old = code_versions(index)
+    new, old = list_code_versions(index)
     assert [run["run"] for run in new["runs"]] == [other]
     assert [run["run"] for run in old["runs"]] == [same, first]
     assert (old["scripts"], old["tree"] != new["tree"]) == (["train.py"], True)
@@ -154,7 +154,7 @@ def test_a_version_that_is_gone_or_was_never_taken_raises(versions: tuple[Index,
     with pytest.raises(VersionError, match="no code version was taken"):
         version_checkout.checkout(index.home, {}, tmp_path / "x")
     with pytest.raises(VersionError, match="is gone"):
-        version_checkout.repository_of(Home(tmp_path), {**code, "repository": "/nowhere/versions.git"})
+        version_checkout.find_repository(Home(tmp_path), {**code, "repository": "/nowhere/versions.git"})
     with pytest.raises(VersionError, match="isn't a version id"):
         version_checkout.checkout(index.home, {**code, "version": "--help"}, tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -164,4 +164,4 @@ def test_comparing_an_unknown_run_raises(runs: Any) -> None:
     runs.add({"acc": [1.0]})
 
     with pytest.raises(NotFound, match="no run 'nope'"):
-        compare(runs.index, ["last", "nope"])
+        compare_runs(runs.index, ["last", "nope"])

@@ -10,7 +10,7 @@ import pytest
 
 import relive
 from relive.errors import QueryError
-from relive.query.compare import LeaderboardTerms, build_leaderboard, rows_of
+from relive.query.compare import LeaderboardTerms, build_leaderboard, leaderboard_rows
 from relive.store.catalog import Index
 
 
@@ -271,4 +271,4 @@ def test_the_public_function_returns_a_dataframe(runs: Any) -> None:
     assert list(frame.columns) == ["data_version", "place", "run", "value", "note", "outcome", "lr"]
     assert frame["value"].tolist()[0] == 0.5
     assert [frame["place"][0], frame["note"][1]] == [1, "nan"]
-    assert rows_of(board(runs))[0]["lr"] == 0.1
+    assert leaderboard_rows(board(runs))[0]["lr"] == 0.1

@@ -15,11 +15,11 @@ from relive.query.compare.scores import (
     Score,
     aggregate_ranks,
     assign_places,
+    guess_order,
     mean_score,
     score,
     sort_key,
     summarize,
-    told_by_name,
 )
 from relive.store.catalog import Summary
 
@@ -144,9 +144,9 @@ def test_ranks_without_a_value_are_ignored() -> None:
 
 @pytest.mark.parametrize("name", ["loss", "val_loss", "valLoss", "test/rmse", "WER", "perplexity", "step_time"])
 def test_names_for_which_lower_is_better(name: str) -> None:
-    assert told_by_name(name) == MIN
+    assert guess_order(name) == MIN
 
 
 @pytest.mark.parametrize("name", ["val_acc", "f1", "reward", "lossless_ratio", "auc", "x"])
 def test_names_for_which_higher_is_better(name: str) -> None:
-    assert told_by_name(name) == MAX
+    assert guess_order(name) == MAX

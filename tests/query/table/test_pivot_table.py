@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from relive.query.table.pivot_table import RunFacts, pivot
 from relive.query.table.wide_table import Table, to_pandas
 from relive.store.catalog import Points
-from relive.store.journal import encode_value, slot_kinds, to_text
+from relive.store.journal import encode_value, slot_kinds, to_json
 
 Record = tuple[str, int, int, tuple[str, ...], tuple[Any, ...], str, Any]  # run rank process path items name value
 Cell = tuple[Any, ...]
@@ -43,7 +43,7 @@ def slot(value: Any) -> tuple[int, float, int, str | None]:
         kind = slot_kinds.NUMPY_KINDS[value.dtype.name]
         bits = 0 if kind in slot_kinds.FLOAT_KINDS else int(value)
         return kind, float(value), bits - 2**64 if bits >= 2**63 else bits, None
-    return slot_kinds.LINE, np.nan, 0, to_text(encode_value(value, put_chunk))
+    return slot_kinds.LINE, np.nan, 0, to_json(encode_value(value, put_chunk))
 
 
 def points_of(records: Sequence[Record]) -> Points:
@@ -75,7 +75,7 @@ def points_of(records: Sequence[Record]) -> Points:
         value=np.array([one[1] for one in slots], dtype=np.float64),
         exact=np.array([one[2] for one in slots], dtype=np.int64),
         text=np.array([one[3] for one in slots], dtype=object) if any(one[3] for one in slots) else None,
-        items=np.array([to_text(one) if one else None for one in non_integer_items], dtype=object)
+        items=np.array([to_json(one) if one else None for one in non_integer_items], dtype=object)
         if any(non_integer_items)
         else None,
     )

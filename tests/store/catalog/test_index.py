@@ -17,7 +17,7 @@ from relive.model import FINISHED, KILLED, RUNNING
 from relive.store import Home, JournalName
 from relive.store.catalog import Index, parquet_segments
 from relive.store.catalog.summaries import summarise
-from relive.store.journal import ROOT, Journal, parse_run, process_start, slot_kinds
+from relive.store.journal import ROOT, Journal, parse_run, process_start_stamp, slot_kinds
 from relive.store.journal.journal_file import _pack_float
 
 
@@ -31,7 +31,7 @@ class Store:
     def begin(self, rank: int = 0, run: str | None = None, **header: Any) -> tuple[str, Journal]:
         run = run or self.home.new_run()
         journal = Journal(self.home.run_folder(run) / JournalName(rank).stem)
-        me = {"pid": os.getpid(), "start": process_start(os.getpid()), "host": os.uname().nodename}
+        me = {"pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": os.uname().nodename}
         times = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns()}
         journal.line("run", **{"run": run, "rank": rank, "project": "p", **me, **times, **header})
         return run, journal
@@ -289,7 +289,7 @@ def test_summaries_of_a_run_read_in_parts_equal_those_of_the_whole(tmp_path: Pat
     loop = journal.begin_loop("epoch", ROOT, 0)
     for iteration in range(60):
         if iteration % 11 == 3:
-            journal.loop_item(loop, iteration, iteration * 10)
+            journal.append_loop_item(loop, iteration, iteration * 10)
         inner = journal.begin_loop("step", loop, iteration)
         for step in range(chance.randrange(4)):
             journal.append_float(f"n{chance.randrange(3)}", chance.choice([chance.random(), float("nan")]), inner, step)

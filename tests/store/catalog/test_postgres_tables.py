@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from relive.cli import main
-from relive.errors import ReliveError, StorageAway
+from relive.errors import ReliveError, StorageUnavailable
 from relive.settings import Settings
 from relive.store import Home
 from relive.store.catalog import Index
@@ -91,7 +91,7 @@ def test_a_connection_that_keeps_breaking_is_an_error_with_the_remedy(postgres: 
         terminate_connection(postgres, catalog)
         catalog.known_runs()
 
-    with pytest.raises(StorageAway, match=r"broke twice.*unset the setting `catalog`"):
+    with pytest.raises(StorageUnavailable, match=r"broke twice.*unset the setting `catalog`"):
         catalog.tables.run_exclusively(work)
 
 
@@ -182,7 +182,7 @@ def test_missing_permissions_are_an_error_with_the_remedy(postgres: Any, home: H
         other.execute("create role guest login")
     url = postgres.url().replace("relive@", "guest@")
 
-    with pytest.raises(StorageAway, match=r"permission denied for database.*lets you in"):
+    with pytest.raises(StorageUnavailable, match=r"permission denied for database.*lets you in"):
         PostgresTables(url, home)
 
 
@@ -251,10 +251,10 @@ def test_a_server_may_have_its_catalog_in_postgres(script: Any, postgres: Any, t
 
 def test_clients_of_the_server_learn_only_when_to_retry() -> None:
     pytest.importorskip("starlette")
-    from relive.server.http.error_responses import answer_to
+    from relive.server.http.error_responses import error_response
 
-    answer = answer_to(
-        StorageAway("the catalog at postgresql://ada@db.internal/relive can't be used; see that it runs")
+    answer = error_response(
+        StorageUnavailable("the catalog at postgresql://ada@db.internal/relive can't be used; see that it runs")
     )
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
     assert b"db.internal" not in answer.body

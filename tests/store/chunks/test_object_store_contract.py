@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relive.errors import Gone, ReliveError, StorageAway
+from relive.errors import Gone, ReliveError, StorageUnavailable
 from relive.store.chunks import object_stores
 from relive.store.chunks.object_stores import BucketObjectStore, FolderObjectStore, ObjectStore, open_object_store
 
@@ -90,7 +90,7 @@ def test_a_second_client_reads_the_same_file(object_store: ObjectStore, file: An
 
 def test_a_folder_that_cannot_be_written_is_reported_with_the_remedy(tmp_path: Path, file: Any) -> None:
     (tmp_path / "object-store").write_text("a file where a folder should be")
-    with pytest.raises(StorageAway, match="check that it exists and is writable"):
+    with pytest.raises(StorageUnavailable, match="check that it exists and is writable"):
         FolderObjectStore(str(tmp_path / "object-store")).put("a.pack", file(b"content"))
 
 
@@ -100,7 +100,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, file: Any, monk
 
     source = file(b"content")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageAway, match="No space left"):
+    with pytest.raises(StorageUnavailable, match="No space left"):
         FolderObjectStore(str(tmp_path / "object-store")).put("a.pack", source)
 
     assert list((tmp_path / "object-store").iterdir()) == []
@@ -128,7 +128,7 @@ def test_credentials_in_the_address_are_refused_without_being_shown() -> None:
 @pytest.mark.long
 def test_a_refusal_is_reported_without_credentials(bucket: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-secret")
-    with pytest.raises(StorageAway, match=r"SignatureDoesNotMatch.*credentials are set") as raised:
+    with pytest.raises(StorageUnavailable, match=r"SignatureDoesNotMatch.*credentials are set") as raised:
         BucketObjectStore(bucket.url).put("a.pack", file(b"content"))
 
     assert "not-the-right-secret" not in f"{raised.value!r} {raised.value.__cause__!r}"
@@ -145,7 +145,7 @@ def test_an_unreachable_server_is_reported(file: Any, monkeypatch: pytest.Monkey
     }.items():
         monkeypatch.setenv(f"AWS_{name}", value)
 
-    with pytest.raises(StorageAway, match=r"the object store s3://bucket can't be used: .*; check that it runs"):
+    with pytest.raises(StorageUnavailable, match=r"the object store s3://bucket can't be used: .*; check that it runs"):
         BucketObjectStore("s3://bucket").put("a.pack", file(b"content"))
 
 

@@ -149,8 +149,8 @@ def test_the_collector_waits_for_writers_but_not_for_ever(tmp_path: Path) -> Non
         with packs.alone(patience_s=60):
             order.append("collected")
 
-    with packs.shared():
-        with packs.shared():  # writers don't wait for each other
+    with packs.shared_lock():
+        with packs.shared_lock():  # writers don't wait for each other
             pass
         with pytest.raises(ReliveError, match="try again later"), packs.alone(patience_s=0.05):
             pass
@@ -167,7 +167,7 @@ def test_writers_wait_while_packs_are_collected(tmp_path: Path) -> None:
     packs, order = Packs(tmp_path), list[str]()
 
     def write() -> None:
-        with packs.shared():
+        with packs.shared_lock():
             order.append("written")
 
     with packs.alone(patience_s=1):
@@ -187,7 +187,7 @@ from pathlib import Path
 from relive.store.chunks.packs import Packs
 
 packs = Packs(Path(sys.argv[1]))
-with packs.shared():
+with packs.shared_lock():
     child = os.fork()
     if not child:
         time.sleep(60)

@@ -30,7 +30,7 @@ def kill_at_every_point(template: Path, folder: Path) -> int:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert shown(home) == expected
-        assert not collect_garbage(home, policy).troubles
+        assert not collect_garbage(home, policy).failures
         assert Packs(home.packs).names() == []
         assert shown(home) == expected
         if not os.WIFSIGNALED(status):

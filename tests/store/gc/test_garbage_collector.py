@@ -24,7 +24,7 @@ from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks, Packs
 from relive.store.chunks.references import ReferenceScanner
-from relive.store.gc import Policy, collect_garbage, examine, garbage_collector, preview_garbage
+from relive.store.gc import Policy, check_home, collect_garbage, garbage_collector, preview_garbage
 from relive.store.gc.garbage_plan import (
     CHUNKS,
     LEFTOVERS,
@@ -258,7 +258,7 @@ def test_dropped_checkpoints_are_listed_nowhere_and_their_space_is_freed(
     gone = next(epoch for epoch in range(8) if epoch not in left)
     with pytest.raises(NotFound, match=f"no checkpoint at epoch={gone}; there are"):
         relive.restore(run.run, home=store.path, epoch=gone)
-    assert [finding for finding in examine(store, deep=True) if finding.damage] == []
+    assert [finding for finding in check_home(store, deep=True) if finding.damage] == []
 
 
 def test_a_live_run_is_thinned_and_continues(store: Home, record: Record, shown: Any) -> None:
@@ -376,7 +376,7 @@ def test_a_sparse_pack_is_copied_without_the_rest(store: Home, sparse: Any, show
     assert freed > 150_000
     assert sum(path.stat().st_size for path in store.packs.iterdir()) == before - freed
     assert shown(store) == {sparse.run: [0, 1]}
-    assert list(examine(store, deep=True)) == []
+    assert list(check_home(store, deep=True)) == []
     assert collect_garbage(store, Policy()).total_bytes == 0
 
 
@@ -565,7 +565,7 @@ def test_a_pack_with_a_damaged_footer_stays_since_copied_pieces_are_found_only_b
 
     assert (store.packs / copy).exists()
     assert {doubt.run for doubt in report.doubts} == {sparse.run}
-    assert [finding.damage for finding in examine(store)] == [True, True]
+    assert [finding.damage for finding in check_home(store)] == [True, True]
 
 
 # --- the doctor -------------------------------------------------------------------------------------------------------
@@ -578,7 +578,7 @@ def test_the_doctor_reports_a_missing_pack_and_deep_finds_a_damaged_piece(store:
     damage(store.packs / third, 1000)
 
     shallow, deep = (
-        [(finding.run, finding.text) for finding in examine(store, deep=deep) if finding.damage]
+        [(finding.run, finding.text) for finding in check_home(store, deep=deep) if finding.damage]
         for deep in (False, True)
     )
     assert shallow == [(run.run, f"checkpoint at epoch=1: pack {second} is gone; restore an earlier checkpoint")]
@@ -590,7 +590,7 @@ def test_the_doctor_reports_a_truncated_pack(store: Home, record: Record) -> Non
     (name,) = Packs(store.packs).names()
     os.truncate(store.packs / name, 1000)
 
-    assert ["ends early" in finding.text for finding in examine(store) if finding.damage] == [True]
+    assert ["ends early" in finding.text for finding in check_home(store) if finding.damage] == [True]
 
 
 def test_the_doctor_reports_orphans_and_how_to_remove_them(store: Home, record: Record) -> None:
@@ -599,7 +599,7 @@ def test_the_doctor_reports_orphans_and_how_to_remove_them(store: Home, record: 
     shutil.rmtree(removed.folder)
     orphan_bytes = preview_garbage(store, Policy()).total_bytes
 
-    (finding,) = examine(store)
+    (finding,) = check_home(store)
     assert (finding.text, finding.damage) == (f"orphans: {orphan_bytes} bytes; `relive gc` removes them", False)
 
 

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from relive.checkpoint.io import Checkpoint
-from relive.errors import Damaged, ReliveError, StorageAway
+from relive.errors import Damaged, ReliveError, StorageUnavailable
 from relive.store import Home
-from relive.store.chunks import Chunks, Packs, kept_checkpoints
+from relive.store.chunks import Chunks, Packs, list_kept_checkpoints
 from relive.store.chunks.object_stores import FolderObjectStore
 from relive.store.chunks.offload_notes import find_note, offloaded_packs
-from relive.store.gc import Policy, collect_garbage, examine, kept_outside, offload, pin, preview_garbage, unpin
+from relive.store.gc import Policy, check_home, collect_garbage, offload, offload_locations, pin, preview_garbage, unpin
 from relive.store.gc.garbage_plan import MOVED_PACKS, OUTSIDE_PACKS, GarbageReport
 from relive.store.gc.retention import LocalPack, plan_offload
 from relive.store.journal import parse_run
@@ -68,7 +68,7 @@ def test_packs_beyond_the_budget_are_offloaded_and_fetched_back_when_read(
     before = {name: (store.packs / name).read_bytes() for name in Packs(store.packs).names()}
     report = collect_garbage(store, Policy(budget_bytes=TIGHT, spool=spool))
 
-    assert (tally(report, MOVED_PACKS), report.troubles) == ((4, sum(map(len, before.values()))), ())
+    assert (tally(report, MOVED_PACKS), report.failures) == ((4, sum(map(len, before.values()))), ())
     assert report.total_bytes == sum(map(len, before.values()))
     assert (Packs(store.packs).names(), offloaded_packs(store.packs)) == ([], set(before))
     assert shown(store) == {run.run: [0, 1, 2, 3]}, "all are listed, and each was read"
@@ -88,12 +88,12 @@ def test_only_as_many_packs_as_needed_are_offloaded_least_recently_used_first(
 
     collect_garbage(store, Policy(budget_bytes=budget, spool=folder))
     assert Packs(store.packs).names() == names[1:], "what fits stays"
-    outside = kept_outside(store, [row for run in (old, new) for row in manifests(store, run)])
+    outside = offload_locations(store, [row for run in (old, new) for row in manifests(store, run)])
     assert next(iter(outside.values())) == [folder]
 
 
 def manifests(home: Home, run: Any) -> list[str]:
-    return [row.manifest for row in kept_checkpoints(home.run_folder(run.run), parse_run(home, run.run))]
+    return [row.manifest for row in list_kept_checkpoints(home.run_folder(run.run), parse_run(home, run.run))]
 
 
 def test_reading_a_pack_counts_as_use(store: Home, record: Record, folder: str) -> None:
@@ -137,7 +137,7 @@ def test_what_is_pinned_or_live_stays_in_the_home(store: Home, record: Record, f
     assert not pin(pinned.folder)
     collect_garbage(store, Policy(budget_bytes=TIGHT, spool=folder))
 
-    outside = kept_outside(store, [*manifests(store, pinned), *manifests(store, other), *manifests(store, live)])
+    outside = offload_locations(store, [*manifests(store, pinned), *manifests(store, other), *manifests(store, live)])
     assert set(outside) <= set(manifests(store, other))
     assert outside
     assert unpin(pinned.folder)
@@ -162,8 +162,8 @@ def test_an_unavailable_object_store_loses_nothing(
     (tmp_path / "spool").write_text("a file where the folder should be")
     report = collect_garbage(store, Policy(budget_bytes=TIGHT, spool=str(tmp_path / "spool")))
 
-    assert len(report.troubles) == 1
-    assert "can't be used" in report.troubles[0]
+    assert len(report.failures) == 1
+    assert "can't be used" in report.failures[0]
     assert (tally(report, MOVED_PACKS), offloaded_packs(store.packs)) == ((0, 0), set())
     assert shown(store) == {run.run: [0, 1, 2]}
 
@@ -182,8 +182,8 @@ def test_a_pack_that_arrives_changed_is_not_removed_here(
     monkeypatch.setattr(FolderObjectStore, "put", flipped)
     report = collect_garbage(store, Policy(budget_bytes=TIGHT, spool=folder))
 
-    assert f"in {folder} differs from" in report.troubles[0]
-    assert "what was sent; nothing was removed" in report.troubles[0]
+    assert f"in {folder} differs from" in report.failures[0]
+    assert "what was sent; nothing was removed" in report.failures[0]
     assert len(Packs(store.packs).names()) == 2
     assert shown(store) == {run.run: [0, 1]}
 
@@ -263,7 +263,7 @@ def test_an_unavailable_object_store_is_no_damage(store: Home, record: Record, f
     Path(folder).rename(folder + "-away")
     Path(folder).write_text("not mounted")
 
-    with pytest.raises(StorageAway, match="check that it exists") as raised:
+    with pytest.raises(StorageUnavailable, match="check that it exists") as raised:
         read_checkpoint(store, manifests(store, run)[0])
     assert not isinstance(raised.value, Damaged)
 
@@ -307,13 +307,13 @@ def test_the_doctor_does_not_miss_offloaded_packs_and_deep_reads_them_in_place(
 ) -> None:
     record_and_offload(store, record, folder)
     for deep in (False, True):
-        assert [(f.run, f.damage) for f in examine(store, deep=deep)] == [("home", False)]
-    assert "2 packs" in next(iter(examine(store))).text
+        assert [(f.run, f.damage) for f in check_home(store, deep=deep)] == [("home", False)]
+    assert "2 packs" in next(iter(check_home(store))).text
     assert Packs(store.packs).names() == [], "nothing is fetched back"
 
     for path in Path(folder).rglob("*.pack"):
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert {f.damage for f in examine(store, deep=True) if f.run != "home"} == {True}
+    assert {f.damage for f in check_home(store, deep=True) if f.run != "home"} == {True}
 
 
 def test_packs_that_no_checkpoint_needs_are_removed_from_the_object_store(
@@ -339,8 +339,10 @@ def test_a_removal_that_failed_in_the_object_store_is_repeated_the_next_time(
     run = record_and_offload(store, record, folder)
     shutil.rmtree(run.folder)
     with monkeypatch.context() as patch:
-        patch.setattr(FolderObjectStore, "remove", lambda *_: (_ for _ in ()).throw(StorageAway("away; come back")))
-        assert collect_garbage(store, Policy()).troubles == ("away; come back",)
+        patch.setattr(
+            FolderObjectStore, "remove", lambda *_: (_ for _ in ()).throw(StorageUnavailable("away; come back"))
+        )
+        assert collect_garbage(store, Policy()).failures == ("away; come back",)
     assert len(stored_packs(folder)) == 2
 
     assert tally(collect_garbage(store, Policy()), OUTSIDE_PACKS)[0] == 2
@@ -427,7 +429,7 @@ collect_garbage(Home(Path({str(store.path)!r})), Policy(budget_bytes=1, spool={u
     gc.wait()
 
     assert shown(store) == {run.run: [0, 1, 2, 3]}
-    assert collect_garbage(store, Policy(budget_bytes=TIGHT, spool=url)).troubles == ()
+    assert collect_garbage(store, Policy(budget_bytes=TIGHT, spool=url)).failures == ()
     assert Packs(store.packs).names() == []
     assert {find_note(store.packs, pack).url for pack in offloaded_packs(store.packs)} == {url}
     assert shown(store) == {run.run: [0, 1, 2, 3]}

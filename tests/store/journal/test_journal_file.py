@@ -85,7 +85,7 @@ def test_a_float_takes_at_most_thirty_bytes(tmp_path: Path) -> None:
 def test_enclosing_loops_become_columns(tmp_path: Path) -> None:
     journal = begin_journal(tmp_path)
     epochs = journal.begin_loop("epoch", ROOT, 0)
-    journal.loop_range(epochs, 5, 2)
+    journal.append_loop_range(epochs, 5, 2)
     for epoch in range(3):
         steps = journal.begin_loop("step", epochs, epoch)
         journal.append_float("loss", 1.0, steps, 7)

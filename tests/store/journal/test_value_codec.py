@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.store.journal import decode_value, encode_value, from_text, to_text
+from relive.store.journal import decode_value, encode_value, from_json, to_json
 
 torch = pytest.importorskip("torch")
 
@@ -24,7 +24,7 @@ def put(data: bytes) -> str:
 
 
 def round_trip(value: object) -> object:
-    return decode_value(from_text(to_text(encode_value(value, put))), CHUNKS.__getitem__)
+    return decode_value(from_json(to_json(encode_value(value, put))), CHUNKS.__getitem__)
 
 
 plain = st.recursive(

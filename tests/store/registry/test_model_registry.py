@@ -13,8 +13,8 @@ import pytest
 
 import relive
 from relive.errors import Damaged, Incomplete, NotFound, ReliveError
-from relive.record.provenance import read_object
-from relive.record.provenance.artifact_capture import describe_artifact
+from relive.record.provenance import load_object
+from relive.record.provenance.artifact_capture import store_artifact
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.chunks import Chunks, artifact_files
@@ -63,7 +63,7 @@ def test_an_alias_points_to_one_version_and_keeps_its_history(models: Registry) 
     assert models.model("net").aliases == {"candidate": 2, "production": 2}
     moves = [
         (e["alias"], e["before"], e["version"])
-        for e in model_registry.history_told(models.model("net"))
+        for e in model_registry.history_to_json(models.model("net"))
         if "alias" in e
     ]
     assert moves == [("production", None, 1), ("candidate", None, 2), ("production", 1, 2)]
@@ -93,7 +93,7 @@ def test_a_retired_version_is_skipped_and_its_number_never_reused(models: Regist
     models.retire("net", 3)
     assert add(models, "d") == 4
     assert models.find("net").run == "d"
-    assert set(models.held_runs()) == {"a", "d"}
+    assert set(models.promoted_runs()) == {"a", "d"}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", ".hidden", "a@b", "x" * 101, "é"])
@@ -291,10 +291,10 @@ def test_objects_are_loaded_as_they_were_and_files_as_verified_copies(script: An
 def test_a_torch_model_is_loaded_as_its_weights(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     net, chunks = torch.nn.Linear(2, 1), Chunks(tmp_path)
-    described = describe_artifact(net, "net", chunks)
+    described = store_artifact(net, "net", chunks)
 
     assert described is not None
-    weights = read_object(described, chunks, allow_pickle=False)
+    weights = load_object(described, chunks, allow_pickle=False)
     assert torch.equal(weights["weight"], net.weight)
 
 
@@ -327,7 +327,7 @@ def test_pieces_that_do_not_match_the_digest_are_never_loaded(script: Any, tmp_p
     forged = {**version.kept(), "chunks": [chunks.put(b"something else")]}
 
     with pytest.raises(Damaged, match="is not what was recorded"):
-        artifact_files.content(forged, chunks)
+        artifact_files.read_artifact(forged, chunks)
     with pytest.raises(Damaged, match="is not what was recorded"):
         artifact_files.write_artifact(forged, chunks, tmp_path / "out")
     assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
@@ -335,8 +335,8 @@ def test_pieces_that_do_not_match_the_digest_are_never_loaded(script: Any, tmp_p
 
 @pytest.mark.parametrize("name", ["../../escape", "/etc/passwd", "a/../../b", "..", "./x", "a\\..\\b"])
 def test_an_artifact_never_leaves_its_folder(tmp_path: Path, name: str) -> None:
-    assert artifact_files.confined(tmp_path, name).resolve().is_relative_to(tmp_path)
-    assert artifact_files.confined(tmp_path, name) != tmp_path
+    assert artifact_files.path_inside(tmp_path, name).resolve().is_relative_to(tmp_path)
+    assert artifact_files.path_inside(tmp_path, name) != tmp_path
 
 
 # --- what stays -------------------------------------------------------------------------------------------------------

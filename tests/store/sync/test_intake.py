@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relive.errors import ReliveError
 from relive.store import Home, JournalName
-from relive.store.sync import Intake, Range, RangeGap, StoreFull, intake
+from relive.store.sync import Intake, JournalRange, RangeGap, StoreFull, intake
 from relive.store.sync.intake import IntakePosition, trim_to_new
 from relive.store.sync.redo_log import FrameHeader, RedoLog
 
@@ -21,8 +21,8 @@ JOURNAL = JournalName(0)
 SLOTS, LINES = random.Random(1).randbytes(24_000), b"".join(b'{"n":%d}\n' % n for n in range(1_000))
 
 
-def make_range(slots: tuple[int, int], lines: tuple[int, int], run: str = RUN) -> Range:
-    return Range(run, JOURNAL, slots[0], SLOTS[slice(*slots)], lines[0], LINES[slice(*lines)])
+def make_range(slots: tuple[int, int], lines: tuple[int, int], run: str = RUN) -> JournalRange:
+    return JournalRange(run, JOURNAL, slots[0], SLOTS[slice(*slots)], lines[0], LINES[slice(*lines)])
 
 
 def files(home: Home, run: str = RUN) -> tuple[bytes, bytes]:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
         is_left_by_break,
         live_outs,
         modified_in_loop,
+        read_in_loop,
         rebound_in_loop,
-        used_in,
     )
     from relive.checkpoint.analysis.project_mutations import (
         escaping_from_functions,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         parse_file,
         project_files,
         project_modules,
-        project_texts,
+        project_sources,
         rebound_attributes,
     )
 

@@ -38,7 +38,7 @@ def rebound_in_loop(frame: FrameType, line: int) -> frozenset[str]:
     return _rebound_in_loop(frame.f_code.co_filename, line)
 
 
-def used_in(frame: FrameType, line: int) -> frozenset[str]:
+def read_in_loop(frame: FrameType, line: int) -> frozenset[str]:
     """Returns the variables that the loop at a line reads and does not bind itself."""
     return _read_in_loop(frame.f_code.co_filename, line)
 
@@ -117,7 +117,7 @@ def _rebound_in_loop(filename: str, line: int) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _live_outs(filename: str, line: int) -> tuple[str, ...]:
     tree = parse_file(filename)
-    return of_loop(tree, line) if tree is not None else ()
+    return live_outs_of_loop(tree, line) if tree is not None else ()
 
 
 @lru_cache(maxsize=256)
@@ -126,7 +126,7 @@ def _modified_in_loop(filename: str, line: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_stored_names(found[1]), *mutated_in_place(found[1])])) if found is not None else ()
 
 
-def of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
+def live_outs_of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
     """Returns the live-out variables of the loop whose header is at a line."""
     found = _find_loop(tree, line)
     if found is None:

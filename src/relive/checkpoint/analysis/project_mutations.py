@@ -61,7 +61,7 @@ def project_files() -> tuple[str, ...]:
     return _project_files(len(sys.modules))
 
 
-def project_texts() -> Iterator[str]:
+def project_sources() -> Iterator[str]:
     """Yields the sources of the project's own modules that are loaded."""
     for file in project_files():
         yield "".join(linecache.getlines(file))

@@ -13,35 +13,35 @@ from relive.checkpoint.analysis import is_left_by_break
 from relive.checkpoint.control.controller import Block, Ledger, SlowDown
 from relive.checkpoint.control.rank_schedule import RankSchedule, SingleRankSchedule
 from relive.checkpoint.io import (
-    AROUND,
     DISCOVERED,
     GRADIENTS,
-    RANDOM,
-    UNKEPT,
+    OUTER_VARIABLES,
+    RANDOM_STATES,
+    UNCAPTURED,
     VARIABLES,
     Capture,
     CapturedState,
-    Writer,
-    Written,
+    CheckpointWriter,
+    WrittenCheckpoint,
 )
 from relive.checkpoint.memory import is_plain
 from relive.checkpoint.state import (
     ModulePartsCache,
-    Outer,
+    OuterLoop,
     StateHandler,
     TrainerState,
     capture_gradients,
     capture_outer_variables,
+    capture_random_states,
     capture_variables,
     discover_around_loop,
-    global_states,
+    find_loop_frame,
+    find_user_frame,
     handler_for,
     has_loop_carried_gradients,
-    loops_frame,
     uncaptured_names,
     uncaptured_outer_variables,
     uncaptured_variables,
-    users_frame,
 )
 from relive.errors import ReliveError
 from relive.settings import Settings
@@ -64,7 +64,7 @@ class Checkpointer:
     """Takes the checkpoints of one `relive.checkpointing` block."""
 
     def __init__(
-        self, objects: dict[str, Any], writer: Writer, line: LineSink, *, overhead: float | None,
+        self, objects: dict[str, Any], writer: CheckpointWriter, line: LineSink, *, overhead: float | None,
         every: int | None, moments: RankSchedule | None = None,
     ) -> None:  # fmt: skip
         self._handlers: dict[str, StateHandler] = {name: handler_for(name, obj) for name, obj in objects.items()}
@@ -95,7 +95,7 @@ class Checkpointer:
         self._nested_taken_at = -1
         self._nested_s = 0.0  # time of nested loops in the current iteration
         self.main_iteration = -1
-        self.main_loop: Outer | None = None
+        self.main_loop: OuterLoop | None = None
         self.left_out: set[str] = set()
         self.kept: dict[str, dict[str, str]] = {}  # by loop: the entries of its last checkpoint, and their kinds
 
@@ -231,7 +231,7 @@ class Checkpointer:
         self, watch: LoopWatch, iteration: int, block: Block, frame: FrameType | None, *, is_end: bool = False
     ) -> None:
         begun = self._taken_at = _now()
-        user = users_frame(frame)
+        user = find_user_frame(frame)
         captured = self._capture_state(user, watch, is_end=is_end)
         left_around: list[str] = []
         if user is not None and self.main_loop is not None and not watch.is_main:
@@ -243,7 +243,7 @@ class Checkpointer:
         self.kept[watch.name] = {name: str(part["kind"]) for name, part in captured.entries.items()}
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
-        def on_written(written: Written) -> None:
+        def on_written(written: WrittenCheckpoint) -> None:
             background_s = self._background_cost_s(written)
             self.ledger.charge(stall_s + background_s)
             self._charged_s, self._wrote_s = background_s, written.took_s
@@ -256,7 +256,7 @@ class Checkpointer:
 
         self._writer.begin(captured, on_written)
 
-    def _background_cost_s(self, written: Written) -> float:
+    def _background_cost_s(self, written: WrittenCheckpoint) -> float:
         """Returns the time that the training lost to the writer's thread, as far as it is known now.
 
         If all cores are busy, that is the CPU time of the thread. If iterations turn out to be slowed down by more, the
@@ -267,7 +267,7 @@ class Checkpointer:
         return written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
 
     def _capture_state(self, user: FrameType | None, watch: LoopWatch, *, is_end: bool) -> CapturedState:
-        extra: dict[str, Any] = {RANDOM: global_states()}
+        extra: dict[str, Any] = {RANDOM_STATES: capture_random_states()}
         objects = dict(self._objects)
         if user is not None:
             outer = self.main_loop if not watch.is_main else None
@@ -278,12 +278,12 @@ class Checkpointer:
             self._capture.known = self._capture.module_parts() | self._capture.known
             values = capture_variables(user, watch.line, self._capture.known)
             extra |= {f"{VARIABLES}:{name}": value for name, value in values.items()}
-            extra[UNKEPT] = uncaptured_names(user, watch.line, values)
+            extra[UNCAPTURED] = uncaptured_names(user, watch.line, values)
             if not watch.is_main:
                 for level, outer_values in enumerate(
                     capture_outer_variables(user, self.main_loop, self._capture.known)
                 ):
-                    extra |= {f"{AROUND}:{level}:{name}": value for name, value in outer_values.items()}
+                    extra |= {f"{OUTER_VARIABLES}:{level}:{name}": value for name, value in outer_values.items()}
         if is_end or has_loop_carried_gradients():
             extra[GRADIENTS] = capture_gradients(objects)
         captured = self._capture.take(extra, is_certain=is_end, is_fresh=user is not None)
@@ -312,7 +312,7 @@ class LoopWatch:
         self.line = 0
         self.is_exhausted = False  # otherwise it was left by a break, a return or an exception
         self.falls_through = True  # execution continues with the statement after the loop
-        self.made_in: CodeType | None = None  # the code that created the loop
+        self.created_in: CodeType | None = None  # the code that created the loop
         self.parent_iteration = owner.main_iteration
         self._iteration_begun = self._begun = self._last_considered = _now()
 
@@ -346,4 +346,4 @@ class LoopWatch:
             self._owner.consider_checkpoint(self, iteration, _now() - self._begun, user)
 
     def _frame(self, frame: FrameType | None) -> FrameType | None:
-        return loops_frame(frame, self.made_in) if self.made_in is not None else users_frame(frame)
+        return find_loop_frame(frame, self.created_in) if self.created_in is not None else find_user_frame(frame)

@@ -6,17 +6,17 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.checkpoint.io.capture import Capture, CapturedState
-    from relive.checkpoint.io.checkpoint_lookup import find_checkpoints, packs_of, restore_first_whole
+    from relive.checkpoint.io.checkpoint_lookup import find_checkpoints, open_packs, restore_first_intact
     from relive.checkpoint.io.checkpoint_reader import (
-        AROUND,
         DISCOVERED,
         GRADIENTS,
-        RANDOM,
-        UNKEPT,
+        OUTER_VARIABLES,
+        RANDOM_STATES,
+        UNCAPTURED,
         VARIABLES,
         Checkpoint,
     )
-    from relive.checkpoint.io.checkpoint_writer import Writer, Written
-    from relive.checkpoint.io.frame_restore import put_back
+    from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
+    from relive.checkpoint.io.frame_restore import restore_script
 
 __getattr__ = lazy_names(__name__)

@@ -10,7 +10,7 @@ from relive.checkpoint.io.checkpoint_reader import Checkpoint
 from relive.errors import Damaged, NotFound
 from relive.store import Home
 from relive.store.catalog import Index, find_run
-from relive.store.chunks import CheckpointRow, Chunks, Packs, candidates, kept_checkpoints
+from relive.store.chunks import CheckpointRow, Chunks, Packs, list_kept_checkpoints, restore_candidates
 from relive.store.journal import parse_run
 
 
@@ -23,21 +23,21 @@ class FoundCheckpoint:
     home: Home
 
     def open(self) -> Checkpoint:
-        return Checkpoint(self.manifest, Chunks(self.home.chunks), packs_of(self.home))
+        return Checkpoint(self.manifest, Chunks(self.home.chunks), open_packs(self.home))
 
 
 def find_checkpoints(home: Home, run: str, at: Mapping[str, Any]) -> list[FoundCheckpoint]:
     """Returns the checkpoint of a run at an iteration, then the earlier ones; raises NotFound if there is none."""
     record = find_run(Index(home).runs(), run).record
     canonical = [journal for journal in parse_run(home, record.run) if not journal.journal.rank]
-    rows = kept_checkpoints(home.run_folder(record.run), canonical)
-    found = candidates(rows, at)
+    rows = list_kept_checkpoints(home.run_folder(record.run), canonical)
+    found = restore_candidates(rows, at)
     if not found:
         raise NotFound(_missing_message(record.run, at, rows))
     return [FoundCheckpoint(row.where, row.manifest, home) for row in found]
 
 
-def restore_first_whole(
+def restore_first_intact(
     found: Sequence[FoundCheckpoint], into: Mapping[str, Any], *, random: bool, only_first: bool
 ) -> tuple[Checkpoint, list[str]]:
     """Restores the first checkpoint that is intact; returns it, and what is wrong with those before it."""
@@ -57,7 +57,7 @@ def restore_first_whole(
     raise Damaged(f"no checkpoint of the run can be read ({damaged[0]}); run `relive doctor`")
 
 
-def packs_of(home: Home) -> Packs:
+def open_packs(home: Home) -> Packs:
     return Packs(home.packs)
 
 

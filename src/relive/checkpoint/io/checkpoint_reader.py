@@ -28,16 +28,16 @@ from relive.checkpoint.state import (
     restore_random_states,
 )
 from relive.errors import Damaged, NotFound
-from relive.store.chunks import Chunks, Packs, Piece, note_restore, read_pieces
+from relive.store.chunks import Chunks, Packs, Piece, read_pieces, record_restore
 
 if TYPE_CHECKING:
     from relive.checkpoint.state import DiscoveredState
 
-RANDOM = "random states"  # the entry of the global random generators
+RANDOM_STATES = "random states"  # the entry of the global random generators
 VARIABLES = "variables"  # prefix: live-out variables of the loop
-AROUND = "around"  # prefix: variables of the frames around a nested loop when it ended
+OUTER_VARIABLES = "around"  # prefix: variables of the frames around a nested loop when it ended
 GRADIENTS = "gradients"  # the entry of loop-carried gradients
-UNKEPT = "unkept"  # the entry with the names of variables that were not captured
+UNCAPTURED = "unkept"  # the entry with the names of variables that were not captured
 _INTERNAL_KINDS = frozenset({"places", "file", "lost", "module attributes"})  # not for `restore(into=…)`
 _TENSOR_KINDS = frozenset({"module", "optimizer", "array", "generator"})  # which hold no other objects
 DISCOVERED = "near"  # prefix: objects discovered around the loop
@@ -116,14 +116,14 @@ class Checkpoint:
         by_name = {key: obj for name, obj in into.items() for key in (name, f"{DISCOVERED}:{name}")}
         self._live.update(_with_module_parts(by_name))
         begun = time.perf_counter()
-        with self._packs.reading():
+        with self._packs.read_lock():
             for name, obj in into.items():
                 stored = self._entry(name)
                 is_object = stored["kind"] == ObjectHandler.kind
                 handler = ObjectHandler(name, obj) if is_object else handler_for(name, obj)
                 handler.restore(stored["leaves"], stored["rest"], self)
             size_bytes = self._read_pending()
-        note_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
+        record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         if random:
             self.restore_random()
 
@@ -134,7 +134,7 @@ class Checkpoint:
         unknown = [key for key in selected if key not in leaves]
         if unknown:
             raise NotFound(f"{name} has no {unknown[0]!r} in this checkpoint; it has {', '.join(leaves)}")
-        with self._packs.reading():
+        with self._packs.read_lock():
             return {key: self.new_tensor(leaves[key]) for key in selected}
 
     def variables(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Checkpoint:
 
     def outer_variables(self, level: int) -> dict[str, Any]:
         """Returns the variables of a frame around a nested loop: level 0 is the frame of the loop itself."""
-        prefix = f"{AROUND}:{level}:"
+        prefix = f"{OUTER_VARIABLES}:{level}:"
         return {
             name.removeprefix(prefix): self.unflatten(entry["rest"])
             for name, entry in self._entries.items()
@@ -179,12 +179,12 @@ class Checkpoint:
 
     def uncaptured(self) -> list[str]:
         """Returns the names of variables that the loop bound and that were not captured."""
-        return list(self.extra(UNKEPT)) if UNKEPT in self._entries else []
+        return list(self.extra(UNCAPTURED)) if UNCAPTURED in self._entries else []
 
     def restore_random(self) -> None:
         """Restores the global random generators: the last step, since rebuilding objects may draw numbers."""
-        if RANDOM in self._entries:
-            restore_random_states(self.unflatten(self._entries[RANDOM]["rest"]))
+        if RANDOM_STATES in self._entries:
+            restore_random_states(self.unflatten(self._entries[RANDOM_STATES]["rest"]))
 
     def extra(self, name: str) -> Any:
         """Returns a value that was captured without a handler."""

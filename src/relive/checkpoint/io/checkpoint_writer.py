@@ -20,7 +20,7 @@ IDLE_S = 30.0  # after which an idle thread ends
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenCheckpoint:
     """A checkpoint on disk, and the time that writing it took."""
 
     manifest: str
@@ -30,10 +30,10 @@ class Written:
     cpu_s: float
 
 
-OnWritten = Callable[[Written], None]
+OnWritten = Callable[[WrittenCheckpoint], None]
 
 
-class Writer:
+class CheckpointWriter:
     """Writes one checkpoint at a time in the background; while it is busy none is captured, so memory is bounded."""
 
     def __init__(self, packs: Packs, chunks: Chunks) -> None:
@@ -101,7 +101,7 @@ class Writer:
         if not captured.is_valid():
             return  # skipped; the next capture collects the tensors again
         begun, cpu = time.perf_counter(), time.thread_time()
-        with self._packs.shared():
+        with self._packs.shared_lock():
             known = self._existing_pieces()
             with PackWriter(self._packs) as pack:
                 pieces = _PieceNumbers(known, pack)
@@ -114,7 +114,7 @@ class Writer:
             self._packs_seen.add(pack.name)
             name = self._chunks.put(msgspec.json.encode(manifest))
             took = time.perf_counter() - begun
-            on_written(Written(name, captured.size_bytes, pack.stored_bytes, took, time.thread_time() - cpu))
+            on_written(WrittenCheckpoint(name, captured.size_bytes, pack.stored_bytes, took, time.thread_time() - cpu))
 
     def _existing_pieces(self) -> dict[tuple[str, int], Piece]:
         """Returns the pieces that exist on disk, without those whose pack was garbage-collected in the meantime."""

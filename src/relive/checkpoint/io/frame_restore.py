@@ -9,17 +9,17 @@ from typing import Any
 from relive.checkpoint.analysis import bound_in_function, rebound_in_loop
 from relive.checkpoint.io.checkpoint_reader import Checkpoint
 from relive.checkpoint.state import (
-    Outer,
+    OuterLoop,
     UncapturedValue,
     discover_around_loop,
+    find_user_frame,
     frames_between,
     restore_variables,
-    users_frame,
 )
 
 
-def put_back(
-    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: Outer | None,
+def restore_script(
+    checkpoint: Checkpoint, frame: FrameType | None, objects: Mapping[str, Any], *, outer: OuterLoop | None,
     line: int = 0, is_warm: bool = False,
 ) -> list[str]:  # fmt: skip
     """Restores named and discovered objects, variables, gradients and random generators of a running script.
@@ -27,7 +27,7 @@ def put_back(
     `frame` contains the skipped loop, and `outer` is the loop that encloses it. `is_warm`: the enclosing iteration did
     not run as it was recorded, so its variables are restored, too. Returns the names that do not exist now.
     """
-    user = users_frame(frame)
+    user = find_user_frame(frame)
     if user is not None and checkpoint.may_refer_to_discovered():
         checkpoint.register(discover_around_loop(user, line or user.f_lineno, objects, outer, with_empty=True))
     checkpoint.restore(objects, random=False)

@@ -7,7 +7,7 @@ from relive.doors import lazy_names
 if TYPE_CHECKING:
     from relive.checkpoint.state.discovery import DiscoveredState
     from relive.checkpoint.state.frame_state import (
-        Outer,
+        OuterLoop,
         capture_outer_variables,
         capture_variables,
         discover_around_loop,
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     )
     from relive.checkpoint.state.frame_variables import UncapturedValue, refill, restore_variables
     from relive.checkpoint.state.gradients import capture_gradients, has_loop_carried_gradients, restore_gradients
-    from relive.checkpoint.state.loader_iterators import watched
+    from relive.checkpoint.state.loader_iterators import track_loader_iterator
     from relive.checkpoint.state.module_parts import ModulePartsCache
     from relive.checkpoint.state.object_state import ObjectHandler
-    from relive.checkpoint.state.random_state import global_states, restore_random_states
+    from relive.checkpoint.state.random_state import capture_random_states, restore_random_states
     from relive.checkpoint.state.state_handlers import (
         ModuleHandler,
         OptimizerHandler,
@@ -30,6 +30,6 @@ if TYPE_CHECKING:
         part_name,
     )
     from relive.checkpoint.state.trainer_state import Library, TrainerState
-    from relive.checkpoint.state.user_frames import frames_of, loops_frame, users_frame
+    from relive.checkpoint.state.user_frames import collect_user_frames, find_loop_frame, find_user_frame
 
 __getattr__ = lazy_names(__name__)

@@ -12,8 +12,8 @@ from relive.checkpoint.analysis import (
     is_library_file,
     live_outs,
     modified_in_loop,
+    read_in_loop,  # fmt: skip
     rebound_in_loop,
-    used_in,  # fmt: skip
 )
 from relive.checkpoint.memory import is_leaf
 from relive.checkpoint.state.discovery import DiscoveredState, discover_state
@@ -27,21 +27,21 @@ from relive.checkpoint.state.object_state import (
     is_untracked_iterator,
     is_user_object,
 )
-from relive.checkpoint.state.user_frames import MAX_FRAMES, frames_of
+from relive.checkpoint.state.user_frames import MAX_FRAMES, collect_user_frames
 
 KnownObjects = Mapping[int, str]  # names of objects with their own entry, by identity
-Outer = tuple[int, int, int]  # the enclosing loop: identities of its frame and code, and its line
+OuterLoop = tuple[int, int, int]  # the enclosing loop: identities of its frame and code, and its line
 
 
 def discover_around_loop(
-    frame: FrameType, line: int, named: Mapping[str, Any], outer: Outer | None, *, with_empty: bool = False,
+    frame: FrameType, line: int, named: Mapping[str, Any], outer: OuterLoop | None, *, with_empty: bool = False,
     modules: ModulePartsCache | None = None,
 ) -> DiscoveredState:  # fmt: skip
     """Discovers objects with state around the loop at a line.
 
     Variables that the loop binds, or that the outer loop binds after it, do not exist when the loop is skipped.
     """
-    frames = frames_of(frame)
+    frames = collect_user_frames(frame)
     bound = (name for name in rebound_in_loop(frame, line) if not is_tracked_iterator(_lookup(frame, name)))
     inside: dict[int, frozenset[str]] = {id(frame): frozenset(bound)}
     for one in frames:
@@ -53,7 +53,7 @@ def discover_around_loop(
 
 def uncaptured_variables(frame: FrameType, line: int, known: KnownObjects) -> list[str]:
     """Returns what the loop at a line consumes or creates and no checkpoint can hold, with the reason."""
-    iterators = [name for name in used_in(frame, line) if is_untracked_iterator(_lookup(frame, name))]
+    iterators = [name for name in read_in_loop(frame, line) if is_untracked_iterator(_lookup(frame, name))]
     created = [name for name in live_outs(frame, line) if name in rebound_in_loop(frame, line)]
     unsupported = [
         name for name in created if id(_lookup(frame, name)) not in known and _is_unsupported(_lookup(frame, name))
@@ -119,7 +119,7 @@ def _has_own_handler(frame: FrameType, name: str, known: KnownObjects) -> bool:
     return id(value) in known or is_user_object(value)
 
 
-def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
+def frames_between(inner: FrameType, outer: OuterLoop | None) -> list[FrameType]:
     """Returns the user's frames from a nested loop up to the outer loop; none if that isn't found."""
     found: list[FrameType] = []
     frame: FrameType | None = inner
@@ -132,7 +132,7 @@ def frames_between(inner: FrameType, outer: Outer | None) -> list[FrameType]:
     return []
 
 
-def capture_outer_variables(inner: FrameType, outer: Outer | None, known: KnownObjects) -> list[dict[str, Any]]:
+def capture_outer_variables(inner: FrameType, outer: OuterLoop | None, known: KnownObjects) -> list[dict[str, Any]]:
     """Returns for each frame up to that of the main loop the values that this iteration has computed so far.
 
     With them a replay can resume in the middle of an iteration, after its nested loop. Objects are discovered.
@@ -147,7 +147,7 @@ def capture_outer_variables(inner: FrameType, outer: Outer | None, known: KnownO
     ]
 
 
-def uncaptured_outer_variables(inner: FrameType, outer: Outer, known: KnownObjects) -> list[str]:
+def uncaptured_outer_variables(inner: FrameType, outer: OuterLoop, known: KnownObjects) -> list[str]:
     """Returns why a replay can't begin at the end of a nested loop, although it can skip that loop.
 
     The outer iterations that it would leave out consume something that no checkpoint can hold.

@@ -10,8 +10,8 @@ from typing import Any
 
 from relive.checkpoint.memory import Json
 from relive.checkpoint.state.random_state import (
+    capture_random_states,
     generator_state,
-    global_states,
     is_generator,
     restore_generator,
     restore_random_states,  # fmt: skip
@@ -62,7 +62,7 @@ class CountedIndices:
             _restore_states(self.sampler, current)
 
 
-def watched(batches: Any) -> None:
+def track_loader_iterator(batches: Any) -> None:
     """Counts the indices that a new loader iterator takes from its sampler, if its sampler is repeatable."""
     if all(
         type(one).__name__ in _REPEATABLE_SAMPLERS and _is_torch_sampler(one)
@@ -120,7 +120,7 @@ def _capture_states(sampler: Any) -> dict[str, Any]:
     generators = [getattr(one, "generator", None) for one in _nested_samplers(sampler)]
     epochs = [getattr(one, "epoch", None) for one in _nested_samplers(sampler)]
     return {
-        "global": global_states(),
+        "global": capture_random_states(),
         "own": [generator_state(one) if is_generator(one) else None for one in generators],
         "epochs": epochs,
     }

@@ -8,7 +8,7 @@ from array import array
 from typing import Any
 
 
-def global_states() -> dict[str, Any]:
+def capture_random_states() -> dict[str, Any]:
     """Returns the states of the global generators of `random`, `np.random` and `torch`."""
     version, words, gauss = random.getstate()
     # 625 numbers as bytes: flattening each of them would hold up the training.

@@ -10,28 +10,28 @@ from relive.checkpoint.analysis import is_library_file
 MAX_FRAMES = 20
 
 
-def users_frame(frame: FrameType | None) -> FrameType | None:
+def find_user_frame(frame: FrameType | None) -> FrameType | None:
     """Returns the innermost frame of the user's own code, skipping progress bars and wrappers of libraries."""
     while frame is not None and is_library_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def loops_frame(frame: FrameType | None, created_in: CodeType | None) -> FrameType | None:
+def find_loop_frame(frame: FrameType | None, created_in: CodeType | None) -> FrameType | None:
     """Returns the user's frame whose loop iterates over an iterable that was created in `created_in`.
 
     A generator of the user's in between, as in `for x in progress(relive.loop(…))`, only passes the items on.
     """
-    user = users_frame(frame)
+    user = find_user_frame(frame)
     while user is not None and user.f_code is not created_in and user.f_code.co_flags & CO_GENERATOR:
-        outer = users_frame(user.f_back)
+        outer = find_user_frame(user.f_back)
         if outer is None:
             return user
         user = outer
     return user
 
 
-def frames_of(frame: FrameType | None) -> list[FrameType]:
+def collect_user_frames(frame: FrameType | None) -> list[FrameType]:
     """Returns the user's frames from this one outwards."""
     found: list[FrameType] = []
     while frame is not None and len(found) < MAX_FRAMES:

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from relive.cli.display import format_short_duration, format_size, truncate, when
-from relive.cli.targets import home_option, make_console, make_table, open_home, open_index, short
+from relive.cli.display import format_short_duration, format_size, format_time, truncate
+from relive.cli.targets import home_option, make_console, make_table, open_home, open_index, short_id
 from relive.errors import ReliveError
 from relive.store import Home
 from relive.store.catalog import find_run
 from relive.store.chunks import CheckpointRow
-from relive.store.gc import GarbageReport, Policy, collect_garbage, kept_outside, preview_garbage
-from relive.store.journal import to_text
+from relive.store.gc import GarbageReport, Policy, collect_garbage, offload_locations, preview_garbage
+from relive.store.journal import to_json
 
 _MAX_DOUBTS = 20
 
@@ -28,15 +28,17 @@ def checkpoints(run: str, as_json: bool, home: Path | None) -> None:
     index = open_index(home)
     entry = find_run(index.runs(), run)
     rows = index.checkpoints([entry]).get(entry.record.run, [])
-    outside = kept_outside(index.home, [row.manifest for row in rows])
+    outside = offload_locations(index.home, [row.manifest for row in rows])
     if as_json:
         for row in rows:
-            click.echo(to_text(_as_json(entry.record.run, row) | {"spooled": outside.get(row.manifest, [])}))
+            click.echo(to_json(_as_json(entry.record.run, row) | {"spooled": outside.get(row.manifest, [])}))
         return
     if rows:
         make_console().print(_checkpoint_table(rows, outside), markup=False)
     new_bytes = sum(row.new_bytes for row in rows)
-    click.echo(f"{len(rows)} checkpoints of run {short(entry.record.run)}, {format_size(new_bytes)} written", err=True)
+    click.echo(
+        f"{len(rows)} checkpoints of run {short_id(entry.record.run)}, {format_size(new_bytes)} written", err=True
+    )
 
 
 def _as_json(run: str, row: CheckpointRow) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def _checkpoint_table(rows: list[CheckpointRow], outside: dict[str, list[str]]) 
     columns = (["rank"] if has_ranks else [], ["where", "when", "size", "new", "stall", "written in"])
     table = _plain_table(*columns[0], *columns[1], *(["kept in"] if outside else []))
     for row in rows:
-        cells = [truncate(row.where), when(row.time_us), format_size(row.size_bytes), format_size(row.new_bytes)]
+        cells = [truncate(row.where), format_time(row.time_us), format_size(row.size_bytes), format_size(row.new_bytes)]
         cells += [format_short_duration(row.stall_s), format_short_duration(row.write_s)]
         place = [", ".join(outside.get(row.manifest, ["the home"]))] if outside else []
         table.add_row(*([row.journal.stem] if has_ranks else []), *cells, *place)
@@ -78,8 +80,8 @@ def gc(dry_run: bool, home: Path | None) -> None:
     _print_report(report)
     total = format_size(report.total_bytes)
     click.echo(f"{total} would be freed; nothing was changed" if dry_run else f"{total} freed")
-    if report.troubles:
-        raise ReliveError(f"{report.troubles[0]}; then run `relive gc` again")
+    if report.failures:
+        raise ReliveError(f"{report.failures[0]}; then run `relive gc` again")
 
 
 def _retention_policy(home: Home) -> Policy:
@@ -95,7 +97,7 @@ def _print_report(report: GarbageReport) -> None:
             table.add_row(tally.reason, str(tally.count), format_size(tally.size_bytes) if tally.size_bytes else "")
         make_console().print(table, markup=False)
     for doubt in report.doubts[:_MAX_DOUBTS]:
-        click.echo(f"{short(doubt.run)}  {doubt.text}", err=True)
+        click.echo(f"{short_id(doubt.run)}  {doubt.text}", err=True)
     if report.doubts:
         more = len(report.doubts) - _MAX_DOUBTS
         click.echo(f"{f'and {more} more; ' if more > 0 else ''}everything that these may refer to was kept", err=True)

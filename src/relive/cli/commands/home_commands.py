@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from relive.cli.commands.query_commands import write_parquet
-from relive.cli.targets import home_option, open_home, open_index, short
+from relive.cli.targets import home_option, open_home, open_index, short_id
 from relive.errors import ReliveError
 from relive.store import Home
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.chunks import Chunks, artifact_files
-from relive.store.gc import examine
-from relive.store.journal import from_text, inline, to_text
+from relive.store.gc import check_home
+from relive.store.journal import from_json, inline_chunks, to_json
 from relive.store.versions import version_checkout
 
 
@@ -25,9 +25,9 @@ def doctor(rebuild: bool, deep: bool, home: Path | None) -> None:
     """Check every journal and the chunks it refers to. Exit code 1 if anything is damaged."""
     place = open_home(home)
     damaged = False
-    for finding in examine(place, deep=deep):
+    for finding in check_home(place, deep=deep):
         damaged = damaged or finding.damage
-        click.echo(f"{short(finding.run)}  {finding.text}")
+        click.echo(f"{short_id(finding.run)}  {finding.text}")
     index = Index(place)
     if rebuild:
         index.rebuild()
@@ -42,17 +42,17 @@ def doctor(rebuild: bool, deep: bool, home: Path | None) -> None:
 @home_option
 def export(run: str, folder: Path | None, home: Path | None) -> None:
     """Write RUN to FOLDER as plain files: record.json, logs.parquet, artifacts/, code/."""
-    from relive.query import Query
+    from relive.query import QueryEngine
 
     index = open_index(home)
     entry = find_run(index.runs(), run)
-    target = folder or Path(f"run-{short(entry.record.run)}")
+    target = folder or Path(f"run-{short_id(entry.record.run)}")
     if target.exists() and any(target.iterdir()):
         raise ReliveError(f"{target} is not empty; name another folder")
     target.mkdir(parents=True, exist_ok=True)
     chunks = Chunks(index.home.chunks)
-    (target / "record.json").write_text(to_text(inline(from_text(to_text(entry.record)), chunks.get)))
-    logs = Query(index.home).sql(f"select * from logs where run = '{entry.record.run}'").df()
+    (target / "record.json").write_text(to_json(inline_chunks(from_json(to_json(entry.record)), chunks.get)))
+    logs = QueryEngine(index.home).sql(f"select * from logs where run = '{entry.record.run}'").df()
     write_parquet(logs, target / "logs.parquet")
     count = _write_artifacts(entry, chunks, target / "artifacts")
     code = _write_code(index.home, entry, target / "code")
@@ -63,7 +63,7 @@ def _write_artifacts(entry: RunEntry, chunks: Chunks, target: Path) -> int:
     for artifact in entry.record.artifacts:
         path = artifact_files.write_artifact(artifact, chunks, target)
         if artifact["kind"] == "json":  # it may refer to further chunks
-            path.write_text(to_text(inline(from_text(path.read_bytes()), chunks.get)))
+            path.write_text(to_json(inline_chunks(from_json(path.read_bytes()), chunks.get)))
     return len(entry.record.artifacts)
 
 

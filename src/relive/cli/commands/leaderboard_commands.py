@@ -15,9 +15,9 @@ from relive.cli.targets import (
     make_table,
     open_runs,
     server_option,
-    short,
+    short_id,
 )
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 
 _DEFAULT_LIMIT = 30
 
@@ -49,16 +49,16 @@ def leaderboard(metric: str, style: str | None, home: Path | None, server: str |
 
     Runs on different data are ranked in separate groups, with the reason, unless --across-data is given.
     """
-    from relive.query.compare import LeaderboardTerms, rows_of
-    from relive.query.table import to_frame
+    from relive.query.compare import LeaderboardTerms, leaderboard_rows
+    from relive.query.table import rows_to_pandas
 
     if style is not None and terms["limit"] == _DEFAULT_LIMIT:
         terms["limit"] = 0
     board = open_runs(home, server).leaderboard(metric, LeaderboardTerms.of(**terms))
     if style == "json":
-        click.echo(to_text(board))
+        click.echo(to_json(board))
     elif style == "csv":
-        click.echo(to_frame(rows_of(board)).to_csv(index=False), nl=False)
+        click.echo(rows_to_pandas(leaderboard_rows(board)).to_csv(index=False), nl=False)
     else:
         _print_board(board)
 
@@ -104,7 +104,7 @@ def _board_table(metric: str, group: dict[str, Any]) -> Any:
     for run in group["runs"]:
         table.add_row(
             "" if run["place"] is None else str(run["place"]),
-            short(run["run"]) + (f" {run['name']}" if run["name"] else ""),
+            short_id(run["run"]) + (f" {run['name']}" if run["name"] else ""),
             f"{run['value']:.6g}" if run["value"] is not None else run["note"],
             " ".join(f"{loop}={item}" for loop, item in (run["at"] or {}).items()),
             *(_format_cell(run.get("columns", {}).get(name)) for name in columns),
@@ -128,7 +128,7 @@ def compare(runs: tuple[str, ...], show_all: bool, as_json: bool, home: Path | N
     """Show the args and metrics of several runs side by side."""
     found = ask_home_then_server(home, server, lambda place: place.compare(runs))
     if as_json:
-        click.echo(to_text(found))
+        click.echo(to_json(found))
         return
     console = make_console()
     console.print(comparison_table(found, show_all=show_all), markup=False)
@@ -142,7 +142,7 @@ def comparison_table(found: dict[str, Any], *, show_all: bool) -> Any:
     table = make_table()
     table.add_column("")
     for run in found["runs"]:
-        table.add_column(short(run["run"]) + (f" {run['name']}" if run["name"] else ""), overflow="fold")
+        table.add_column(short_id(run["run"]) + (f" {run['name']}" if run["name"] else ""), overflow="fold")
     for fact in ("outcome", "filename", "version", "data_version", "took_s"):
         table.add_row(fact, *(truncate(_format_cell(run[fact]))[:14] for run in found["runs"]), style="dim")
     for title, format_cell in (("arg", _format_cell), ("metric", _format_metric)):

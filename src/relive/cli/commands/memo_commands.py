@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from relive.cli.display import format_short_duration, format_size, truncate, when
-from relive.cli.targets import home_option, make_console, make_table, open_home, short
+from relive.cli.display import format_short_duration, format_size, format_time, truncate
+from relive.cli.targets import home_option, make_console, make_table, open_home, short_id
 from relive.errors import NotFound, ReliveError
 from relive.memo import Sqlite, find_function, parse_condition, why_text
 from relive.store.chunks import MemoRow, MemoTable
-from relive.store.journal import from_text, safe_repr, to_text
+from relive.store.journal import from_json, safe_repr, to_json
 
 _KEY_DIGITS = 12
 
@@ -42,7 +42,7 @@ def ls(limit: int, as_json: bool, function: str | None, where: str | None, home:
     shown = rows[:limit] if limit else rows
     if as_json:
         for row in shown:
-            click.echo(to_text(_as_json(row)))
+            click.echo(to_json(_as_json(row)))
         return
     if shown:
         make_console().print(_row_table(shown), markup=False)
@@ -60,12 +60,12 @@ def show(key: str, with_value: bool, home: Path | None) -> None:
     memos = _open_memo_table(home)
     row = _find_row(memos, key)
     rows = [
-        ("key", row.key), ("function", row.function), ("kind", row.kind), ("computed", when(row.created_us)),
-        ("took", format_short_duration(row.took_s)), ("run", row.run or "none"), ("used", when(row.used_us)),
+        ("key", row.key), ("function", row.function), ("kind", row.kind), ("computed", format_time(row.created_us)),
+        ("took", format_short_duration(row.took_s)), ("run", row.run or "none"), ("used", format_time(row.used_us)),
         ("size", format_size(row.size_bytes)), ("stored", "with pickle" if row.pickled else "without pickle"),
     ]  # fmt: skip
-    rows += [(f"argument {name}", text) for name, (_, text) in from_text(row.arguments).items()]
-    rows += [(f"code {name}", code_hash[:_KEY_DIGITS]) for name, code_hash in from_text(memos.parts(row.code)).items()]
+    rows += [(f"argument {name}", text) for name, (_, text) in from_json(row.arguments).items()]
+    rows += [(f"code {name}", code_hash[:_KEY_DIGITS]) for name, code_hash in from_json(memos.parts(row.code)).items()]
     if with_value:
         rows.append(("value", safe_repr(Sqlite(open_home(home)).entry(row).value)))
     console = make_console()
@@ -147,17 +147,18 @@ def _row_table(rows: list[MemoRow]) -> Any:
         mark = " (exception)" if row.kind == "exception" else ""
         table.add_row(
             row.key[:_KEY_DIGITS], row.function + mark, truncate(_format_arguments(row)),
-            format_short_duration(row.took_s), format_size(row.size_bytes), when(row.created_us), short(row.run),
+            format_short_duration(row.took_s), format_size(row.size_bytes), format_time(row.created_us),
+            short_id(row.run),
         )  # fmt: skip
     return table
 
 
 def _format_arguments(row: MemoRow) -> str:
-    return " ".join(f"{name}={text}" for name, (_, text) in from_text(row.arguments).items())
+    return " ".join(f"{name}={text}" for name, (_, text) in from_json(row.arguments).items())
 
 
 def _as_json(row: MemoRow) -> dict[str, Any]:
-    arguments = {name: text for name, (_, text) in from_text(row.arguments).items()}
+    arguments = {name: text for name, (_, text) in from_json(row.arguments).items()}
     return {
         "key": row.key, "function": row.function, "kind": row.kind, "arguments": arguments, "code": row.code,
         "bytes": row.size_bytes, "pickled": bool(row.pickled), "run": row.run or None, "created_us": row.created_us,

@@ -47,9 +47,9 @@ def dataframe(
     home: Path | None, *, sources: bool,
 ) -> None:  # fmt: skip
     """Show one wide table over all runs, with a column for each of NAMES."""
-    from relive.query import Query
+    from relive.query import QueryEngine
 
-    query = Query(open_home(home))
+    query = QueryEngine(open_home(home))
     _write_output(query.dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources), style, parquet)
 
 
@@ -58,9 +58,9 @@ def dataframe(
 @_output_options
 def sql(query: str, style: str | None, parquet: Path | None, home: Path | None) -> None:
     """Run read-only SQL over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
-    from relive.query import Query
+    from relive.query import QueryEngine
 
-    _write_output(Query(open_home(home)).sql(query).df(), style, parquet)
+    _write_output(QueryEngine(open_home(home)).sql(query).df(), style, parquet)
 
 
 def _write_output(frame: Any, style: str | None, parquet: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from relive.cli.display import format_size, format_value, when
+from relive.cli.display import format_size, format_time, format_value
 from relive.cli.targets import (
     home_option,
     make_console,
@@ -16,12 +16,12 @@ from relive.cli.targets import (
     open_index,
     open_registry,
     server_option,
-    short,
+    short_id,
 )
 from relive.errors import ReliveError
-from relive.record.process import chosen_server, read_launch_context
+from relive.record.process import read_launch_context, select_server
 from relive.store.chunks import Chunks, artifact_files
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 from relive.store.registry import Model, ModelVersion, Promotion, Registry, model_registry, promote
 from relive.store.sync import RemoteChunks, RemoteRegistry
 
@@ -37,10 +37,10 @@ from relive.store.sync import RemoteChunks, RemoteRegistry
 @server_option
 def promote_command(home: Path | None, server: str | None, **options: Any) -> None:
     """Make RUN the next version of MODEL, bound to its args, code, data, metrics and artifact."""
-    remote, promotion = chosen_server(home, server), Promotion(**options)
+    remote, promotion = select_server(home, server), Promotion(**options)
     promoted = promote(open_index(home), promotion) if remote is None else RemoteRegistry(remote).promote(promotion)
     pointing = f", {' and '.join(options['aliases'])}" if options["aliases"] else ""
-    click.echo(f"{promoted.reference} is run {short(promoted.run)}{pointing}")
+    click.echo(f"{promoted.reference} is run {short_id(promoted.run)}{pointing}")
     for missing in promoted.missing:
         click.echo(f"recorded as missing: {missing}", err=True)
 
@@ -58,9 +58,13 @@ def registry(model: str | None, history: bool, as_json: bool, home: Path | None,
         raise ReliveError("--history needs a model; write relive registry MODEL --history")
     models = place.models() if model is None else [place.model(model)]
     if as_json:
-        rows = model_registry.history_told(models[0]) if history else [model_registry.told(one) for one in models]
+        rows = (
+            model_registry.history_to_json(models[0])
+            if history
+            else [model_registry.model_to_json(one) for one in models]
+        )
         for row in rows:
-            click.echo(to_text(row))
+            click.echo(to_json(row))
         return
     if not models:
         click.echo("no models yet; promote a run with `relive promote RUN MODEL`", err=True)
@@ -81,7 +85,9 @@ def _model_table(models: list[Model]) -> Any:
     for model in models:
         aliases = " ".join(f"{alias}={number}" for alias, number in model.aliases.items())
         newest = model.versions[-1]
-        table.add_row(model.name, str(len(model.versions)), aliases, f"run {short(newest.run)}", when(newest.time_us))
+        table.add_row(
+            model.name, str(len(model.versions)), aliases, f"run {short_id(newest.run)}", format_time(newest.time_us)
+        )
     return table
 
 
@@ -92,7 +98,7 @@ def _version_table(model: Model) -> Any:
         note = "; ".join([*([one.note] if one.note else []), *(f"missing: {text}" for text in one.missing)])
         code = str(one.code.get("version") or "none")[:12]
         table.add_row(
-            str(one.version), aliases, when(one.time_us), short(one.run), _format_artifact(one),
+            str(one.version), aliases, format_time(one.time_us), short_id(one.run), _format_artifact(one),
             one.data_version or "unknown", code, _format_metrics(one), note,
         )  # fmt: skip
     return table
@@ -110,16 +116,16 @@ def _format_artifact(one: ModelVersion) -> str:
 
 def _history_table(model: Model) -> Any:
     table = _table("when", "what", "by")
-    for event in model_registry.history_told(model):
+    for event in model_registry.history_to_json(model):
         if event["event"] == "version":
             note = f": {event['note']}" if event.get("note") else ""
-            what = f"version {event['version']} from run {short(event['run'])}{note}"
+            what = f"version {event['version']} from run {short_id(event['run'])}{note}"
         elif event["event"] == "alias":
             was = f", was {event['before']}" if event["before"] else ""
             what = f"{event['alias']} → {event['version']}{was}{' (rollback)' if event['how'] == 'rollback' else ''}"
         else:
             what = f"version {event['version']} retired"
-        table.add_row(when(event["time_us"]), what, event["by"])
+        table.add_row(format_time(event["time_us"]), what, event["by"])
     return table
 
 
@@ -133,7 +139,7 @@ def alias(reference: str, alias: str, home: Path | None, server: str | None) -> 
     place = open_registry(home, server)
     found = place.find(reference)
     place.point(found.model, alias, found.version)
-    click.echo(f"{found.model}@{alias} is now version {found.version}, run {short(found.run)}")
+    click.echo(f"{found.model}@{alias} is now version {found.version}, run {short_id(found.run)}")
 
 
 @click.command()
@@ -143,10 +149,10 @@ def alias(reference: str, alias: str, home: Path | None, server: str | None) -> 
 def rollback(reference: str, home: Path | None, server: str | None) -> None:
     """Point an alias to its previous version; repeat to go back further."""
     name, word = model_registry.split_reference(reference)
-    if word == model_registry.NEWEST or word.isdecimal():
+    if word == model_registry.LATEST or word.isdecimal():
         raise ReliveError(f"{reference!r} does not name an alias; write for example {name}@production")
     found = open_registry(home, server).roll_back(name, word)
-    click.echo(f"{name}@{word} is version {found.version} again, run {short(found.run)}")
+    click.echo(f"{name}@{word} is version {found.version} again, run {short_id(found.run)}")
 
 
 @click.command()
@@ -158,7 +164,7 @@ def retire(reference: str, home: Path | None, server: str | None) -> None:
     place = open_registry(home, server)
     found = place.find(reference)
     place.retire(found.model, found.version)
-    click.echo(f"{found.reference} is retired and no longer protects run {short(found.run)}")
+    click.echo(f"{found.reference} is retired and no longer protects run {short_id(found.run)}")
 
 
 @click.command()
@@ -170,7 +176,7 @@ def download(reference: str, folder: Path, home: Path | None, server: str | None
     """Write the artifact of a version to FOLDER and verify its hash. VERSION is an alias or a number."""
     found, chunks = _find_version(reference, home, server)
     artifact = found.kept()
-    target = artifact_files.confined(folder, artifact["name"])
+    target = artifact_files.path_inside(folder, artifact["name"])
     if target.exists() and not artifact_files.is_intact(artifact, target):
         raise ReliveError(f"{target} exists and has different content; name another folder")
     path = artifact_files.write_artifact(artifact, chunks, folder)
@@ -179,7 +185,7 @@ def download(reference: str, folder: Path, home: Path | None, server: str | None
 
 def _find_version(reference: str, home: Path | None, server: str | None) -> tuple[ModelVersion, Chunks]:
     """Returns the version for a reference, and the chunks of its artifact."""
-    remote = chosen_server(home, server)
+    remote = select_server(home, server)
     if remote is None:
         place = open_home(home)
         return Registry(place).find(reference), Chunks(place.chunks)

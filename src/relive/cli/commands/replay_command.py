@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from relive.cli.display import duration, when
-from relive.cli.targets import home_option, make_console, open_home, short
+from relive.cli.display import format_duration, format_time
+from relive.cli.targets import home_option, make_console, open_home, short_id
 from relive.hindsight import Answer, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
 from relive.hindsight.workers import Task
 
@@ -127,9 +127,9 @@ def _show(plan: Plan) -> None:
         lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
         sure = case.patch.confidence
         table.add_row(
-            short(record.run), when(record.started_us), record.version[:8], args, lines, sure, case.plan.depth,
-            str(case.plan.iterations or ""), str(len(case.plan.segments)), case.plan.resume,
-            duration(case.plan.cost_s),
+            short_id(record.run), format_time(record.started_us), record.version[:8], args, lines, sure,
+            case.plan.depth, str(case.plan.iterations or ""), str(len(case.plan.segments)), case.plan.resume,
+            format_duration(case.plan.cost_s),
         )  # fmt: skip
     make_console().print(table, markup=False)
     if len(plan.cases) > _SHOWN:
@@ -137,11 +137,11 @@ def _show(plan: Plan) -> None:
     reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
     for reason in reasons:
         click.echo(f"note: {reason}")
-    if unsure := [short(case.record.run) for case in plan.guesses]:
+    if unsure := [short_id(case.record.run) for case in plan.guesses]:
         click.echo(f"note: the place is a guess in {', '.join(unsure)}; look at it with --show-patch RUN")
     click.echo(
-        f"{_count(len(plan.cases), 'run')}, {duration(plan.work_s)} of work, about {duration(plan.cost_s)}"
-        f" with {_count(plan.workers, 'worker')}"
+        f"{_count(len(plan.cases), 'run')}, {format_duration(plan.work_s)} of work, "
+        f"about {format_duration(plan.cost_s)} with {_count(plan.workers, 'worker')}"
     )
 
 
@@ -152,7 +152,7 @@ def _count(number: int, what: str) -> str:
 def _show_patches(plan: Plan) -> None:
     seen: dict[str, list[str]] = {}
     for case in plan.cases:
-        seen.setdefault(case.patch.diff, []).append(short(case.record.run))
+        seen.setdefault(case.patch.diff, []).append(short_id(case.record.run))
     for diff, runs in seen.items():
         click.echo(f"# for {', '.join(runs)}")
         click.echo(diff, nl=False)
@@ -162,7 +162,7 @@ def _show_patches(plan: Plan) -> None:
 def _tell_refusals(refusals: Sequence[tuple[str, str]]) -> None:
     grouped: dict[str, list[str]] = {}
     for run, reason in refusals:
-        grouped.setdefault(reason, []).append(short(run))
+        grouped.setdefault(reason, []).append(short_id(run))
     for reason, runs in grouped.items():
         listed = ", ".join(runs[:6]) + (f" and {len(runs) - 6} more" if len(runs) > 6 else "")
         click.echo(f"left out {listed}: {reason}", err=True)
@@ -216,7 +216,7 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     exactly = "exactly" if not any(run.mismatches or run.unrestored for run in found.runs) else "of those compared"
     click.echo(
         f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
-        f" {found.reproduced:,} recorded values reproduced {exactly}, {duration(found.took_s)}"
+        f" {found.reproduced:,} recorded values reproduced {exactly}, {format_duration(found.took_s)}"
     )
     if not found.added and not found.is_stopped and not any(run.missing for run in found.runs):
         click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
@@ -224,23 +224,23 @@ def _report(found: Answer, names: Sequence[str]) -> None:
 
 def _report_run(run: RunAnswer) -> None:
     for note in run.notes:
-        click.echo(f"{short(run.run)}: {note}", err=True)
+        click.echo(f"{short_id(run.run)}: {note}", err=True)
     for traceback in run.tracebacks:
         click.echo(traceback, err=True, nl=False)
     for missing in run.missing:
-        click.echo(f"{short(run.run)}: {missing}", err=True)
+        click.echo(f"{short_id(run.run)}: {missing}", err=True)
     if run.unrestored and not run.mismatches:
         click.echo(
-            f"{short(run.run)}: {', '.join(run.unrestored[:3])} could not be restored; the new values are marked"
+            f"{short_id(run.run)}: {', '.join(run.unrestored[:3])} could not be restored; the new values are marked"
             " unverified, ask again with --from-start",
             err=True,
         )
     if run.mismatches:
         first = run.mismatches[0]
         click.echo(
-            f"{short(run.run)}: {len(run.mismatches)} recorded values came out differently, first {first.name} at"
+            f"{short_id(run.run)}: {len(run.mismatches)} recorded values came out differently, first {first.name} at"
             f" {first.where}: {first.then} then, {first.now} now; the new values are marked unverified",
             err=True,
         )
         for cause in run.causes:
-            click.echo(f"{short(run.run)}: likely cause: {cause}", err=True)
+            click.echo(f"{short_id(run.run)}: likely cause: {cause}", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relive.cli.display import duration, format_last_value, format_size, format_value, truncate, when
+from relive.cli.display import format_duration, format_last_value, format_size, format_time, format_value, truncate
 from relive.cli.targets import (
     ask_home_then_server,
     home_option,
@@ -18,20 +18,20 @@ from relive.cli.targets import (
     open_home,
     open_index,
     server_option,
-    short,
+    short_id,
 )
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
-from relive.store import Home, journals_in
+from relive.store import Home, list_journals
 from relive.store.catalog import Index, RunEntry, Summary, find_run
 from relive.store.gc import is_pinned
 from relive.store.gc import pin as pin_folder
 from relive.store.gc import unpin as unpin_folder
-from relive.store.journal import from_text, read_lines, to_text
+from relive.store.journal import from_json, read_lines, to_json
 from relive.store.registry import Registry
 
 if TYPE_CHECKING:
-    from relive.query import Shown
+    from relive.query import RunDetails
 
 _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 
@@ -46,7 +46,7 @@ def runs(limit: int, as_json: bool, home: Path | None, server: str | None) -> No
     total, shown = ask_home_then_server(home, server, lambda place: place.listed(limit))
     if as_json:
         for run in shown:
-            click.echo(to_text(run))
+            click.echo(to_json(run))
         return
     table = _table("run", "when", "took", "script", "args", "outcome", "last values")
     for run in shown:
@@ -68,13 +68,13 @@ def _run_row(run: dict[str, Any]) -> list[str]:
     mark = "● " if run["outcome"] == RUNNING else ""
     values = " ".join(f"{name}={_format_last(given)}" for name, given in list(run["last"].items())[:6])
     named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
-    took = duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
-    return [short(run["run"]), when(run["started_us"]), took, named, args, mark + run["outcome"], values]
+    took = format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
+    return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, mark + run["outcome"], values]
 
 
 def _format_last(given: float | str | None) -> str:
     """Formats a number, or another value given as JSON text; a server sends None for values that are not numbers."""
-    return "no number" if given is None else format_value(from_text(given) if isinstance(given, str) else given)
+    return "no number" if given is None else format_value(from_json(given) if isinstance(given, str) else given)
 
 
 @click.command()
@@ -86,7 +86,7 @@ def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None
     """Show the record of RUN: config, code, data, metrics, environment, artifacts."""
     found = ask_home_then_server(home, server, lambda place: place.shown(run))
     if as_json:
-        click.echo(to_text(found.record))
+        click.echo(to_json(found.record))
         return
     console = make_console()
     record = found.record
@@ -97,7 +97,7 @@ def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None
             console.print(f"  {key:<14} {text}", highlight=False, markup=False)
 
 
-def _sections(found: Shown) -> list[tuple[str, list[tuple[str, str]]]]:
+def _sections(found: RunDetails) -> list[tuple[str, list[tuple[str, str]]]]:
     record = found.record
     return [
         ("outcome", [*_outcome_rows(record), *_retention_rows(found)]),
@@ -112,7 +112,11 @@ def _sections(found: Shown) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _outcome_rows(record: RunRecord) -> list[tuple[str, str]]:
-    rows = [("outcome", record.outcome), ("started", when(record.started_us)), ("took", duration(record.took_s))]
+    rows = [
+        ("outcome", record.outcome),
+        ("started", format_time(record.started_us)),
+        ("took", format_duration(record.took_s)),
+    ]
     if record.error:
         rows.append(("error", f"{record.error['type']}: {record.error['message']} at {record.error['place']}"))
     if record.world_size > 1:
@@ -122,11 +126,11 @@ def _outcome_rows(record: RunRecord) -> list[tuple[str, str]]:
     return rows + [("warning", text) for text in record.warnings]
 
 
-def _retention_rows(found: Shown) -> list[tuple[str, str]]:
+def _retention_rows(found: RunDetails) -> list[tuple[str, str]]:
     """Returns why `relive gc` keeps all checkpoints of a local run: it is promoted or pinned."""
     if found.folder is None:
         return []
-    promoted = Registry(Home(found.folder.parent.parent)).held_runs().get(found.record.run)
+    promoted = Registry(Home(found.folder.parent.parent)).promoted_runs().get(found.record.run)
     rows = [("promoted to", ", ".join(promoted))] if promoted else []
     return [*rows, ("pinned", "yes")] if is_pinned(found.folder) else rows
 
@@ -211,7 +215,7 @@ def _artifact_rows(record: RunRecord) -> list[tuple[str, str]]:
 def _memo_rows(folder: Path | None, run: str) -> list[tuple[str, str]]:
     """Counts the memoized calls of all ranks and workers by outcome: reused, and from which run, or computed."""
     by_function: dict[str, Counter[str]] = {}
-    for _, path in journals_in(folder) if folder is not None else ():
+    for _, path in list_journals(folder) if folder is not None else ():
         for line in read_lines(path).lines:
             if line["k"] == "memo":
                 by_function.setdefault(line["function"], Counter())[_describe_memo_line(line, run)] += 1
@@ -224,7 +228,7 @@ def _memo_rows(folder: Path | None, run: str) -> list[tuple[str, str]]:
 def _describe_memo_line(line: dict[str, Any], run: str) -> str:
     if line["outcome"] == "hit":
         source = line.get("from")
-        return "reused from " + ("this run" if source == run else f"run {short(source)}" if source else "no run")
+        return "reused from " + ("this run" if source == run else f"run {short_id(source)}" if source else "no run")
     found = f"{line['found']}, " if "found" in line else ""
     return "computed" + (f" ({found}{line['kept']})" if found or line.get("kept") != "stored" else "")
 
@@ -239,15 +243,15 @@ def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
     index = Index(place)
     entries = index.runs()
     entries_to_remove = [find_run(entries, word) for word in run]
-    held = Registry(place).held_runs()
+    held = Registry(place).promoted_runs()
     for entry in entries_to_remove:
         if entry.record.outcome == RUNNING:
-            raise ReliveError(f"run {short(entry.record.run)} is running; stop it first (pid {_pid(entry)})")
+            raise ReliveError(f"run {short_id(entry.record.run)} is running; stop it first (pid {_pid(entry)})")
         if versions := held.get(entry.record.run):
             remedy = f"retire that first with `relive retire {versions[0]}`"
-            raise ReliveError(f"run {short(entry.record.run)} was promoted to {', '.join(versions)}; {remedy}")
+            raise ReliveError(f"run {short_id(entry.record.run)} was promoted to {', '.join(versions)}; {remedy}")
     if not yes:
-        listed = ", ".join(short(entry.record.run) for entry in entries_to_remove)
+        listed = ", ".join(short_id(entry.record.run) for entry in entries_to_remove)
         click.confirm(f"Remove {listed} permanently?", abort=True)
     for entry in entries_to_remove:
         folder = place.run_folder(entry.record.run)
@@ -268,7 +272,7 @@ def pin(run: tuple[str, ...], home: Path | None) -> None:
     """Keep all checkpoints of RUN in the home, regardless of `keep`, `budget_bytes` and `spool`."""
     for entry, folder in _find_folders(run, home):
         state = "is pinned: all its checkpoints are kept" if pin_folder(folder) else "was already pinned"
-        click.echo(f"run {short(entry.record.run)} {state}")
+        click.echo(f"run {short_id(entry.record.run)} {state}")
 
 
 @click.command()
@@ -278,7 +282,7 @@ def unpin(run: tuple[str, ...], home: Path | None) -> None:
     """Allow `relive gc` to remove checkpoints of RUN again."""
     for entry, folder in _find_folders(run, home):
         state = "is no longer pinned" if unpin_folder(folder) else "was not pinned"
-        click.echo(f"run {short(entry.record.run)} {state}")
+        click.echo(f"run {short_id(entry.record.run)} {state}")
 
 
 def _find_folders(words: tuple[str, ...], home: Path | None) -> list[tuple[RunEntry, Path]]:

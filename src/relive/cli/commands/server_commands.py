@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from relive.cli.display import format_size, when
-from relive.cli.targets import home_option, open_home, server_option, short
+from relive.cli.display import format_size, format_time
+from relive.cli.targets import home_option, open_home, server_option, short_id
 from relive.errors import ReliveError
 from relive.record.process import read_launch_context
 from relive.server import SCOPES, ServerOptions, Tokens, serve
 from relive.store import Home
-from relive.store.catalog import Index, find_run, is_database
+from relive.store.catalog import Index, find_run, is_database_url
 from relive.store.sync import (
     RequestRefused,
     RunFetch,
@@ -24,9 +24,9 @@ from relive.store.sync import (
     ServerClient,
     ServerUnreachable,
     has_ended,
-    is_noted,
-    note_sent,
-    with_remedy,
+    is_recorded_as_sent,
+    record_sent,
+    translate_server_errors,
 )
 
 _MAX_WAIT_S = 30.0
@@ -63,8 +63,8 @@ def serve_command(stores: tuple[str, ...], host: str, port: int, is_open: bool) 
 
 def _resolve_store(stores: Sequence[str]) -> Home:
     """Returns the home for the values of `--store`: a folder, a database for its catalog, or one of each."""
-    databases = [one for one in stores if is_database(one)]
-    folders = [one for one in stores if not is_database(one)]
+    databases = [one for one in stores if is_database_url(one)]
+    folders = [one for one in stores if not is_database_url(one)]
     if len(folders) > 1 or len(databases) > 1:
         raise ReliveError("too many --store options; give a folder, a postgresql:// address, or one of each")
     if folders and Path(folders[0]).is_file():
@@ -97,7 +97,7 @@ def create_token(name: str, scopes: tuple[str, ...], store: Path) -> None:
 def list_tokens(store: Path) -> None:
     """List the tokens: id, creation time, scopes, name."""
     for one in Tokens(store).all():
-        click.echo(f"{one.id}  {when(one.created_s * 1_000_000)}  {','.join(one.scopes):<20}  {one.name}")
+        click.echo(f"{one.id}  {format_time(one.created_s * 1_000_000)}  {','.join(one.scopes):<20}  {one.name}")
 
 
 @token.command("rm")
@@ -131,21 +131,21 @@ def _send_all(place: Home, remote: ServerClient, complete: set[str], *, everythi
     """Sends what the server lacks of each run, for `complete` with checkpoints; returns how many were refused."""
     sent_bytes = sent = still_running = refused = 0
     for run in sorted(place.run_ids()):
-        if is_noted(place, run, remote.url) and not everything and run not in complete:
+        if is_recorded_as_sent(place, run, remote.url) and not everything and run not in complete:
             continue
         try:
             shipment = _send_run(RunShipment(place, run, remote), with_checkpoints=run in complete)
         except RequestRefused as error:
             if error.status in (401, 403):  # the others would fail the same way
                 raise
-            click.echo(f"{short(run)}  {error}", err=True)
+            click.echo(f"{short_id(run)}  {error}", err=True)
             refused += 1
             continue
         sent_bytes += shipment.sent_bytes
         sent += shipment.sent_bytes > 0
         still_running += not shipment.is_done
         if shipment.is_done:
-            note_sent(place, run, remote.url)
+            record_sent(place, run, remote.url)
     still = f"; {still_running} still running" if still_running else ""
     click.echo(f"{sent} run{'' if sent == 1 else 's'} sent to {remote.url}, {format_size(sent_bytes)}{still}")
     return refused
@@ -166,14 +166,14 @@ def _send_run(shipment: RunShipment, *, with_checkpoints: bool) -> RunShipment:
     wait_left_s, shown = _MAX_WAIT_S, sys.stderr.isatty()
     if with_checkpoints:
         count = shipment.add_checkpoints()
-        click.echo(f"{short(shipment.run)}  {count} checkpoint{'' if count == 1 else 's'}", err=True)
+        click.echo(f"{short_id(shipment.run)}  {count} checkpoint{'' if count == 1 else 's'}", err=True)
     while True:
         try:
             if not shipment.step(has_ended):
                 return shipment
             wait_left_s = _MAX_WAIT_S
             if shown:
-                click.echo(f"\r{short(shipment.run)} {format_size(shipment.sent_bytes)}", nl=False, err=True)
+                click.echo(f"\r{short_id(shipment.run)} {format_size(shipment.sent_bytes)}", nl=False, err=True)
         except ServerUnreachable as error:
             pause_s = error.retry_after_s or 1.0
             wait_left_s -= pause_s
@@ -201,14 +201,14 @@ def fetch(run: tuple[str, ...], checkpoints: bool, server: str | None, home: Pat
         ServerClient(url, settings.token, keeps_open=False),
     )
     for word in run:
-        with with_remedy():
+        with translate_server_errors():
             found = str(remote.get("/api/runs", run=word)["runs"][0]["run"])
             run_fetch = RunFetch(place, found, remote)
             run_fetch.journals()
             run_fetch.chunks()
             count = run_fetch.checkpoints() if checkpoints else 0
         fetched = f", {count} checkpoint{'' if count == 1 else 's'}" if checkpoints else ""
-        click.echo(f"run {short(found)} is now in {place.path}, {format_size(run_fetch.got_bytes)}{fetched}")
+        click.echo(f"run {short_id(found)} is now in {place.path}, {format_size(run_fetch.got_bytes)}{fetched}")
         if checkpoints and not count:
-            remedy = f"send them with `relive sync --checkpoints {short(found)}` from where it was recorded"
-            click.echo(f"the server has no checkpoints of run {short(found)}; {remedy}", err=True)
+            remedy = f"send them with `relive sync --checkpoints {short_id(found)}` from where it was recorded"
+            click.echo(f"the server has no checkpoints of run {short_id(found)}; {remedy}", err=True)

@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 import click
 
 from relive.cli.display import format_value
-from relive.cli.targets import home_option, make_console, make_table, open_runs, server_option, short
+from relive.cli.targets import home_option, make_console, make_table, open_runs, server_option, short_id
 from relive.errors import NotFound, ReliveError
 from relive.record.process import read_launch_context
-from relive.store import Home, add_lines
-from relive.store.journal import to_text
+from relive.store import Home, append_lines
+from relive.store.journal import to_json
 from relive.store.sync import ServerUnreachable
 
 if TYPE_CHECKING:
     from relive.query import RunsBackend
-    from relive.query.compare import Rule, Watched
+    from relive.query.compare import RuleStatus, SkewRule
 
 ALERTED = 3  # exit code of an alert; 1 is an error and 2 a wrong option
 _MAX_STEPS = 40
@@ -36,14 +36,14 @@ _ATTEMPTS, _TIMEOUT_S = 3, 10.0
 @server_option
 def skew(run: str, name: str, style: str | None, home: Path | None, server: str | None) -> None:
     """Show how far the ranks of RUN differ in NAME, step by step."""
-    from relive.query.compare import flat_steps
-    from relive.query.table import to_frame
+    from relive.query.compare import skew_rows
+    from relive.query.table import rows_to_pandas
 
     found = open_runs(home, server).skew(run, name)
     if style == "json":
-        click.echo(to_text(found))
+        click.echo(to_json(found))
     elif style == "csv":
-        click.echo(to_frame(flat_steps(found)).to_csv(index=False), nl=False)
+        click.echo(rows_to_pandas(skew_rows(found)).to_csv(index=False), nl=False)
     else:
         make_console().print(_step_table(found["steps"]), markup=False)
         worst = "no skew can be computed" if found["max_skew"] is None else f"largest skew {found['max_skew']:.6g}"
@@ -87,16 +87,16 @@ def watch(
 
     A rule is broken when the skew of a name (the distance of rank 0 from the mean of all ranks) exceeds a number.
     """
-    from relive.query.compare import Rule
+    from relive.query.compare import SkewRule
 
-    parsed_rules = [Rule.parse(text, steps) for text in rules]
+    parsed_rules = [SkewRule.parse(text, steps) for text in rules]
     _check_webhook(webhook)
     place, alerted = open_runs(home, server), False
     log = Home(home.absolute()) if home is not None else read_launch_context().home
     for alert in _alerts(place, run, parsed_rules, every_s):
         alerted = True
         log.create()  # it may not exist if the runs are on a server
-        add_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
+        append_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
         click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}")
         if webhook is not None:
             _post_alert(webhook, alert)
@@ -105,10 +105,10 @@ def watch(
     raise SystemExit(ALERTED if alerted else 0)
 
 
-def _alerts(place: RunsBackend, word: str | None, rules: list[Rule], every_s: float) -> Iterator[dict[str, Any]]:
+def _alerts(place: RunsBackend, word: str | None, rules: list[SkewRule], every_s: float) -> Iterator[dict[str, Any]]:
     """Yields each broken rule of each run once, until all runs have ended and been checked."""
     runs, unseen = _select_runs(place, word), {rule.name for rule in rules}
-    broken: set[tuple[str, Rule]] = set()
+    broken: set[tuple[str, SkewRule]] = set()
     while True:
         going = False
         for run in runs:
@@ -129,12 +129,12 @@ def _alerts(place: RunsBackend, word: str | None, rules: list[Rule], every_s: fl
         raise NotFound(f"no watched run logged {', '.join(sorted(unseen))}; correct the name in the rule")
 
 
-def _check_rule(place: RunsBackend, run: str, rule: Rule, every_s: float) -> Watched:
+def _check_rule(place: RunsBackend, run: str, rule: SkewRule, every_s: float) -> RuleStatus:
     """Checks a rule once; waits for a server that can't be reached, since a watch has nothing else to do."""
     is_reported = False
     while True:
         try:
-            return place.watched(run, rule)
+            return place.check_rule(run, rule)
         except ServerUnreachable as error:
             if not is_reported:
                 click.echo(f"{error}; retrying", err=True)
@@ -148,7 +148,7 @@ def _select_runs(place: RunsBackend, word: str | None) -> list[str]:
     live = place.live()
     if not live:
         raise NotFound("no run is live; name an ended run to check it, as in `relive watch last --skew …`")
-    click.echo(f"watching {', '.join(map(short, live))}", err=True)
+    click.echo(f"watching {', '.join(map(short_id, live))}", err=True)
     return live
 
 
@@ -162,7 +162,7 @@ def _post_alert(url: str, alert: dict[str, Any]) -> None:
     import urllib.error
     import urllib.request
 
-    body = to_text(alert).encode()
+    body = to_json(alert).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json", "User-Agent": "relive"})
     reason: Exception | None = None
     for attempt in range(_ATTEMPTS):

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from relive.cli.commands.leaderboard_commands import comparison_table
-from relive.cli.display import format_size, when
-from relive.cli.targets import home_option, make_console, make_table, open_index, short
+from relive.cli.display import format_size, format_time
+from relive.cli.targets import home_option, make_console, make_table, open_index, short_id
 from relive.store.catalog import find_run
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 from relive.store.versions import version_checkout
 
 
@@ -21,22 +21,22 @@ from relive.store.versions import version_checkout
 @home_option
 def versions(limit: int, as_json: bool, home: Path | None) -> None:
     """List the code versions, newest first, with the runs of each."""
-    from relive.query.compare import code_versions
+    from relive.query.compare import list_code_versions
 
-    found = code_versions(open_index(home))
+    found = list_code_versions(open_index(home))
     shown = found[:limit] if limit else found
     if as_json:
         for one in shown:
-            click.echo(to_text(one))
+            click.echo(to_json(one))
         return
     table = make_table()
     for heading in ("version", "first run", "HEAD", "scripts", "runs"):
         table.add_column(heading, no_wrap=heading != "runs", overflow="fold")
     for one in shown:
-        runs = " ".join(short(run["run"]) for run in one["runs"][:8])
+        runs = " ".join(short_id(run["run"]) for run in one["runs"][:8])
         more = f" and {len(one['runs']) - 8} more" if len(one["runs"]) > 8 else ""
         head = f"{one['head'][:8]}{' + changes' if one['dirty'] else ''}" if one["head"] else "none"
-        table.add_row(one["version"][:12], when(one["first_us"]), head, " ".join(one["scripts"]), runs + more)
+        table.add_row(one["version"][:12], format_time(one["first_us"]), head, " ".join(one["scripts"]), runs + more)
     make_console().print(table, markup=False)
     if len(shown) < len(found):
         click.echo(f"{len(found) - len(shown)} more; relive versions -n 0 shows all", err=True)
@@ -49,11 +49,11 @@ def versions(limit: int, as_json: bool, home: Path | None) -> None:
 @home_option
 def diff(old: str, new: str, as_json: bool, home: Path | None) -> None:
     """Show the differences between two runs: code, args, data, environment, metrics."""
-    from relive.query.compare import diff
+    from relive.query.compare import diff_runs
 
-    found = diff(open_index(home), old, new)
+    found = diff_runs(open_index(home), old, new)
     if as_json:
-        click.echo(to_text(found))
+        click.echo(to_json(found))
         return
     console = make_console()
     for title, lines in (("data", found["data"]), ("environment", found["environment"])):
@@ -90,7 +90,7 @@ def checkout(run: str, folder: Path, home: Path | None) -> None:
     index = open_index(home)
     record = find_run(index.runs(), run).record
     version_checkout.checkout(index.home, record.code, folder)
-    click.echo(f"version {record.version[:12]} of run {short(record.run)} is in {folder}")
+    click.echo(f"version {record.version[:12]} of run {short_id(record.run)} is in {folder}")
     for file in record.code.get("large", []):
         click.echo(f"not stored in the version: {file['path']} ({format_size(file['size_bytes'])})", err=True)
     if left_out := record.code.get("left_out"):

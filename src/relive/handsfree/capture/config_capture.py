@@ -10,7 +10,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.state import frames_of
+from relive.checkpoint.state import collect_user_frames
 from relive.handsfree.capture.log_capture import script_logs
 from relive.record import Driver
 
@@ -26,7 +26,7 @@ def record_configs(driver: Driver, frame: FrameType | None) -> None:
     if "config" not in script_logs.sources:
         return
     found: dict[str, tuple[Any, str]] = {}
-    for user_frame in reversed(frames_of(frame)):  # the frame next to the loop wins
+    for user_frame in reversed(collect_user_frames(frame)):  # the frame next to the loop wins
         for variables in (user_frame.f_globals, user_frame.f_locals):
             for name, value in list(variables.items()):
                 found |= {key: (setting, name) for key, setting in _settings(name, value)}

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relive.checkpoint.analysis import used_in
-from relive.checkpoint.state import users_frame
+from relive.checkpoint.analysis import read_in_loop
+from relive.checkpoint.state import find_user_frame
 from relive.instrument import LoopChoice
 from relive.record import session
 
@@ -62,11 +62,11 @@ class Explainer:
         self, name: str, frame: FrameType | None, line: int, checkpointed: Mapping[str, Mapping[str, str]]
     ) -> None:
         """Adds a finished main loop. Variables that it reads and no checkpoint holds are taken as unchanged."""
-        user = users_frame(frame)
+        user = find_user_frame(frame)
         if not self._is_on or user is None:
             return
         stored = {_bare_name(subject).partition(".")[0] for subject in checkpointed.get(name, {})}
-        values = {used: user.f_locals.get(used, user.f_globals.get(used)) for used in sorted(used_in(user, line))}
+        values = {used: user.f_locals.get(used, user.f_globals.get(used)) for used in sorted(read_in_loop(user, line))}
         self._unchanged[name] = [u for u, value in values.items() if u not in stored and not _has_no_state(value)]
         self._checkpointed = checkpointed
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from relive.checkpoint.state import watched
+from relive.checkpoint.state import track_loader_iterator
 from relive.handsfree.capture.log_capture import call_safely
 from relive.handsfree.capture.method_wrapper import wrap_method
 
@@ -17,7 +17,7 @@ def _hook_data_loader(module: ModuleType) -> None:
 
 def _on_init(original: Callable[..., None], batches: Any, *args: Any, **options: Any) -> None:
     original(batches, *args, **options)
-    call_safely("DataLoader", watched, batches)
+    call_safely("DataLoader", track_loader_iterator, batches)
 
 
 LOADER_HOOKS: dict[str, Callable[[ModuleType], None]] = {"torch.utils.data.dataloader": _hook_data_loader}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.instrument import dotted, named_numbers
-from relive.record import here, open_driver, session
+from relive.instrument import find_named_numbers, flatten_dict
+from relive.record import current_place, open_driver, session
 from relive.record.process import warn_once
 
 
@@ -46,14 +46,14 @@ class LogCapture:
     def capture_nested(self, source: str, values: Mapping[Any, Any]) -> None:
         """The same for nested mappings, whose keys are joined by dots."""
         if source in self.sources:
-            self.capture(source, dotted(values))
+            self.capture(source, flatten_dict(values))
 
     def capture_text(self, source: str, values: Sequence[Any]) -> None:
         """Logs the named numbers in a printed or logged text."""
         if source not in self.sources:
             return
         try:
-            pairs = named_numbers(_split_parts(values), is_number)
+            pairs = find_named_numbers(_split_parts(values), is_number)
         except Exception as error:  # noqa: BLE001 - the user's training must go on
             _warn_lost(f"{type(error).__name__}: {error}")
             return
@@ -64,7 +64,7 @@ class LogCapture:
             return
         if self.only:
             pairs = self._requested(pairs)
-        place = here.get() or session.place(open_driver)
+        place = current_place.get() or session.place(open_driver)
         for name, value in pairs:
             place.driver.log(name, value, place)
 

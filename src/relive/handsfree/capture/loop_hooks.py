@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from relive.checkpoint.state import users_frame
+from relive.checkpoint.state import find_user_frame
 from relive.handsfree.capture.checkpoint_scopes import scopes
 from relive.handsfree.capture.config_capture import record_configs
 from relive.handsfree.capture.explain_report import explainer
@@ -32,7 +32,7 @@ def main(name: str, items: Iterable[Any]) -> Iterable[Any]:
 
 def checkpointed_loop(driver: Driver, name: str, items: Iterable[Any], objects: dict[str, Any]) -> Iterator[Any]:
     """Runs a main loop with checkpoints; `objects` are named, all other state is found in frames near the loop."""
-    user = users_frame(sys._getframe(1))
+    user = find_user_frame(sys._getframe(1))
     line = user.f_lineno if user is not None else 0
     record_configs(driver, user)
     try:

@@ -7,7 +7,7 @@ from relive.doors import lazy_names
 if TYPE_CHECKING:
     from relive.handsfree.frameworks.framework_hooks import FRAMEWORK_HOOKS
     from relive.handsfree.frameworks.keras_loop import keras_callback
-    from relive.handsfree.frameworks.lightning_loop import enter_lightning, lightning_callback
-    from relive.handsfree.frameworks.transformers_loop import enter_transformers, transformers_callback
+    from relive.handsfree.frameworks.lightning_loop import lightning_callback, patch_lightning
+    from relive.handsfree.frameworks.transformers_loop import patch_transformers, transformers_callback
 
 __getattr__ = lazy_names(__name__)

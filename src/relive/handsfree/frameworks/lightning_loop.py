@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from relive.checkpoint.analysis import project_texts
+from relive.checkpoint.analysis import project_sources
 from relive.checkpoint.state import Library, TrainerState
 from relive.handsfree.capture import script_logs, wrap_method
 from relive.handsfree.frameworks.framework_loop import FrameworkLoop, find_framework_loop, insert_callback
@@ -77,10 +77,10 @@ def hook_lightning(module: ModuleType) -> None:
     package = module.__name__.rpartition(".trainer.trainer")[0]
     callback = lightning_callback(sys.modules[f"{package}.callbacks.callback"].Callback)
     insert_callback(module.Trainer, lambda trainer: trainer.callbacks, callback)
-    enter_lightning(package)
+    patch_lightning(package)
 
 
-def enter_lightning(package: str) -> None:
+def patch_lightning(package: str) -> None:
     """Makes the training resumable at any epoch, if this version has the required methods."""
     fit_loop = getattr(sys.modules.get(f"{package}.loops.fit_loop"), "_FitLoop", None)
     if fit_loop is None or not all(hasattr(fit_loop, name) for name in ("run", "on_advance_start", "on_run_end")):
@@ -120,7 +120,7 @@ def find_trainer_state(trainer: Any) -> TrainerState | None:
     if trainer.world_size > 1:
         return None
     reads = bool(trainer.checkpoint_callbacks) and any(
-        word in text for text in project_texts() for word in _READING_WORDS
+        word in text for text in project_sources() for word in _READING_WORDS
     )
     state = TrainerState(LIBRARY, trainer, reads_own=reads)
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]

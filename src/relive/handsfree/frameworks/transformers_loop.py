@@ -57,10 +57,10 @@ def hook_transformers(module: ModuleType) -> None:
     """Inserts our callback into every Trainer, and makes its training resumable."""
     callback = transformers_callback(sys.modules["transformers.trainer_callback"].TrainerCallback)
     insert_callback(module.Trainer, lambda trainer: trainer.callback_handler.callbacks, callback)
-    enter_transformers(module)
+    patch_transformers(module)
 
 
-def enter_transformers(module: ModuleType) -> None:
+def patch_transformers(module: ModuleType) -> None:
     """Makes the training resumable at any epoch, if this version has the required methods."""
     if not all(hasattr(module.Trainer, name) for name in _REQUIRED_METHODS):
         return

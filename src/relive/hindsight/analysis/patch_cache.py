@@ -15,7 +15,7 @@ from relive.hindsight.analysis.depth import Reach, find_reach, leaving_loops
 from relive.hindsight.analysis.heavy_imports import heavy_imports
 from relive.hindsight.analysis.patched_source import Files, Patch, make_patch
 from relive.hindsight.analysis.program import LoopPath
-from relive.instrument import RULES
+from relive.instrument import RULES_VERSION
 from relive.store import Home
 
 _CACHE_VERSION = 4  # is incremented whenever the same sources would give another result
@@ -84,7 +84,7 @@ class PatchCache:
     def _path(self, tree: str, new: Files, shape: ScriptShape) -> Path:
         if id(new) not in self._digests:
             self._digests[id(new)] = stable_hash(dict(new))
-        rules = [_CACHE_VERSION, RULES if self._instrumented else 0]
+        rules = [_CACHE_VERSION, RULES_VERSION if self._instrumented else 0]
         mains = sorted(map(list, shape.mains))
         key = [rules, tree, self._digests[id(new)], self._names, shape.entry, mains, shape.has_framework_loop]
         return self._folder / f"{stable_hash(key)[:32]}.json"

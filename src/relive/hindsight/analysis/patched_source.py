@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.analysis.depth import AddedStatement
-from relive.instrument import names_told
-from relive.transplant import Landing, added_statements, transplant
+from relive.instrument import logged_name_patterns
+from relive.transplant import Landing, find_log_statements, transplant
 
 _FOREIGN_FOLDERS = frozenset({"node_modules", "site-packages", "__pycache__", "build", "dist"})
 MAX_FILES = 5_000
@@ -68,7 +68,7 @@ def make_patch(
     `any_logger`: calls of other loggers, and prints, count like `relive.log`. `between` are versions between the two,
     the oldest first: they help to align versions that have little in common.
     """
-    statements = added_statements(old, new, names, also=names_told if any_logger else None)
+    statements = find_log_statements(old, new, names, also=logged_name_patterns if any_logger else None)
     fresh = [statement for statement in statements if not statement.in_old]
     if not statements:
         return Patch(refusal=f'nothing in the project logs {" or ".join(names)}; add relive.log("{names[0]}", …) first')

@@ -15,9 +15,9 @@ from relive.errors import NotFound, ReliveError
 from relive.hashing import stable_hash
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.patched_source import Files, Patch, make_diff
-from relive.instrument import names_told
+from relive.instrument import logged_name_patterns
 from relive.store import Home
-from relive.transplant import Statement, added_statements
+from relive.transplant import LogStatement, find_log_statements
 
 
 class PinnedPatches:
@@ -67,8 +67,8 @@ def patch_at_line(old: Files, new: Files, names: Sequence[str], place: str, *, a
     return patch_from_files(old, {file: patched}, names, any_logger=any_logger)
 
 
-def _find_statements(old: Files, new: Files, names: Sequence[str], any_logger: bool) -> list[Statement]:
-    return added_statements(old, new, names, also=names_told if any_logger else None)
+def _find_statements(old: Files, new: Files, names: Sequence[str], any_logger: bool) -> list[LogStatement]:
+    return find_log_statements(old, new, names, also=logged_name_patterns if any_logger else None)
 
 
 def patch_from_files(old: Files, files: Files, names: Sequence[str], *, any_logger: bool = False) -> Patch:

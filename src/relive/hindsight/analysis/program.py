@@ -19,7 +19,7 @@ from relive.hindsight.analysis.syntax_facts import (
     name_argument,
     simple_name,
 )
-from relive.instrument import HOOK, Survey, instrument, reachable, survey
+from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops, reachable_files, survey_functions
 
 LoopPath = tuple[str, ...]  # of loop names, outermost first
 _LOOP_VERBS = frozenset({"loop", "main"})
@@ -91,7 +91,7 @@ def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
 
     `entry` is the script of a run that was instrumented: then the loops are those that instrumentation chooses.
     """
-    known = survey(reachable(entry, files.get).values()) if entry is not None else None
+    known = survey_functions(reachable_files(entry, files.get).values()) if entry is not None else None
     modules = _module_files(frozenset(files))
     # Most files of a version are equal to those of the version before: each text is read once.
     read = partial(_read_file, known) if known is not None else _read_once
@@ -108,11 +108,11 @@ def _module_files(files: frozenset[str]) -> _ModuleFiles:
     return _ModuleFiles({_module_name(file): file for file in sorted(files)})
 
 
-def _read_file(known: Survey | None, file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
+def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
     try:
         tree = ast.parse(text)
         if known is not None:
-            instrument(tree, known)
+            instrument_loops(tree, known)
     except (SyntaxError, ValueError, RecursionError):
         return []
     reader = _ProgramReader(file, _find_relive_names(tree if "relive" in text else ast.Module([], [])), modules.files)
@@ -145,7 +145,7 @@ class _ReliveNames:
 
 
 def _find_relive_names(tree: ast.Module) -> _ReliveNames:
-    modules = {"relive", HOOK}
+    modules = {"relive", HOOK_NAME}
     verbs: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

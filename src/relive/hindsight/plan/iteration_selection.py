@@ -9,9 +9,9 @@ from relive.hindsight.analysis import PREFIX, SUFFIX
 from relive.hindsight.plan.draft import Draft
 from relive.hindsight.plan.run_profile import RunProfile
 from relive.hindsight.plan.segments import Selection
-from relive.query import Context, Query
+from relive.query import IterationContext, QueryEngine
 from relive.store import Home
-from relive.store.journal import ParsedJournal, to_text
+from relive.store.journal import ParsedJournal, to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ def _matching_iterations(home: Home, where: str | None, drafts: Sequence[Draft])
     """The iterations for which the where clause holds, by the position of the draft."""
     if where is None:
         return {}
-    contexts: list[Context] = []
+    contexts: list[IterationContext] = []
     origins: list[tuple[int, int, int]] = []  # draft, main loop, iteration
     for at, draft in enumerate(drafts):
         for loop, context, iteration in _all_contexts(draft.record.run, draft.recorded, draft.profile):
             contexts.append(context)
             origins.append((at, loop, iteration))
     matching: dict[int, dict[int, set[int]]] = {}
-    for position in Query(home).select(contexts, where):
+    for position in QueryEngine(home).select(contexts, where):
         at, loop, iteration = origins[position]
         iterations = matching.setdefault(at, {main.number: set() for main in drafts[at].profile.mains})
         iterations.setdefault(loop, set()).add(iteration)
@@ -100,7 +100,9 @@ def _main_iteration(journal: ParsedJournal, mains: Mapping[int, int], loop: int,
     return 0, 0
 
 
-def _all_contexts(run: str, recorded: ParsedJournal, profile: RunProfile) -> Iterator[tuple[int, Context, int]]:
+def _all_contexts(
+    run: str, recorded: ParsedJournal, profile: RunProfile
+) -> Iterator[tuple[int, IterationContext, int]]:
     """Every iteration of the main loops and of the loops in them: main loop, context, and the main loop's iteration."""
     inner = {loop.parent for loop in profile.loops.values()}
     for main in profile.mains:
@@ -117,16 +119,16 @@ def _all_contexts(run: str, recorded: ParsedJournal, profile: RunProfile) -> Ite
                     continue  # the rows of its nested loops contain its own values
                 yield main.number, _make_context(run, recorded, number, iteration), outer
     if not profile.mains:  # no checkpoint is left: whichever iterations match, the whole script is run
-        yield 0, Context(run, (), ()), 0
+        yield 0, IterationContext(run, (), ()), 0
         for number, loop in profile.loops.items():
             for iteration in range(loop.iteration_count):
                 yield 0, _make_context(run, recorded, number, iteration), 0
 
 
-def _make_context(run: str, recorded: ParsedJournal, number: int, iteration: int) -> Context:
+def _make_context(run: str, recorded: ParsedJournal, number: int, iteration: int) -> IterationContext:
     row, key = recorded.loops[number], number << 32 | iteration
     value = recorded.known_items.integers.get(key, row.value(iteration))
     items = dict(row.items)
     if key in recorded.known_items.others:
         items[row.name] = recorded.known_items.others[key]
-    return Context(run, row.path, (*row.dims, value), to_text(items) if items else None)
+    return IterationContext(run, row.path, (*row.dims, value), to_json(items) if items else None)

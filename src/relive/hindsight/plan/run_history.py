@@ -11,9 +11,9 @@ from relive.hindsight.plan.rank_alignment import RankMapping, align_ranks
 from relive.hindsight.plan.run_profile import RunProfile, read_profile
 from relive.hindsight.plan.segments import Segment
 from relive.model import FINISHED, RunRecord
-from relive.record.process import makes_rank
+from relive.record.process import launches_rank
 from relive.store import Home
-from relive.store.chunks import kept_checkpoints
+from relive.store.chunks import list_kept_checkpoints
 from relive.store.journal import ParsedJournal, parse_run
 
 
@@ -117,7 +117,7 @@ def read_history(home: Home, record: RunRecord, *, without: Collection[str] = ()
 
 
 def _read_rank_profile(home: Home, run: str, journal: ParsedJournal, without: Collection[str]) -> RunProfile:
-    rows = [row for row in kept_checkpoints(home.run_folder(run), [journal]) if row.manifest not in without]
+    rows = [row for row in list_kept_checkpoints(home.run_folder(run), [journal]) if row.manifest not in without]
     return read_profile(run, journal, rows, start_up_s=float(journal.header.get("since_start_s") or 1.0))
 
 
@@ -134,7 +134,7 @@ def _refuse_missing(record: RunRecord, recorded: Mapping[int, ParsedJournal]) ->
 
 def _refuse_unlaunched(rank: RankHistory, world_size: int) -> None:
     """Ranks are launched through the variables of their launcher; ranks that a script starts itself have none."""
-    if not makes_rank(rank.variables, rank.number, world_size):
+    if not launches_rank(rank.variables, rank.number, world_size):
         raise NotFound(
             f"its {world_size} ranks were started by the script itself, or by a launcher whose variables were not"
             " recorded; record with torchrun, srun or mpirun to replay"

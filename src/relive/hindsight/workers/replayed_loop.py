@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.state import loops_frame
+from relive.checkpoint.state import find_loop_frame
 from relive.errors import ReliveError
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.segment_driver import SegmentDriver, is_left_normally
-from relive.record import Place, RecordedLoop, here
+from relive.record import Place, RecordedLoop, current_place
 
 
 class Diverged(ReliveError):
@@ -28,8 +28,8 @@ class ReplayedLoop(RecordedLoop[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         driver = self._recorder
-        frame = loops_frame(sys._getframe(1), self._made_in)
-        outside = here.get()
+        frame = find_loop_frame(sys._getframe(1), self._made_in)
+        outside = current_place.get()
         parent = _parent_place(driver, outside)
         if driver.is_priming:
             yield from itertools.islice(self._items, 1)
@@ -71,12 +71,14 @@ class ReplayedLoop(RecordedLoop[Any]):
                     driver.mute(is_restored=driver.is_restored)
                 cursor.go_to(visit.iteration)
                 if visit.restore is not None:
-                    driver.restore(visit.restore, loops_frame(sys._getframe(1), self._made_in), driver.named_objects())
+                    driver.restore(
+                        visit.restore, find_loop_frame(sys._getframe(1), self._made_in), driver.named_objects()
+                    )
                 elif at == 0:
                     driver.note_set_up()
                 item = cursor.take()
                 driver.unmute()
-                user = loops_frame(sys._getframe(1), self._made_in)
+                user = find_loop_frame(sys._getframe(1), self._made_in)
                 driver.outer = (id(user), id(user.f_code), user.f_lineno) if user is not None else None
                 self._begin(visit, number, parent)
                 have_all_begun = at == len(visits) - 1
@@ -87,16 +89,16 @@ class ReplayedLoop(RecordedLoop[Any]):
                 driver.stop()
             end = driver.end_manifest(number)
             if end is not None:
-                driver.restore(end, loops_frame(sys._getframe(1), self._made_in), driver.named_objects())
+                driver.restore(end, find_loop_frame(sys._getframe(1), self._made_in), driver.named_objects())
             have_all_begun = False
         finally:
-            here.set(outside)
+            current_place.set(outside)
             if have_all_begun:
-                driver.note_loop_left(number, loops_frame(sys._getframe(1), self._made_in))
+                driver.note_loop_left(number, find_loop_frame(sys._getframe(1), self._made_in))
 
     def _begin(self, visit: Visit, number: int, parent: Place) -> None:
         driver = self._recorder
-        here.set(Place(driver, number, visit.iteration, parent))
+        current_place.set(Place(driver, number, visit.iteration, parent))
         if visit.counts:
             driver.mark(number, visit.iteration)
         else:
@@ -122,7 +124,7 @@ class ReplayedLoop(RecordedLoop[Any]):
             yield item
             is_back = True
         finally:
-            if not is_back and is_left_normally(loops_frame(sys._getframe(1), self._made_in)):
+            if not is_back and is_left_normally(find_loop_frame(sys._getframe(1), self._made_in)):
                 self._recorder.fail(
                     f"{self._name} was left in an iteration that does not count; replay it with --from-start"
                 )
@@ -139,7 +141,7 @@ class ReplayedBlock:
 
     def step_into(self) -> bool:
         driver = self._driver
-        parent = _parent_place(driver, here.get())
+        parent = _parent_place(driver, current_place.get())
         number = driver.peek_loop(self._name, parent)
         driver.enter_loop(self._name, parent, ())
         self._manifest = driver.end_manifest(number or 0)

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.io import Checkpoint, packs_of, put_back
-from relive.checkpoint.state import Outer
+from relive.checkpoint.io import Checkpoint, open_packs, restore_script
+from relive.checkpoint.state import OuterLoop
 from relive.errors import Damaged
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.wire import Job, WorkerReport
-from relive.record import NullJournal, Place, ProcessMember, Recorder, here
+from relive.record import NullJournal, Place, ProcessMember, Recorder, current_place
 from relive.store import Home, JournalName
 from relive.store.chunks import Chunks
 from relive.store.journal import ROOT, Journal
@@ -38,7 +38,7 @@ class SegmentDriver(Recorder):
         journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
         super().__init__(job.run, journal, Chunks(home.chunks))
         self._job = job
-        self._packs = packs_of(home)
+        self._packs = open_packs(home)
         self._segment_journal = journal
         self._recorded: dict[LoopKey, list[int]] = {}
         for number, name, parent, iteration in job.loops:
@@ -46,7 +46,7 @@ class SegmentDriver(Recorder):
         self._entered: dict[LoopKey, int] = {}
         self._objects: list[dict[str, Any]] = []  # of each `checkpointing` block that is open
         self._left_last = False  # the last visited loop was left by a break: the next verb ends the segment
-        self.outer: Outer | None = None
+        self.outer: OuterLoop | None = None
         self.is_restored = True  # the state is the recorded one, although logging may still be muted
         self.is_priming = False
         self._primed: set[str] = set()
@@ -135,14 +135,14 @@ class SegmentDriver(Recorder):
     @contextlib.contextmanager
     def priming(self, parent: Place) -> Iterator[None]:
         """Mutes an iteration that runs only for its effect on libraries; no loop in it is a recorded one."""
-        was, outside = (self.journal, self.is_restored), here.get()
+        was, outside = (self.journal, self.is_restored), current_place.get()
         self.mute(is_restored=False)
         self.is_priming = True
-        here.set(Place(self, -1, 0, parent))
+        current_place.set(Place(self, -1, 0, parent))
         try:
             yield
         finally:
-            here.set(outside)
+            current_place.set(outside)
             self.is_priming = False
             self.journal, self.is_restored = was
 
@@ -151,7 +151,7 @@ class SegmentDriver(Recorder):
         return self._job.ends.get(loop)
 
     def restore(
-        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, outer: Outer | None = None,
+        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, outer: OuterLoop | None = None,
         warm: bool = False, line: int = 0,
     ) -> None:  # fmt: skip
         """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one.
@@ -162,9 +162,9 @@ class SegmentDriver(Recorder):
             self.note_set_up()
         begun = time.perf_counter()
         try:
-            with self._packs.shared():
+            with self._packs.shared_lock():
                 checkpoint = Checkpoint(manifest, self.chunks, self._packs)
-                missing = put_back(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
+                missing = restore_script(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
         except Damaged:
             self.report.damaged.append(manifest)
             raise

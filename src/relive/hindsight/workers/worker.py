@@ -15,14 +15,14 @@ from typing import NoReturn
 
 from relive.errors import Damaged
 from relive.handsfree import ScriptStart
-from relive.handsfree import run as start_hands_free
+from relive.handsfree import run_script as start_hands_free
 from relive.hindsight.workers.landlock import restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
 from relive.hindsight.workers.wire import Job
 from relive.hindsight.workers.write_guard import WriteGuard
 from relive.model import FINISHED
-from relive.record import Off, ended_by, session
+from relive.record import Off, outcome_of, session
 
 
 def main(path: str) -> int:
@@ -33,7 +33,7 @@ def main(path: str) -> int:
     sys.path[:0] = job.search
     replayer = Replayer(job)
     session.first = session.driver = Off() if job.nth else replayer
-    session.stand_in = _RunSelector(replayer, job).next
+    session.open_replayed_run = _RunSelector(replayer, job).next
     WriteGuard(job.protected, job.writable).start()
     restrict_writes(job.protected, job.writable)
     try:
@@ -82,7 +82,7 @@ class _ReplayedRun:
 
 def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     """Finishes the segment; returns the exit code. The error that ended the recorded run is not a failure now."""
-    outcome, described = ended_by(error) if error is not None else (FINISHED, None)
+    outcome, described = outcome_of(error) if error is not None else (FINISHED, None)
     recorded = job.ending or {}
     if error is None or outcome == FINISHED or (described or {}).get("type") == recorded.get("type"):
         # Exit handlers of the script are still part of its run.

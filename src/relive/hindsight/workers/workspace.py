@@ -13,7 +13,7 @@ from pathlib import Path
 
 from relive.errors import NotFound
 from relive.model import RunRecord
-from relive.record.process import LAUNCHED_BY
+from relive.record.process import LAUNCH_VARIABLES
 from relive.store.journal import ParsedJournal
 from relive.store.versions import code_versions
 
@@ -98,12 +98,12 @@ def merged_variables(recorded: Mapping[str, str], *, threads: int | None) -> dic
 
 
 def _is_replaced(name: str) -> bool:
-    return name in (*_OF_THE_RUN, *_RENDEZVOUS, *LAUNCHED_BY, "RELIVE_PARENT") or name.startswith("TORCHELASTIC_")
+    return name in (*_OF_THE_RUN, *_RENDEZVOUS, *LAUNCH_VARIABLES, "RELIVE_PARENT") or name.startswith("TORCHELASTIC_")
 
 
 def rendezvous_variables(recorded: Mapping[str, str]) -> dict[str, str]:
     """The rendezvous of ranks that are replayed together: this machine, at a free port; empty if they had none."""
-    if not {*_RENDEZVOUS, *LAUNCHED_BY} & {*recorded}:
+    if not {*_RENDEZVOUS, *LAUNCH_VARIABLES} & {*recorded}:
         return {}
     with socket.socket() as free:
         free.bind(("", 0))

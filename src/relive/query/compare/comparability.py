@@ -7,7 +7,7 @@ from typing import Any
 
 from relive.hashing import digest
 from relive.model import RunRecord
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 
 DATA, CODE, ENVIRONMENT = "data", "code", "environment"
 # The keys of the identities in a group of a board.
@@ -32,7 +32,7 @@ def environment_identity(record: RunRecord) -> str | None:
     if not packages:
         return None
     facts = [found.get("python"), sorted(packages.items()), found.get("gpus") or []]
-    return digest(to_text(facts).encode())[:16]
+    return digest(to_json(facts).encode())[:16]
 
 
 IDENTITY: dict[str, Callable[[RunRecord], str | None]] = {

@@ -8,13 +8,13 @@ from typing import Any
 from relive.model import RunRecord
 from relive.query.compare.comparability import CHANGES, DATA, ENVIRONMENT, IDENTITY
 from relive.store.catalog import Index, RunEntry, Summary, find_run
-from relive.store.journal import plain_number, plain_text, plain_value
+from relive.store.journal import finite_or_none, plain_value, plain_value_from_json
 from relive.store.versions import version_checkout
 
 _RUN_FIELDS = ("run", "name", "outcome", "filename", "version", "data_version", "took_s", "started_us")
 
 
-def compare(index: Index, runs: Sequence[str]) -> dict[str, Any]:
+def compare_runs(index: Index, runs: Sequence[str]) -> dict[str, Any]:
     """Returns the args and metrics of some runs side by side: for each name one value per run, in the order given."""
     entries = _find_runs(index, runs)
     records = [entry.record for entry in entries]
@@ -27,11 +27,11 @@ def compare(index: Index, runs: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def diff(index: Index, old: str, new: str) -> dict[str, Any]:
+def diff_runs(index: Index, old: str, new: str) -> dict[str, Any]:
     """Returns the differences between two runs: code as a unified diff, args, data, environment, metrics."""
     entries = _find_runs(index, [old, new])
     first, second = (entry.record for entry in entries)
-    sides = compare(index, [first.run, second.run])
+    sides = compare_runs(index, [first.run, second.run])
     has_code = first.version and second.version
     return {
         "runs": sides["runs"],
@@ -43,7 +43,7 @@ def diff(index: Index, old: str, new: str) -> dict[str, Any]:
     }
 
 
-def code_versions(index: Index) -> list[dict[str, Any]]:
+def list_code_versions(index: Index) -> list[dict[str, Any]]:
     """Returns every code version that a run of this home used, newest first, with its runs, newest first."""
     found: dict[str, list[RunRecord]] = {}
     for entry in index.runs():
@@ -75,8 +75,8 @@ def _plain_args(record: RunRecord) -> dict[str, Any]:
 
 
 def _summary_values(summary: Summary) -> dict[str, Any]:
-    last = plain_number(summary.last) if summary.last_text is None else plain_text(summary.last_text)
-    low, high = plain_number(summary.lowest), plain_number(summary.highest)
+    last = finite_or_none(summary.last) if summary.last_text is None else plain_value_from_json(summary.last_text)
+    low, high = finite_or_none(summary.lowest), finite_or_none(summary.highest)
     return {"last": last, "min": low, "max": high, "count": summary.count}
 
 

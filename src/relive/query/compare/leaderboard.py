@@ -21,13 +21,13 @@ from relive.query.compare.scores import (
     Score,
     aggregate_ranks,
     assign_places,
+    guess_order,
     mean_score,
     score,
     sort_key,
     summarize,
-    told_by_name,
 )
-from relive.store.catalog import TAIL, Index, RunEntry
+from relive.store.catalog import TAIL_LENGTH, Index, RunEntry
 from relive.store.journal import plain_value
 
 CANONICAL = "canonical"
@@ -96,7 +96,7 @@ def build_leaderboard(index: Index, metric: str, terms: LeaderboardTerms = Leade
     facts = RunFactColumns(index, index.runs())
     _check_metric(index, facts, metric)
     facts = facts.matching(terms.where)
-    order = terms.order or told_by_name(metric)
+    order = terms.order or guess_order(metric)
     by = order if terms.by == BEST else terms.by
     candidates = _candidates(facts, _scores(index, facts.entries, metric, by, terms), terms)
     groups = _groups(candidates, terms.guard, order)
@@ -127,7 +127,7 @@ def _scores(index: Index, entries: Sequence[RunEntry], metric: str, by: str, ter
     """Returns one score per run, from summaries; points are read only for means over more values than these hold."""
     all_ranks = terms.ranks != CANONICAL
     found = index.summaries(entries, [metric], all_ranks=all_ranks)
-    if by == MEAN and terms.k > TAIL:
+    if by == MEAN and terms.k > TAIL_LENGTH:
         long_means = _means_from_points(index, entries, metric, terms.k, all_ranks=all_ranks)
     else:
         long_means = {}
@@ -259,7 +259,7 @@ def _run_json(one: _Candidate, place: int | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rows_of(board: dict[str, Any]) -> list[dict[str, Any]]:
+def leaderboard_rows(board: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns a board as flat rows, one per run, each starting with the identities of its group."""
     return [
         {

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from relive.errors import QueryError
 from relive.query.compare.point_groups import group_starts, main_process_rows, positions_in_group
-from relive.store.catalog import Index, Points, RunEntry, as_read, find_run
-from relive.store.journal import from_text, plain_number, plain_value, slot_kinds
+from relive.store.catalog import Index, Points, RunEntry, bypass_index, find_run
+from relive.store.journal import finite_or_none, from_json, plain_value, slot_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def measure_spread(index: Index, entry: RunEntry, name: str) -> RankSpread:
     """Returns the values of a name on all ranks of a run, aligned by the loop iterations they were logged in."""
     import numpy as np
 
-    points = index.points([as_read(index.home, entry)], [name], all_ranks=True)
+    points = index.points([bypass_index(index.home, entry)], [name], all_ranks=True)
     if not len(points):
         names = sorted({one.name for one in index.summaries([entry])[entry.record.run]})
         listed = ", ".join(names) or "nothing"
@@ -129,7 +129,7 @@ def _align_steps(points: Points, own: NDArray[Any]) -> tuple[NDArray[Any], NDArr
 def _loop_columns(points: Points, row: int) -> dict[str, Any]:
     path = points.paths[int(points.path[row])]
     items = points.items[row] if points.items is not None else None
-    shown = plain_value(from_text(items)) if items is not None else {}
+    shown = plain_value(from_json(items)) if items is not None else {}
     dims = points.dims[row].tolist()
     at: dict[str, Any] = {}
     for depth, loop in enumerate(path):
@@ -138,7 +138,7 @@ def _loop_columns(points: Points, row: int) -> dict[str, Any]:
     return at
 
 
-def skew(index: Index, run: str, name: str) -> dict[str, Any]:
+def rank_skew(index: Index, run: str, name: str) -> dict[str, Any]:
     """Returns the spread of a name over the ranks of a run, step by step, as plain JSON values; NaN becomes null."""
     entry = find_run(index.runs(), run)
     return spread_to_json(measure_spread(index, entry, name), entry.record.world_size)
@@ -150,8 +150,8 @@ def spread_to_json(found: RankSpread, world_size: int) -> dict[str, Any]:
     columns = [column.tolist() for column in lists]
     steps = [
         {
-            "at": at, "canonical": plain_number(canonical), "mean": plain_number(mean), "min": plain_number(low),
-            "max": plain_number(high), "skew": plain_number(distance), "ranks": int(count), "worst_rank": worst,
+            "at": at, "canonical": finite_or_none(canonical), "mean": finite_or_none(mean), "min": finite_or_none(low),
+            "max": finite_or_none(high), "skew": finite_or_none(distance), "ranks": int(count), "worst_rank": worst,
         }
         for at, worst, canonical, mean, low, high, distance, count in zip(
             found.contexts, found.worst_ranks, *columns, strict=True
@@ -164,7 +164,7 @@ def spread_to_json(found: RankSpread, world_size: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def flat_steps(found: dict[str, Any]) -> list[dict[str, Any]]:
+def skew_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the steps of a skew as flat rows, the loop columns first."""
     return [{**step["at"], **{key: step[key] for key in step if key != "at"}} for step in found["steps"]]
 

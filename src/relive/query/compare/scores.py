@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.store.catalog import Summary
-from relive.store.journal import from_text, plain_number, plain_text
+from relive.store.journal import finite_or_none, from_json, plain_value_from_json
 
 LAST, MIN, MAX, MEAN, BEST = "last", "min", "max", "mean", "best"
 BY_CHOICES = (LAST, BEST, MIN, MAX, MEAN)
@@ -36,7 +36,7 @@ class Score:
         return self.number if self.number is not None and math.isfinite(self.number) else None
 
 
-def told_by_name(metric: str) -> str:
+def guess_order(metric: str) -> str:
     """Returns which is better for a metric of this name: MIN or MAX."""
     words = {word.lower() for word in _WORD.findall(metric)}
     return MIN if words & _LOWER_IS_BETTER else MAX
@@ -53,7 +53,7 @@ def score(summary: Summary | None, by: str, k: int = 1) -> Score:
     extreme, at = (summary.lowest, summary.lowest_at) if by == MIN else (summary.highest, summary.highest_at)
     if extreme is None:
         return _last_score(summary)  # there is no number at all; the last value's note says what there is instead
-    return _make_score(extreme, plain_text(at))
+    return _make_score(extreme, plain_value_from_json(at))
 
 
 def mean_score(values: Sequence[float]) -> Score:
@@ -82,10 +82,10 @@ def aggregate_ranks(scores: Sequence[Score], how: str) -> Score:
 
 
 def _last_score(summary: Summary) -> Score:
-    at = plain_text(summary.last_at)
+    at = plain_value_from_json(summary.last_at)
     if summary.last_text is None:
         return _make_score(summary.last, at) if summary.last is not None else Score(None, MISSING, at)
-    form = from_text(summary.last_text)
+    form = from_json(summary.last_text)
     if isinstance(form, int | float):
         return _make_score(form, at)
     if form == {"$float": "nan"}:
@@ -134,4 +134,4 @@ def summarize(scores: Sequence[Score], order: str) -> dict[str, Any]:
     mean = _mean(values)
     std = math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1) if len(values) > 1 else None
     best = min(values) if order == MIN else max(values)
-    return {"count": len(values), "best": best, "mean": mean, "std": plain_number(std)}
+    return {"count": len(values), "best": best, "mean": mean, "std": finite_or_none(std)}

@@ -10,7 +10,7 @@ from typing import Any
 from relive.errors import QueryError
 from relive.query.compare.rank_spread import RankSpread, measure_spread, spread_to_json
 from relive.store.catalog import Index, RunEntry, find_run, read_run
-from relive.store.journal import is_alive, plain_number
+from relive.store.journal import finite_or_none, is_process_alive
 
 MAX_LAG_STEPS = 1_000  # a rank that is farther behind is not waited for
 
@@ -48,14 +48,14 @@ def _has_ended(lines: Sequence[dict[str, Any]]) -> bool:
 def _may_be_alive(header: dict[str, Any]) -> bool:
     import socket
 
-    return header.get("host") != socket.gethostname() or is_alive(header.get("pid"), header.get("start"))
+    return header.get("host") != socket.gethostname() or is_process_alive(header.get("pid"), header.get("start"))
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SkewRule:
     """A condition for an alarm: the skew of a name exceeds a bound for `steps` consecutive steps."""
 
     name: str
@@ -63,7 +63,7 @@ class Rule:
     steps: int = 1
 
     @classmethod
-    def parse(cls, text: str, steps: int = 1) -> Rule:
+    def parse(cls, text: str, steps: int = 1) -> SkewRule:
         """Parses a rule such as `loss>0.05`."""
         name, sign, bound = text.rpartition(">")
         try:
@@ -85,7 +85,7 @@ class Breach:
     last: int
 
 
-def first_breach(found: RankSpread, rule: Rule, count: int) -> Breach | None:
+def first_breach(found: RankSpread, rule: SkewRule, count: int) -> Breach | None:
     """Returns the first consecutive steps, among the first `count`, that break the rule.
 
     A NaN skew counts as above any bound: NaN on one rank is what a poisoned shard looks like. Steps without a
@@ -107,7 +107,7 @@ def first_breach(found: RankSpread, rule: Rule, count: int) -> Breach | None:
     return None
 
 
-def make_alert(found: RankSpread, rule: Rule, breach: Breach) -> dict[str, Any]:
+def make_alert(found: RankSpread, rule: SkewRule, breach: Breach) -> dict[str, Any]:
     """Returns a breach as plain JSON values, with a message for people."""
     row = breach.last
     step = spread_to_json(found.at_row(row), len(found.ranks))["steps"][0]
@@ -119,7 +119,7 @@ def make_alert(found: RankSpread, rule: Rule, breach: Breach) -> dict[str, Any]:
         f" rank {step['worst_rank']} is farthest off"
     )
     values = {
-        rank: plain_number(float(value))
+        rank: finite_or_none(float(value))
         for rank, value, there in zip(found.ranks, found.value[row].tolist(), found.logged[row].tolist(), strict=True)
         if there
     }
@@ -131,7 +131,7 @@ def make_alert(found: RankSpread, rule: Rule, breach: Breach) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class RuleStatus:
     """The state of a run under a rule: whether it is live, whether it has logged the name, and the alert, if any."""
 
     live: bool
@@ -139,7 +139,7 @@ class Watched:
     alert: dict[str, Any] | None = None
 
 
-def watched(index: Index, run: str, rule: Rule) -> Watched:
+def check_rule(index: Index, run: str, rule: SkewRule) -> RuleStatus:
     """Checks a rule against the current state of a run; for a live run, only its own journals are read."""
     entry = read_run(index.home, run)
     if entry is None or not entry.live:
@@ -148,6 +148,6 @@ def watched(index: Index, run: str, rule: Rule) -> Watched:
     try:
         found = measure_spread(index, entry, rule.name)
     except QueryError:  # not logged yet
-        return Watched(live, logged=False)
+        return RuleStatus(live, logged=False)
     breach = first_breach(found, rule, settled_steps(found, live_ranks(entry)))
-    return Watched(live, logged=True, alert=None if breach is None else make_alert(found, rule, breach))
+    return RuleStatus(live, logged=True, alert=None if breach is None else make_alert(found, rule, breach))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relive.query.compare.point_groups import group_starts, main_process_rows, positions_in_group
-from relive.store.catalog import Index, Points, RunEntry, as_read
+from relive.store.catalog import Index, Points, RunEntry, bypass_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class SweepValues:
     def _values(self, entries: Sequence[RunEntry], name: str) -> dict[str, dict[int, float]]:
         if not entries:
             return {}
-        points = self._index.points([as_read(self._index.home, entry) for entry in entries], [name])
+        points = self._index.points([bypass_index(self._index.home, entry) for entry in entries], [name])
         step = point_steps(points)
         found: dict[str, dict[int, float]] = {}
         rows = main_process_rows(points)

@@ -10,9 +10,9 @@ import numpy as np
 from relive.errors import NotFound
 from relive.query.sql.duckdb_relations import create_view
 from relive.query.table import Column, Table
-from relive.store import REPLAYS
+from relive.store import REPLAY_OFFSET
 from relive.store.catalog import Index, Points, RunEntry
-from relive.store.journal import decode_value, from_text, slot_kinds, to_text
+from relive.store.journal import decode_value, from_json, slot_kinds, to_json
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -74,7 +74,7 @@ def run_row(entry: RunEntry) -> tuple[Any, ...]:
     return (
         record.run, record.name, record.project, record.started_us, record.ended_us, record.took_s, record.outcome,
         error, record.filename, record.version, code.get("head"), code.get("user_branch"), code.get("dirty"),
-        record.data_version, record.parent, record.world_size, record.process.get("host"), to_text(record.tags),
+        record.data_version, record.parent, record.world_size, record.process.get("host"), to_json(record.tags),
         record.sweep, record.trial,
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def _arg_rows(entries: Sequence[RunEntry]) -> Iterable[tuple[Any, ...]]:
 
 
 def _arg_text(encoded: Any) -> str:
-    return encoded if isinstance(encoded, str) else to_text(encoded)
+    return encoded if isinstance(encoded, str) else to_json(encoded)
 
 
 def _arg_number(encoded: Any) -> float | None:
@@ -103,7 +103,7 @@ def _no_chunk(name: str) -> bytes:
 
 def _loop_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     run, rank, process, loop, name, parent, iteration, path, around, begun, ended, iterations = row
-    path_text = "/".join(from_text(path))
+    path_text = "/".join(from_json(path))
     return (run, rank, process, loop, name, parent, iteration, path_text, around, begun, ended, iterations)
 
 
@@ -111,7 +111,7 @@ def _checkpoint_rows(index: Index, entries: Sequence[RunEntry]) -> Iterable[tupl
     for run, rows in index.checkpoints(entries).items():
         for row in rows:
             yield (
-                run, row.rank, row.process, row.place, row.name, row.path, to_text(row.at), row.iterations,
+                run, row.rank, row.process, row.place, row.name, row.path, to_json(row.at), row.iterations,
                 row.time_us, row.size_bytes, row.new_bytes, row.stall_s, row.write_s, row.manifest,
             )  # fmt: skip
 
@@ -146,8 +146,8 @@ def _select_logs(source: str, deepest: int, *, has_text: bool) -> str:
     dims = f"[{', '.join(f'd{depth}' for depth in range(deepest))}]" if deepest else "[]"
     integer_kinds = ", ".join(map(str, sorted(slot_kinds.INTEGER_KINDS)))
     return (
-        f"select run, rank, case when process < {REPLAYS} then process else 0 end as process,"
-        f" greatest(process - {REPLAYS}, 0) as replay, seq, make_timestamp(time_us) as tstamp, name, type,"
+        f"select run, rank, case when process < {REPLAY_OFFSET} then process else 0 end as process,"
+        f" greatest(process - {REPLAY_OFFSET}, 0) as replay, seq, make_timestamp(time_us) as tstamp, name, type,"
         f" case when kind not in ({slot_kinds.NONE}, {slot_kinds.LINE}) then value end as value,"
         f" case when kind in ({integer_kinds}) then exact end as integer,"
         f" {'text' if has_text else 'null::varchar'} as text, path,"

@@ -6,6 +6,6 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.query.table.pivot_table import FIXED_DIMS, PROCESS_DIMS, RunFacts, pivot
-    from relive.query.table.wide_table import Column, Mask, Table, to_frame, to_pandas
+    from relive.query.table.wide_table import Column, Mask, Table, rows_to_pandas, to_pandas
 
 __getattr__ = lazy_names(__name__)

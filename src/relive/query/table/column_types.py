@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from relive.query.table.wide_table import Column, Mask, present
 from relive.store.catalog import Points
-from relive.store.journal import decode_value, from_text, slot_kinds
+from relive.store.journal import decode_value, from_json, slot_kinds
 
 GetChunk = Callable[[str], bytes]
 
@@ -167,6 +167,6 @@ def _decode_objects(points: Points, at: NDArray[np.int64], rows: NDArray[Any], g
     if points.text is None:
         return objects
     which, back = np.unique(at[rows], return_inverse=True)
-    forms = from_text("[" + ",".join(points.text[which].tolist()) + "]")  # one parse is far faster than many
+    forms = from_json("[" + ",".join(points.text[which].tolist()) + "]")  # one parse is far faster than many
     objects[rows] = as_objects([decode_value(form, get_chunk) for form in forms])[back]
     return objects

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from relive.query.table.wide_table import Mask, present
 from relive.store.catalog import Points
-from relive.store.journal import from_text
+from relive.store.journal import from_json
 
 Ints = NDArray[np.int64]
 Path = tuple[str, ...]
@@ -244,7 +244,7 @@ def _item_codes(points: Points, at: Ints, node: Ints, paths: list[Path]) -> list
     rows = np.flatnonzero(present(text))
     seen: dict[str, int] = {}
     which = np.fromiter((seen.setdefault(one, len(seen)) for one in text[rows]), dtype=np.int64, count=len(rows))
-    known = [from_text(one) for one in seen]
+    known = [from_json(one) for one in seen]
     codes: dict[str, int] = {}
     levels = [np.full(len(at), -1) for _ in range(max(map(len, paths), default=0))]
     for place, path in enumerate(paths):

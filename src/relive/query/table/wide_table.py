@@ -74,7 +74,7 @@ def to_pandas(table: Table) -> pandas.DataFrame:
     return pandas.DataFrame(series, copy=False)
 
 
-def to_frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+def rows_to_pandas(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """Returns rows of plain values as a DataFrame, with every column that any row has."""
     import pandas
 

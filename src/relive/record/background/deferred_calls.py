@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.record.process import say
+from relive.record.process import print_to_stderr
 
 METHOD = object()  # sentinel for an attribute that is callable
 MAX_LISTED = 5  # how many failures an error lists; the rest is only counted
@@ -46,7 +46,7 @@ class CallFailures:
         self.extend([(summary, "".join(traceback.format_exception(error)))], 1)
         if not self._is_reported:
             self._is_reported = True
-            say(f"in the background, {summary}; training goes on, flush() and close() will raise it")
+            print_to_stderr(f"in the background, {summary}; training goes on, flush() and close() will raise it")
 
     def extend(self, first: list[tuple[str, str]], count: int) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from relive.errors import ReliveError
 from relive.record.background.deferred_calls import METHOD
-from relive.record.process import say
+from relive.record.process import print_to_stderr
 
 
 class WriterWorker(Protocol):
@@ -68,7 +68,7 @@ class Background:
         except ReliveError as failed:
             if error is None:
                 raise
-            say(str(failed))  # the user's own exception is the one to raise
+            print_to_stderr(str(failed))  # the user's own exception is the one to raise
 
     def __reduce__(self) -> Any:
         raise ReliveError("a background writer can't be sent to another process; create one there")
@@ -89,7 +89,7 @@ def _close_at_exit(worker: WriterWorker, process: int) -> None:
         try:
             worker.close()
         except ReliveError as failed:
-            say(str(failed))
+            print_to_stderr(str(failed))
 
 
 class _ClosedWorker:
@@ -115,7 +115,9 @@ class _InheritedWorker(_ClosedWorker):
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self._has_warned:
             self._has_warned = True
-            say(f"{name} was called in a forked process, where background writers do nothing; create one here instead")
+            print_to_stderr(
+                f"{name} was called in a forked process, where background writers do nothing; create one here instead"
+            )
 
 
 _open_proxies: weakref.WeakSet[Background] = weakref.WeakSet()

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 
-def is_users(error: BaseException) -> bool:
+def raised_by_signal_handler(error: BaseException) -> bool:
     """Whether a signal handler raised this. A time limit or preemption must reach the script, not become a warning."""
     codes = {code for number in signal.valid_signals() if (code := _handler_code(signal.getsignal(number))) is not None}
     trace = error.__traceback__ if codes else None

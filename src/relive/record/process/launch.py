@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Literal, NamedTuple
 
 from relive.installation import PACKAGE_FOLDER
-from relive.store.journal import process_start
+from relive.store.journal import process_start_stamp
 
 # The variables by which launchers pass a process its rank.
-LAUNCHED_BY = (
+LAUNCH_VARIABLES = (
     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
     "TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS RELIVE_RANK RELIVE_WORLD_SIZE "
     "RELIVE_LOCAL_RANK SLURM_PROCID SLURM_LOCALID SLURM_NTASKS SLURM_STEP_ID SLURM_STEP_NUM_TASKS PMI_RANK PMI_SIZE "
@@ -48,7 +48,7 @@ def detect_launch(environ: Mapping[str, str] = os.environ) -> Launch:
     return found._replace(key=environ.get("RELIVE_LAUNCH") or found.key)
 
 
-def makes_rank(environ: Mapping[str, str], rank: int, world_size: int) -> bool:
+def launches_rank(environ: Mapping[str, str], rank: int, world_size: int) -> bool:
     """Whether a process that is started with these variables has this rank."""
     launch = detect_launch(environ)
     return (launch.rank, launch.world_size) == (rank, world_size)
@@ -138,7 +138,7 @@ def _parse_decimal(text: str | None) -> int | None:
 
 def _parent_identity() -> tuple[str, ...]:
     parent = os.getppid()
-    return platform.node(), str(parent), process_start(parent) or ""
+    return platform.node(), str(parent), process_start_stamp(parent) or ""
 
 
 def _make_key(launcher: str, *facts: str) -> str:

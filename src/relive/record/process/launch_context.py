@@ -36,7 +36,7 @@ def read_launch_context() -> LaunchContext:
     return LaunchContext(entry, settings, Home(Path(os.path.abspath(home)), settings), detect_launch())
 
 
-def chosen_server(home: object | None, server: str | None = None) -> ServerClient | None:
+def select_server(home: object | None, server: str | None = None) -> ServerClient | None:
     """Returns a client of the server to query for runs and models; None to use a home.
 
     An explicit home or server wins; otherwise the server of the settings is used, if there is one.

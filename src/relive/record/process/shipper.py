@@ -10,7 +10,7 @@ from pathlib import Path
 from relive.errors import ReliveError
 from relive.record.process.user_warnings import warn_once
 from relive.store import Home, JournalName
-from relive.store.sync import RunShipment, ServerClient, ServerUnreachable, has_ended, note_sent
+from relive.store.sync import RunShipment, ServerClient, ServerUnreachable, has_ended, record_sent
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
@@ -49,7 +49,7 @@ class Shipper:
             url = self._remote.url
             warn_once("not-all-sent", f"{url} does not have all of this run yet; `relive sync` sends the rest")
         elif self._shipment.is_whole:
-            note_sent(self._home, self._shipment.run, self._remote.url)
+            record_sent(self._home, self._shipment.run, self._remote.url)
 
     def _work(self) -> None:
         try:

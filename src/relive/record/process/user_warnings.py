@@ -21,7 +21,7 @@ def warn_once(slug: str, message: str, *, about: str = "") -> None:
     try:
         warnings.warn(ReliveWarning(text), stacklevel=_user_stacklevel())
     except Exception:  # noqa: BLE001 - warnings may be errors, or handled by user code; training must go on
-        say(text)
+        print_to_stderr(text)
 
 
 def _user_stacklevel() -> int:
@@ -32,13 +32,13 @@ def _user_stacklevel() -> int:
     return levels
 
 
-def say(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Prints a line to stderr, if there is one."""
     with contextlib.suppress(Exception):  # stderr may be closed, replaced, or gone because Python is exiting
         if sys.stderr is not None:  # `print(file=None)` would write to the user's stdout
             print(f"relive: {text}", file=sys.stderr)
 
 
-def forget() -> None:
+def reset_warnings() -> None:
     """Forgets which warnings were issued (for tests)."""
     _warned.clear()

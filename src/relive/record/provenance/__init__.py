@@ -6,7 +6,7 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.record.provenance import runtime_environment
-    from relive.record.provenance.artifact_capture import describe_artifact, load_from, read_object
+    from relive.record.provenance.artifact_capture import load_from_server, load_object, store_artifact
     from relive.record.provenance.data_fingerprint import fingerprint_file, fingerprint_folder
     from relive.record.provenance.drift import changes_since, is_same_machine
     from relive.record.provenance.fingerprint_cache import FingerprintCache

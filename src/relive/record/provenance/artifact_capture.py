@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relive.errors import ReliveError
 from relive.hashing import digest
 from relive.store.chunks import PIECE_BYTES, Chunks, artifact_files
-from relive.store.journal import decode_value, encode_value, from_text, to_text
+from relive.store.journal import decode_value, encode_value, from_json, to_json
 
 if TYPE_CHECKING:
     from relive.store import Home
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SAFE_KINDS = ("bytes", "json", "torch")  # loading these kinds runs no code
 
 
-def describe_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
+def store_artifact(source: Any, name: str | None, chunks: Chunks) -> dict[str, Any] | None:
     """Stores an artifact; returns its journal fields, or None if the file doesn't exist."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -64,7 +64,7 @@ def _serialize(value: Any, chunks: Chunks) -> tuple[str, bytes]:
         buffer = io.BytesIO()
         torch.save(value.state_dict() if isinstance(value, torch.nn.Module) else value, buffer)
         return "torch", buffer.getvalue()
-    text = to_text(encode_value(value, chunks.put))
+    text = to_json(encode_value(value, chunks.put))
     if '"$repr"' not in text:
         return "json", text.encode()
     return "pickle", pickle.dumps(value)
@@ -75,16 +75,16 @@ def _holds_tensors(value: Any, torch: Any) -> bool:
 
 
 def _content_fields(pieces: list[str], size: int) -> dict[str, Any]:
-    return {"size_bytes": size, "digest": artifact_files.whole_digest(pieces), "chunks": pieces}
+    return {"size_bytes": size, "digest": artifact_files.combined_digest(pieces), "chunks": pieces}
 
 
-def read_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool) -> Any:
+def load_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool) -> Any:
     """Loads an artifact as the object that was stored, verified. Pickles can run code and have to be allowed."""
-    kind, data = artifact["kind"], artifact_files.content(artifact, chunks)
+    kind, data = artifact["kind"], artifact_files.read_artifact(artifact, chunks)
     if kind == "bytes":
         return data
     if kind == "json":
-        return decode_value(from_text(data), chunks.get)
+        return decode_value(from_json(data), chunks.get)
     if kind == "torch":
         import torch
 
@@ -95,7 +95,7 @@ def read_object(artifact: dict[str, Any], chunks: Chunks, *, allow_pickle: bool)
     return pickle.loads(data)
 
 
-def load_from(remote: ServerClient, reference: str, home: Home, *, allow_pickle: bool) -> Any:
+def load_from_server(remote: ServerClient, reference: str, home: Home, *, allow_pickle: bool) -> Any:
     """Loads a model from a server, verified. If loading could run code, returns the path of a local copy instead."""
     from relive.store.sync import RemoteChunks, RemoteRegistry
 
@@ -106,6 +106,6 @@ def load_from(remote: ServerClient, reference: str, home: Home, *, allow_pickle:
     chunks = RemoteChunks(remote, Chunks(home.chunks))
     if artifact["kind"] in SAFE_KINDS:
         with contextlib.suppress(pickle.UnpicklingError):  # torch refuses everything but weights
-            return read_object(artifact, chunks, allow_pickle=False)
+            return load_object(artifact, chunks, allow_pickle=False)
     home.create()
-    return artifact_files.kept_copy(artifact, home, chunks)
+    return artifact_files.verified_copy(artifact, home, chunks)

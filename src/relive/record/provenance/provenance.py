@@ -11,10 +11,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
-from relive.record.process import import_lock, say, warn_once
+from relive.record.process import import_lock, print_to_stderr, warn_once
 from relive.record.provenance import runtime_environment
 from relive.record.provenance.input_watch import InputWatch, ignore_reads, input_role
-from relive.store import journals_in
+from relive.store import list_journals
 from relive.store.journal import Journal, read_lines
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Provenance:
         self._jobs.put(None)
         self._thread.join(SILENT_WAIT_S)
         if self._thread.is_alive():
-            say("fingerprinting the data that this run read; press Ctrl-C to skip it")
+            print_to_stderr("fingerprinting the data that this run read; press Ctrl-C to skip it")
             try:
                 self._thread.join()
             except KeyboardInterrupt:
@@ -179,6 +179,6 @@ def _fingerprint_fields(found: Fingerprint) -> dict[str, Any]:
 
 
 def _files_read_by_children(folder: Path) -> list[str]:
-    children = (path for name, path in journals_in(folder) if name.process)
+    children = (path for name, path in list_journals(folder) if name.process)
     lines = (line for path in children for line in read_lines(path).lines)
     return [line["path"] for line in lines if line.get("k") == "opened"]

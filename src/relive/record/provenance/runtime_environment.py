@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
-from relive.record.process import LAUNCHED_BY
+from relive.record.process import LAUNCH_VARIABLES
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -24,7 +24,7 @@ _RECORDED_VARIABLES = (
     "NCCL_* TORCH_* PYTORCH_* HF_HUB_OFFLINE TOKENIZERS_PARALLELISM MASTER_ADDR MASTER_PORT "
     "SLURM_JOB_ID SLURM_*NODE* CONDA_DEFAULT_ENV VIRTUAL_ENV"
 ).split()
-_RECORDED_VARIABLES += LAUNCHED_BY  # a replay sets these for each rank
+_RECORDED_VARIABLES += LAUNCH_VARIABLES  # a replay sets these for each rank
 
 _SECRET_WORDS = frozenset(
     "secret secrets pwd passphrase passcode apikey accesskey secretkey privatekey credential credentials creds cred "

@@ -8,10 +8,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from relive.query.compare import LeaderboardTerms, Rule, build_leaderboard, compare, skew, watched
+from relive.query.compare import LeaderboardTerms, SkewRule, build_leaderboard, check_rule, compare_runs, rank_skew
 from relive.server.endpoints.ingest import run_of
 from relive.server.endpoints.runs import query_int, query_text
-from relive.server.http import Problem, Reader, answer, read_body
+from relive.server.http import HttpError, Reader, json_response, read_body
 from relive.store.catalog import Index
 from relive.store.registry import Promotion, Registry, model_registry, promote
 
@@ -43,36 +43,36 @@ class ComparisonEndpoints:
         """Returns runs ranked by a metric, in groups of comparable runs."""
         metric = query_text(request, "metric")
         if not metric:
-            raise Problem(422, "the parameter metric is missing; add it, as in ?metric=val_acc")
+            raise HttpError(422, "the parameter metric is missing; add it, as in ?metric=val_acc")
         terms = _parse_terms(request)
-        return answer(await self._reader.ask(lambda index: build_leaderboard(index, metric, terms)))
+        return json_response(await self._reader.ask(lambda index: build_leaderboard(index, metric, terms)))
 
     async def skew(self, request: Request) -> Response:
         """Returns rank 0 and the mean over all ranks, step by step."""
         run, name = run_of(request), query_text(request, "name")
         if not name:
-            raise Problem(422, "the parameter name is missing; add it, as in ?name=loss")
-        return answer(await self._reader.ask(lambda index: skew(index, run, name)))
+            raise HttpError(422, "the parameter name is missing; add it, as in ?name=loss")
+        return json_response(await self._reader.ask(lambda index: rank_skew(index, run, name)))
 
     async def alert(self, request: Request) -> Response:
         """Returns whether the skew of a name exceeds a bound for a number of consecutive steps."""
         run, steps = run_of(request), query_int(request, "steps", 1, MAX_STEPS)
-        rule = Rule.parse(f"{query_text(request, 'name')}>{query_text(request, 'above')}", steps)
-        return answer(await self._reader.ask(lambda index: watched(index, run, rule)))
+        rule = SkewRule.parse(f"{query_text(request, 'name')}>{query_text(request, 'above')}", steps)
+        return json_response(await self._reader.ask(lambda index: check_rule(index, run, rule)))
 
     async def compare(self, request: Request) -> Response:
         """Returns several runs side by side."""
         runs = [word for word in query_text(request, "runs").split(",") if word]
         if not 2 <= len(runs) <= MAX_COMPARED:
-            raise Problem(422, f"the parameter runs must name 2 to {MAX_COMPARED} runs; write ?runs=1f2e,77ab")
-        return answer(await self._reader.ask(lambda index: compare(index, runs)))
+            raise HttpError(422, f"the parameter runs must name 2 to {MAX_COMPARED} runs; write ?runs=1f2e,77ab")
+        return json_response(await self._reader.ask(lambda index: compare_runs(index, runs)))
 
     async def models(self, _request: Request) -> Response:
         """Returns all models, with their versions and aliases."""
         found = await self._reader.ask(
-            lambda index: [model_registry.told(model) for model in Registry(index.home).models()]
+            lambda index: [model_registry.model_to_json(model) for model in Registry(index.home).models()]
         )
-        return answer({"models": found})
+        return json_response({"models": found})
 
     async def model(self, request: Request) -> Response:
         """Returns one model with its history."""
@@ -80,9 +80,9 @@ class ComparisonEndpoints:
 
         def ask(index: Index) -> dict[str, Any]:
             model = Registry(index.home).model(name)
-            return {**model_registry.told(model), "history": model_registry.history_told(model)}
+            return {**model_registry.model_to_json(model), "history": model_registry.history_to_json(model)}
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def version(self, request: Request) -> Response:
         """Returns the version for a number or an alias, with the artifact to download."""
@@ -91,9 +91,9 @@ class ComparisonEndpoints:
         def ask(index: Index) -> dict[str, Any]:
             registry = Registry(index.home)
             found = registry.find(f"{name}@{word}")
-            return {**model_registry.version_told(found, registry.model(name)), "artifact": found.artifact}
+            return {**model_registry.version_to_json(found, registry.model(name)), "artifact": found.artifact}
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def retire(self, request: Request) -> Response:
         """Retires a version."""
@@ -102,9 +102,9 @@ class ComparisonEndpoints:
         def ask(index: Index) -> dict[str, Any]:
             registry = Registry(index.home)
             retired = registry.retire(name, registry.find(f"{name}@{word}").version)
-            return model_registry.version_told(retired, registry.model(name))
+            return model_registry.version_to_json(retired, registry.model(name))
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def promote(self, request: Request) -> Response:
         """Makes a run the next version of a model."""
@@ -113,9 +113,9 @@ class ComparisonEndpoints:
 
         def ask(index: Index) -> dict[str, Any]:
             version = promote(index, promotion)
-            return model_registry.version_told(version, Registry(index.home).model(name))
+            return model_registry.version_to_json(version, Registry(index.home).model(name))
 
-        return answer(await self._reader.ask(ask), 201)
+        return json_response(await self._reader.ask(ask), 201)
 
     async def point(self, request: Request) -> Response:
         """Points an alias to a version."""
@@ -124,9 +124,9 @@ class ComparisonEndpoints:
 
         def ask(index: Index) -> dict[str, Any]:
             version = Registry(index.home).point(name, alias, body.version)
-            return model_registry.version_told(version, Registry(index.home).model(name))
+            return model_registry.version_to_json(version, Registry(index.home).model(name))
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def roll_back(self, request: Request) -> Response:
         """Points an alias to its previous version."""
@@ -134,9 +134,9 @@ class ComparisonEndpoints:
 
         def ask(index: Index) -> dict[str, Any]:
             version = Registry(index.home).roll_back(name, alias)
-            return model_registry.version_told(version, Registry(index.home).model(name))
+            return model_registry.version_to_json(version, Registry(index.home).model(name))
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
 
 def _parse_terms(request: Request) -> LeaderboardTerms:
@@ -158,4 +158,4 @@ async def _decode_body(request: Request, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=shape)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Problem(422, f"{error}; see /api/openapi.json for the expected body") from error
+        raise HttpError(422, f"{error}; see /api/openapi.json for the expected body") from error

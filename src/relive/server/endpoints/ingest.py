@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.server.endpoints.ingest_validation import check
-from relive.server.endpoints.send_interval import Pacing
-from relive.server.http import BODY_BYTES, Problem, answer, read_body, unpack
+from relive.server.endpoints.send_interval import SendInterval
+from relive.server.http import BODY_BYTES, HttpError, decompress_body, json_response, read_body
 from relive.store import JournalName
 from relive.store.chunks import Chunks
-from relive.store.sync import ChunkUploads, Intake, Range
+from relive.store.sync import ChunkUploads, Intake, JournalRange
 
 _RUN = re.compile(r"[0-9a-f]{12}")
 MAX_RANK = 1_000_000
@@ -33,12 +33,12 @@ class IngestEndpoints:
         self._intake = intake
         self._chunks = chunks
         self._uploads = uploads
-        self._pacing = Pacing()
+        self._pacing = SendInterval()
 
     async def position(self, request: Request) -> Response:
         """How much of a journal is here."""
         held = self._intake.held(*journal_of(request))
-        return answer({"slots": held.slots, "lines": held.lines})
+        return json_response({"slots": held.slots, "lines": held.lines})
 
     async def append(self, request: Request) -> Response:
         """Take a range. The answer comes when it is on disk."""
@@ -46,19 +46,19 @@ class IngestEndpoints:
         slots_at, slots_bytes = number(request, "slots"), number(request, "slots_bytes")
         lines_at, lines_bytes = number(request, "lines"), number(request, "lines_bytes")
         if slots_bytes + lines_bytes > BODY_BYTES:
-            raise Problem(413, f"a range of {slots_bytes + lines_bytes} bytes is too long; send {BODY_BYTES} at most")
+            raise HttpError(413, f"a range of {slots_bytes + lines_bytes} bytes is too long; send {BODY_BYTES} at most")
         body = await read_body(request)
-        plain = unpack(body, request.headers.get("content-encoding", ""), slots_bytes + lines_bytes)
+        plain = decompress_body(body, request.headers.get("content-encoding", ""), slots_bytes + lines_bytes)
         if plain and xxhash.xxh3_128_hexdigest(plain) != request.query_params.get("digest"):
-            raise Problem(422, "the bytes are not those that were hashed; send them again")
+            raise HttpError(422, "the bytes are not those that were hashed; send them again")
         final = request.query_params.get("final", "0") == "1"
         del body  # while it waits for the disk, a range is in memory once
         slots, lines = memoryview(plain)[:slots_bytes], plain[slots_bytes:]
-        given = Range(run, journal, slots_at, slots, lines_at, lines, final)
+        given = JournalRange(run, journal, slots_at, slots, lines_at, lines, final)
         check(given)
         held = await asyncio.wrap_future(self._intake.submit(given))
         pause_s = self._pacing.pause_s(run, journal)
-        return answer({"slots": held.slots, "lines": held.lines, "pause_s": pause_s})
+        return json_response({"slots": held.slots, "lines": held.lines, "pause_s": pause_s})
 
     async def missing(self, request: Request) -> Response:
         """Which of some chunks are not here."""
@@ -66,17 +66,17 @@ class IngestEndpoints:
         try:
             names = msgspec.json.decode(body, type=_MissingNames).names
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Problem(422, f'{error}; send {{"names": ["…"]}}') from error
+            raise HttpError(422, f'{error}; send {{"names": ["…"]}}') from error
         if len(names) > MAX_NAMES:
-            raise Problem(413, f"{len(names)} names are too many; ask for {MAX_NAMES} at most")
+            raise HttpError(413, f"{len(names)} names are too many; ask for {MAX_NAMES} at most")
         there = await asyncio.to_thread(lambda: [name for name in names if name not in self._chunks])
-        return answer({"missing": there})
+        return json_response({"missing": there})
 
     async def upload_position(self, request: Request) -> Response:
         """How much of a chunk is here."""
         name = request.path_params["chunk"]
         at = self._uploads.position(name)
-        return answer({"complete": at is None, "at": at or 0})
+        return json_response({"complete": at is None, "at": at or 0})
 
     async def upload(self, request: Request) -> Response:
         """Take a part of a chunk's file; the last one is answered when the whole is verified and on disk."""
@@ -89,8 +89,10 @@ class IngestEndpoints:
 def part_taken(there: int | None, wanted: int) -> Response:
     """What is said of a part: that all is there, or where to go on, which is elsewhere if it did not join on."""
     if there is None or there == wanted:
-        return answer({"complete": there is None, "at": there or 0})
-    return answer({"error": f"this part belongs elsewhere; go on from {there}", "complete": False, "at": there}, 409)
+        return json_response({"complete": there is None, "at": there or 0})
+    return json_response(
+        {"error": f"this part belongs elsewhere; go on from {there}", "complete": False, "at": there}, 409
+    )
 
 
 def journal_of(request: Request) -> tuple[str, JournalName]:
@@ -98,14 +100,14 @@ def journal_of(request: Request) -> tuple[str, JournalName]:
     run, stem = run_of(request), request.path_params["journal"]
     journal = JournalName.parse(stem) if len(stem) < 30 and stem.isascii() else None
     if journal is None or journal.stem != stem or journal.rank > MAX_RANK:
-        raise Problem(404, f"{stem[:40]!r} is no journal; journals are called like 0, 3 or 0-4711")
+        raise HttpError(404, f"{stem[:40]!r} is no journal; journals are called like 0, 3 or 0-4711")
     return run, journal
 
 
 def run_of(request: Request) -> str:
     run: str = request.path_params["run"]
     if not _RUN.fullmatch(run):
-        raise Problem(404, f"{run[:40]!r} is no run; the id of a run has 12 hexadecimal digits")
+        raise HttpError(404, f"{run[:40]!r} is no run; the id of a run has 12 hexadecimal digits")
     return run
 
 
@@ -113,5 +115,5 @@ def number(request: Request, name: str) -> int:
     """A number that the query must have."""
     text = request.query_params.get(name, "")
     if not (text.isascii() and text.isdecimal() and len(text) < 16):
-        raise Problem(422, f"{name}={text[:40]!r} is not a number of bytes; give one")
+        raise HttpError(422, f"{name}={text[:40]!r} is not a number of bytes; give one")
     return int(text)

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from relive.model import MAX_NAME_CHARS
-from relive.server.http import Problem
+from relive.server.http import HttpError
 from relive.store.journal import SLOT_BYTES, SLOTS_MAGIC
-from relive.store.sync import Range
+from relive.store.sync import JournalRange
 
 MAX_NESTING = 100
 MAX_LINE_BYTES = 16 << 20
@@ -138,7 +138,7 @@ _decoders = {
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 
 
-def check(given: Range) -> None:
+def check(given: JournalRange) -> None:
     """Refuse a range that would make a journal that readers stumble over."""
     check_slots(given.slots, given.slots_at)
     check_lines(given.lines)
@@ -150,18 +150,18 @@ def check_lines(lines: bytes | memoryview) -> None:
     """Only whole lines, each of them a record."""
     lines = bytes(lines)
     if lines and not lines.endswith(b"\n"):
-        raise Problem(422, "the last line is not whole; send up to a newline")
+        raise HttpError(422, "the last line is not whole; send up to a newline")
     for row in lines.split(b"\n")[:-1]:
         if len(row) > MAX_LINE_BYTES:
-            raise Problem(413, f"a line of {len(row)} bytes is longer than {MAX_LINE_BYTES}; keep it as an artifact")
+            raise HttpError(413, f"a line of {len(row)} bytes is longer than {MAX_LINE_BYTES}; keep it as an artifact")
         if nesting(row) > MAX_NESTING:
-            raise Problem(422, f"a line is nested deeper than {MAX_NESTING} levels; log it as text")
+            raise HttpError(422, f"a line is nested deeper than {MAX_NESTING} levels; log it as text")
         try:
             line: AnyLine = _decode(row)
             if line.k in _decoders:
                 _decoders[line.k](row)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Problem(422, f"a line is no record ({error}); check the journal with `relive doctor`") from error
+            raise HttpError(422, f"a line is no record ({error}); check the journal with `relive doctor`") from error
 
 
 def nesting(row: bytes) -> int:
@@ -179,25 +179,27 @@ def nesting(row: bytes) -> int:
 def check_slots(slots: bytes | memoryview, at: int) -> None:
     """Only whole slots, after the mark that begins the file, with loop numbers that can be."""
     if len(slots) % SLOT_BYTES or at % SLOT_BYTES:
-        raise Problem(422, f"slots are {SLOT_BYTES} bytes each; send whole ones")
+        raise HttpError(422, f"slots are {SLOT_BYTES} bytes each; send whole ones")
     if not slots:
         return
     if at == 0 and slots[:SLOT_BYTES] != SLOTS_MAGIC:
-        raise Problem(422, "the slots do not begin as a journal of a format that this server knows; update the server")
+        raise HttpError(
+            422, "the slots do not begin as a journal of a format that this server knows; update the server"
+        )
     import numpy as np
 
     words = np.frombuffer(slots, "<u4")[0 if at else 6 :: 6]
     if len(words) and int(words.max()) > at // SLOT_BYTES + len(words) + LOOPS_AHEAD:
-        raise Problem(422, "a slot names a loop that can't be; check the journal with `relive doctor`")
+        raise HttpError(422, "a slot names a loop that can't be; check the journal with `relive doctor`")
 
 
-def _check_first(given: Range) -> None:
+def _check_first(given: JournalRange) -> None:
     row = bytes(given.lines).partition(b"\n")[0]
     first = _decode(row)
     wanted = "replay" if given.journal.replay else "child" if given.journal.process else "run"
     if first.k != wanted:
-        raise Problem(422, f"a journal begins with a line of kind {wanted!r}, not {first.k!r}")
+        raise HttpError(422, f"a journal begins with a line of kind {wanted!r}, not {first.k!r}")
     if wanted == "run":
         header: RunLine = _decoders["run"](row)
         if header.run != given.run:
-            raise Problem(422, f"this journal belongs to run {header.run[:12]!r}; send it there")
+            raise HttpError(422, f"this journal belongs to run {header.run[:12]!r}; send it there")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.server.endpoints.ingest import MAX_NAMES, number, part_taken
-from relive.server.http import Problem, answer, read_body
+from relive.server.http import HttpError, json_response, read_body
 from relive.store.sync import PackUploads
 
 
@@ -31,16 +31,16 @@ class PackEndpoints:
         try:
             sizes = msgspec.json.decode(body, type=_PackSizes).packs
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Problem(422, f'{error}; send {{"packs": {{"name": 4096}}}}') from error
+            raise HttpError(422, f'{error}; send {{"packs": {{"name": 4096}}}}') from error
         has = self._uploads.has
-        return answer(
+        return json_response(
             {"missing": await asyncio.to_thread(lambda: [n for n, size in sizes.items() if not has(n, size)])}
         )
 
     async def position(self, request: Request) -> Response:
         """Returns how many bytes of a pack are stored."""
         at = self._uploads.position(request.path_params["pack"], _query_digest(request), number(request, "size"))
-        return answer({"complete": at is None, "at": at or 0})
+        return json_response({"complete": at is None, "at": at or 0})
 
     async def upload(self, request: Request) -> Response:
         """Stores a part of a pack; the response to the last part follows once the pack is verified and on disk."""

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.server.endpoints.ingest import number, run_of
-from relive.server.http import Problem, Reader, answer
+from relive.server.http import HttpError, Reader, json_response
 from relive.store import Home
 from relive.store.catalog import Index, find_run
 from relive.store.chunks import list_checkpoint_files
-from relive.store.sync import checked_name, run_fetch
+from relive.store.sync import check_pack_name, run_fetch
 
 
 class DownloadEndpoints:
@@ -28,14 +28,14 @@ class DownloadEndpoints:
     async def files(self, request: Request) -> Response:
         """Lists the files of a run's journals."""
         run = run_of(request)
-        found = await asyncio.to_thread(run_fetch.files_of, self._home.run_folder(run))
+        found = await asyncio.to_thread(run_fetch.list_journal_files, self._home.run_folder(run))
         if not found:
-            raise Problem(404, f"no run {run} in this store; /api/runs lists them")
-        return answer({"files": [{"name": name, "size": size} for name, size in found]})
+            raise HttpError(404, f"no run {run} in this store; /api/runs lists them")
+        return json_response({"files": [{"name": name, "size": size} for name, size in found]})
 
     async def file(self, request: Request) -> Response:
         """Returns a part of a journal file."""
-        path = run_fetch.file_of(self._home.run_folder(run_of(request)), request.path_params["file"])
+        path = run_fetch.journal_file_path(self._home.run_folder(run_of(request)), request.path_params["file"])
         return await _file_part(path, request)
 
     async def checkpoints(self, request: Request) -> Response:
@@ -48,17 +48,17 @@ class DownloadEndpoints:
             sizes = {name: os.path.getsize(folder / name) for name in sorted(found.packs)}
             return {"count": found.count, "manifests": sorted(found.manifests), "packs": sizes}
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def pack(self, request: Request) -> Response:
         """Returns a part of a pack."""
-        return await _file_part(self._home.packs / checked_name(request.path_params["pack"]), request)
+        return await _file_part(self._home.packs / check_pack_name(request.path_params["pack"]), request)
 
 
 async def _file_part(path: Path | None, request: Request) -> Response:
     at = number(request, "at")
     if path is None:
-        raise Problem(404, "no such file; /api/openapi.json describes the file names")
+        raise HttpError(404, "no such file; /api/openapi.json describes the file names")
     data = await asyncio.to_thread(_read_part, path, at)
     return Response(data, headers={"Cache-Control": "no-store"}, media_type="application/octet-stream")
 
@@ -68,4 +68,4 @@ def _read_part(path: Path, at: int) -> bytes:
         with path.open("rb") as file:
             return os.pread(file.fileno(), run_fetch.PART_BYTES, at)
     except FileNotFoundError:
-        raise Problem(404, f"{path.name} is not in this store; it may have been garbage-collected") from None
+        raise HttpError(404, f"{path.name} is not in this store; it may have been garbage-collected") from None

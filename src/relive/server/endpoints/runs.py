@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from relive.errors import NotFound
 from relive.model import RunRecord
-from relive.query import listed
+from relive.query import run_list_row
 from relive.server.endpoints.ingest import run_of
-from relive.server.http import Problem, Reader, answer
+from relive.server.http import HttpError, Reader, json_response
 from relive.store.catalog import Index, RunEntry, Summary, find_run
 from relive.store.chunks import Chunks
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 
 MAX_LIMIT = 1_000
 MAX_POINTS = 5_000
@@ -47,9 +47,12 @@ class RunEndpoints:
             ]
             shown = found[offset : offset + limit]
             last = index.summaries(shown)
-            return {"total": len(found), "runs": [listed(entry.record, last[entry.record.run]) for entry in shown]}
+            return {
+                "total": len(found),
+                "runs": [run_list_row(entry.record, last[entry.record.run]) for entry in shown],
+            }
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def run(self, request: Request) -> Response:
         """Returns the record of a run, with a summary of each name."""
@@ -60,14 +63,14 @@ class RunEndpoints:
             found = index.summaries([entry])[run]
             return {"record": entry.record, "metrics": [_summary_json(summary) for summary in found]}
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def series(self, request: Request) -> Response:
         """Returns the values of a name in at most `points` buckets, each with its lowest, highest and last value."""
         run, name = run_of(request), query_text(request, "name")
         count, rank = query_int(request, "points", 500, MAX_POINTS), query_int(request, "rank", 0, 10**6)
         if not name or not count:
-            raise Problem(422, "the parameter name is missing, or points is 0; write ?name=loss&points=500")
+            raise HttpError(422, "the parameter name is missing, or points is 0; write ?name=loss&points=500")
 
         def ask(index: Index) -> dict[str, Any]:
             points = index.points([_find_entry(index, run)], [name], all_ranks=rank > 0)
@@ -81,7 +84,7 @@ class RunEndpoints:
                 **downsample(points.value[of_rank], points.time_us[of_rank], count),
             }
 
-        return answer(await self._reader.ask(ask))
+        return json_response(await self._reader.ask(ask))
 
     async def chunk(self, request: Request) -> Response:
         """Returns the uncompressed bytes of a chunk."""
@@ -123,7 +126,7 @@ def _last_value(summary: Summary) -> Any:
 
 def _search_text(record: RunRecord) -> str:
     args = " ".join(f"{name}={arg['value']}" for name, arg in record.config["args"].items())
-    tags = to_text(record.tags)
+    tags = to_json(record.tags)
     return f"{record.run} {record.name} {record.project} {record.filename} {args} {tags}".lower()
 
 
@@ -131,7 +134,7 @@ def query_text(request: Request, name: str) -> str:
     """Returns a query parameter as text; "" if it is absent."""
     raw = request.query_params.get(name, "")
     if len(raw) > MAX_WORD_CHARS:
-        raise Problem(422, f"the parameter {name} is longer than {MAX_WORD_CHARS} characters; shorten it")
+        raise HttpError(422, f"the parameter {name} is longer than {MAX_WORD_CHARS} characters; shorten it")
     return raw
 
 
@@ -141,5 +144,5 @@ def query_int(request: Request, name: str, default: int, most: int) -> int:
     if raw is None:
         return default
     if not (raw.isascii() and raw.isdecimal() and len(raw) < 16 and int(raw) <= most):
-        raise Problem(422, f"{name}={raw[:40]!r} is not an integer from 0 to {most}; correct it")
+        raise HttpError(422, f"{name}={raw[:40]!r} is not an integer from 0 to {most}; correct it")
     return int(raw)

@@ -12,7 +12,7 @@ WINDOW_S = 60.0
 MAX_INTERVAL_S = 60.0  # well below the silence after which a process counts as dead
 
 
-class Pacing:
+class SendInterval:
     """Counts active senders; one that has been silent for one to two windows no longer counts."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import zstandard
 from starlette.requests import ClientDisconnect, Request
 
-from relive.server.http.error_responses import Problem
+from relive.server.http.error_responses import HttpError
 
 BODY_BYTES = 20 << 20  # the longest journal line fits
 PIECE_TIMEOUT_S = 30.0  # the longest wait for the next piece of a body
@@ -19,13 +19,13 @@ async def read_body(request: Request, limit_bytes: int = BODY_BYTES) -> bytes:
     """Returns the whole body; raises if it is too long or arrives too slowly."""
     length = request.headers.get("content-length")
     if length is not None and length.isdecimal() and int(length) > limit_bytes:
-        raise Problem(413, f"the body has {length} bytes, more than {limit_bytes}; send it in parts")
+        raise HttpError(413, f"the body has {length} bytes, more than {limit_bytes}; send it in parts")
     pieces: list[bytes] = []
     size = 0
     async for piece in _receive_pieces(request):
         size += len(piece)
         if size > limit_bytes:
-            raise Problem(413, f"the body is longer than {limit_bytes} bytes; send it in parts")
+            raise HttpError(413, f"the body is longer than {limit_bytes} bytes; send it in parts")
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -39,22 +39,22 @@ async def _receive_pieces(request: Request) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Problem(408, "the body arrived too slowly; send it again") from None
+            raise HttpError(408, "the body arrived too slowly; send it again") from None
         except ClientDisconnect:
-            raise Problem(400, "the connection was closed before the body was complete; send it again") from None
+            raise HttpError(400, "the connection was closed before the body was complete; send it again") from None
         yield piece
 
 
-def unpack(body: bytes, encoding: str, size: int) -> bytes:
+def decompress_body(body: bytes, encoding: str, size: int) -> bytes:
     """Returns the decompressed body; raises if its size is not the announced one."""
     if encoding in ("", "identity"):
         plain = body
     elif encoding == "zstd":
         plain = _decompress_zstd(body, size)
     else:
-        raise Problem(415, f"Content-Encoding {encoding[:40]!r} is not supported; use zstd or none")
+        raise HttpError(415, f"Content-Encoding {encoding[:40]!r} is not supported; use zstd or none")
     if len(plain) != size:
-        raise Problem(422, f"the body has {len(plain)} bytes, not the {size} announced; send it again")
+        raise HttpError(422, f"the body has {len(plain)} bytes, not the {size} announced; send it again")
     return plain
 
 
@@ -63,9 +63,9 @@ def _decompress_zstd(body: bytes, size: int) -> bytes:
         # The size in the frame header decides how much memory is allocated, so it is checked first.
         declared = zstandard.get_frame_parameters(body).content_size
         if declared != size:
-            raise Problem(
+            raise HttpError(
                 422, f"the compressed body declares {declared} bytes, not the {size} announced; send it again"
             )
         return _decompressor.decompress(body)
     except zstandard.ZstdError as error:
-        raise Problem(422, f"the body can't be decompressed ({error}); send it again") from error
+        raise HttpError(422, f"the body can't be decompressed ({error}); send it again") from error

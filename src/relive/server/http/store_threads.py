@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from relive.errors import ReliveError, StorageAway
-from relive.server.http.error_responses import Problem
+from relive.errors import ReliveError, StorageUnavailable
+from relive.server.http.error_responses import HttpError
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.sync import Intake
@@ -40,7 +40,7 @@ class Reader:
     async def ask(self, question: Callable[[Index], T]) -> T:
         """The answer to a question to the index."""
         if self._waiting >= WAITING:
-            raise Problem(503, "too many questions at once; come again", retry_after_s=1)
+            raise HttpError(503, "too many questions at once; come again", retry_after_s=1)
         self._waiting += 1
         try:
             return await asyncio.wrap_future(self._thread.submit(self._answer, question))
@@ -52,7 +52,7 @@ class Reader:
             self._index = Index(self._home, takes_in=False)
         try:
             return question(self._index)
-        except StorageAway as error:
+        except StorageUnavailable as error:
             _log.warning("a question could not be answered: %s", error)
             raise
 

@@ -19,17 +19,17 @@ from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import LATEST
 from relive.store.catalog.run_catalog import Catalog, loop_row
 from relive.store.catalog.summaries import Summary, read_summary
-from relive.store.chunks import CheckpointRow, from_stored, list_checkpoints, without_dropped
-from relive.store.home import Home, JournalName, journals_in
+from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
+from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import (
     ParsedJournal,
     RunJournals,
     build_record,
-    from_text,
+    from_json,
     is_live,
     parse_run,
     read_lines,
-    to_text,
+    to_json,
 )
 
 FEW_RUNS = 100  # up to this many runs are selected by id; for more, all rows are read
@@ -84,7 +84,7 @@ class Index:
         entries = [
             RunEntry(_decode_record(text), number)
             if self._updates_catalog or segment is not None
-            else as_read(self.home, RunEntry(_decode_record(text)))
+            else bypass_index(self.home, RunEntry(_decode_record(text)))
             for number, run, text, segment in self.catalog.runs()
             if run not in newer
         ]
@@ -108,7 +108,7 @@ class Index:
             self.catalog.tables.run_exclusively(lambda: self._store_ended_runs(ended, present, gone))
             return [entry for entry in entries.values() if entry is not None and entry.live]
         # This process doesn't store anything, so runs that the catalog lacks are read from their journals.
-        return [as_read(self.home, entry) for entry in entries.values() if entry is not None]
+        return [bypass_index(self.home, entry) for entry in entries.values() if entry is not None]
 
     def _store_ended_runs(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
         known = self.catalog.known_runs()  # another process may have been faster
@@ -171,14 +171,14 @@ class Index:
             for position, entry in enumerate(entries)
             for journal in entry.journals(all_ranks=all_ranks)
         ]
-        paths = {number: tuple(from_text(path)) for number, path in self.catalog.paths()}
+        paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths()}
         return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
 
     def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         """Returns what a query engine needs to read the segments itself."""
         files = [str(self.segments / file) for file in self._write_segments()]
         runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
-        paths = [(number, tuple(from_text(path))) for number, path in self.catalog.paths()]
+        paths = [(number, tuple(from_json(path))) for number, path in self.catalog.paths()]
         return StoredPoints(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
 
     def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
@@ -199,7 +199,7 @@ class Index:
         found: dict[str, list[CheckpointRow]] = {}
         for number, *columns in self.catalog.checkpoints():
             if number in by_number:
-                found.setdefault(by_number[number], []).append(from_stored(columns))
+                found.setdefault(by_number[number], []).append(checkpoint_from_columns(columns))
         for entry in entries:
             if taken := [row for journal in entry.live for row in list_checkpoints(journal)]:
                 found[entry.record.run] = taken
@@ -226,8 +226,8 @@ class Index:
     def _write_segment(self, gathered: list[tuple[int, ParsedJournal]]) -> None:
         with self.catalog.tables.transaction():
             names = self.catalog.name_ids(name for _, journal in gathered for name in journal.names)
-            paths = self.catalog.path_ids(to_text(path) for _, journal in gathered for path in journal.paths)
-            columns = combine_journals(gathered, names, {tuple(from_text(text)): n for text, n in paths.items()})
+            paths = self.catalog.path_ids(to_json(path) for _, journal in gathered for path in journal.paths)
+            columns = combine_journals(gathered, names, {tuple(from_json(text)): n for text, n in paths.items()})
             rows = len(columns["run"])
             file = parquet_segments.write_segment(self.segments, columns) if rows else ""
             self.catalog.add_segment(file, rows, runs={number for number, _ in gathered})
@@ -275,7 +275,7 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
 def read_run(home: Home, run: str) -> RunEntry | None:
     """Reads a run from its journals, with its points if it is live; None if it has no journal yet."""
     folder = home.run_folder(run)
-    journals = list(journals_in(folder))
+    journals = list(list_journals(folder))
     if not journals:
         return None
     ranks = tuple(name.rank for name, _ in journals if not name.process)
@@ -288,12 +288,12 @@ def read_run(home: Home, run: str) -> RunEntry | None:
     return RunEntry(record, live=RunJournals(dict(journals)))
 
 
-def as_read(home: Home, entry: RunEntry) -> RunEntry:
+def bypass_index(home: Home, entry: RunEntry) -> RunEntry:
     """Returns the run with its journals instead of its id in the catalog: reading one is faster than indexing all."""
     return (
         entry
         if entry.live
-        else RunEntry(entry.record, live=RunJournals(dict(journals_in(home.run_folder(entry.record.run)))))
+        else RunEntry(entry.record, live=RunJournals(dict(list_journals(home.run_folder(entry.record.run)))))
     )
 
 

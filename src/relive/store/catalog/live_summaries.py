@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from relive.store.catalog.summaries import Summary, merge_summaries, summarise
-from relive.store.home import Home, JournalName, journals_in
+from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import ParseProgress, count_written_slots, parse_appended
 
 PART_SLOTS = 100_000  # parsed at a time, which bounds memory
@@ -41,7 +41,7 @@ class LiveSummaries:
     def _advance_followers(self, run: str) -> dict[JournalName, _JournalFollower]:
         """Reads what was appended to the journals of a run since the last call."""
         followers = self._runs.setdefault(run, {})
-        for name, path in journals_in(self._home.run_folder(run)):  # ordered: a rank precedes its child processes
+        for name, path in list_journals(self._home.run_folder(run)):  # ordered: a rank precedes its child processes
             if name not in followers:
                 parent = followers.get(JournalName(name.rank)) if name.process else None
                 followers[name] = _JournalFollower(path, name, parent)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from relive.errors import ReliveError, StorageAway
+from relive.errors import ReliveError, StorageUnavailable
 from relive.hashing import digest
 from relive.store.catalog.catalog_tables import SCHEMA, SCHEMA_VERSION, Row
 from relive.store.home import Home
@@ -74,9 +74,9 @@ class PostgresTables:
                     raise self._storage_error(error) from None
             time.sleep(_RETRY_INTERVAL_S)
 
-    def _storage_error(self, error: Exception) -> StorageAway:
+    def _storage_error(self, error: Exception) -> StorageUnavailable:
         """Returns the error to raise, without the password. Don't chain the original: a traceback would show it."""
-        return StorageAway(
+        return StorageUnavailable(
             f"the catalog at {_redact_url(self._url)} can't be used: {_redact_error(error, self._url)}; {_REMEDY}"
         )
 
@@ -171,7 +171,7 @@ class PostgresTables:
             return self._run_locked(work)
         except _ConnectionBroken:
             message = f"the connection to the catalog at {_redact_url(self._url)} broke twice; {_REMEDY}"
-            raise StorageAway(message) from None
+            raise StorageUnavailable(message) from None
 
     def _run_locked(self, work: Callable[[], T]) -> T:
         """Calls `work` under an advisory lock, which PostgreSQL releases when the connection ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relive.store.catalog.parquet_segments import Columns, dim_keys
-from relive.store.home import REPLAYS, Home, JournalName
+from relive.store.home import REPLAY_OFFSET, Home, JournalName
 from relive.store.journal import Line, first_line
 
 LATEST, ALL, NONE = "latest", "all", "none"
@@ -26,7 +26,7 @@ def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) 
     """
     import numpy as np
 
-    replay = np.where(columns["process"] >= REPLAYS, columns["process"] - REPLAYS, 0)
+    replay = np.where(columns["process"] >= REPLAY_OFFSET, columns["process"] - REPLAY_OFFSET, 0)
     columns = {**columns, "replay": replay.astype(np.int32)}
     if not replay.any():
         return columns

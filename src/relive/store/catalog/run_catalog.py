@@ -8,9 +8,9 @@ from typing import Any
 from relive.errors import ReliveError
 from relive.store.catalog.catalog_tables import CatalogTables, Row
 from relive.store.catalog.summaries import STORED, summarise
-from relive.store.chunks import list_checkpoints, to_stored
-from relive.store.home import REPLAYS, Home
-from relive.store.journal import ParsedJournal, to_text
+from relive.store.chunks import checkpoint_to_columns, list_checkpoints
+from relive.store.home import REPLAY_OFFSET, Home
+from relive.store.journal import ParsedJournal, to_json
 
 BATCH_SIZE = 500  # values per statement; databases limit their number
 JOURNAL_KEY = ("run_id", "rank", "process")
@@ -25,7 +25,7 @@ _TABLES_OF_A_RUN = (("runs", "id"), ("summaries", "run_id"), ("loops", "run_id")
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
-def is_database(word: str) -> bool:
+def is_database_url(word: str) -> bool:
     """Whether this is the URL of a database that can hold a catalog."""
     return word.startswith(_POSTGRES_PREFIXES)
 
@@ -35,7 +35,7 @@ def open_tables(home: Home) -> CatalogTables:
     url = home.settings.catalog
     if not url:
         return _sqlite_tables(home)
-    if not is_database(url):
+    if not is_database_url(url):
         raise ReliveError(
             "the setting `catalog` names no database that relive knows; write postgresql://USER@HOST/DATABASE, or"
             " unset it to use the SQLite file of the home"
@@ -79,18 +79,20 @@ class Catalog:
         """Inserts the summaries, loops and checkpoints of a run (inside a transaction)."""
         found = [summary for journal in journals for summary in summarise(journal)]
         names = self.name_ids(summary.name for summary in found)
-        paths = self.path_ids(to_text(summary.path) for summary in found)
+        paths = self.path_ids(to_json(summary.path) for summary in found)
         # Of two rows with the same key the later one is stored.
         summaries: dict[Row, Row] = {}
         for one in found:
             key = (number, one.rank, one.process, names[one.name])
-            summaries[key] = (*key, paths[to_text(one.path)], *one.to_row())
+            summaries[key] = (*key, paths[to_json(one.path)], *one.to_row())
         loops: dict[Row, Row] = {}
         checkpoints: dict[Row, Row] = {}
         for journal in journals:
             where = (number, journal.journal.rank, journal.journal.process)
             loops |= {(*where, row.loop): (*where, *loop_row(row)) for row in journal.loops.values()}
-            checkpoints |= {(*where, row.seq): (number, *to_stored(row)) for row in list_checkpoints(journal)}
+            checkpoints |= {
+                (*where, row.seq): (number, *checkpoint_to_columns(row)) for row in list_checkpoints(journal)
+            }
         self.tables.insert_many("summaries", SUMMARIES, summaries.values())
         self.tables.insert_many("loops", LOOPS, loops.values())
         self.tables.insert_many("checkpoints", CHECKPOINTS, checkpoints.values())
@@ -114,7 +116,7 @@ class Catalog:
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
             f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{conditions}"
             " order by s.rank, s.process > 0, s.process desc",
-            (REPLAYS, *(names or ()), *(runs or ())),
+            (REPLAY_OFFSET, *(names or ()), *(runs or ())),
         )
 
     def loops(self) -> list[Row]:
@@ -195,7 +197,7 @@ class Catalog:
 def loop_row(row: Any) -> Row:
     """Returns the columns LOOPS of a loop, without those of JOURNAL_KEY."""
     return (
-        row.loop, row.name, row.parent, row.parent_iteration, to_text(row.path), to_text(row.dims), row.begun_us,
+        row.loop, row.name, row.parent, row.parent_iteration, to_json(row.path), to_json(row.dims), row.begun_us,
         row.ended_us, row.iterations,
     )  # fmt: skip
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from relive.store.journal import ParsedJournal, from_text, slot_kinds, to_text
+from relive.store.journal import ParsedJournal, from_json, slot_kinds, to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TAIL = 100  # the number of last values in a summary, so that their mean needs no read of the points
+TAIL_LENGTH = 100  # the number of last values in a summary, so that their mean needs no read of the points
 STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail".split()
 
 
@@ -53,7 +53,7 @@ class Summary:
 def read_summary(name: str, path: str, rank: int, process: int, columns: Sequence[Any]) -> Summary:
     """Returns the summary in a row of the catalog; `columns` are the values of STORED."""
     stored = dict(zip(STORED, columns, strict=True))
-    return Summary(name=name, path=tuple(from_text(path)), rank=rank, process=process, **stored)
+    return Summary(name=name, path=tuple(from_json(path)), rank=rank, process=process, **stored)
 
 
 def merge_summaries(one: Summary, more: Summary) -> Summary:
@@ -67,7 +67,7 @@ def merge_summaries(one: Summary, more: Summary) -> Summary:
         lowest_at=more.lowest_at if lower else one.lowest_at,
         highest=more.highest if higher else one.highest,
         highest_at=more.highest_at if higher else one.highest_at,
-        tail=(one.tail + more.tail)[-8 * TAIL :],
+        tail=(one.tail + more.tail)[-8 * TAIL_LENGTH :],
     )
 
 
@@ -98,7 +98,7 @@ def _summarise_name(journal: ParsedJournal, rows: NDArray[Any]) -> Summary:
         last_at=_columns_at(journal, row),
         lowest_at=None if low is None else _columns_at(journal, int(rows[low])),
         highest_at=None if high is None else _columns_at(journal, int(rows[high])),
-        tail=value[-TAIL:].astype("<f8").tobytes(), rank=journal.journal.rank, process=journal.journal.process,
+        tail=value[-TAIL_LENGTH:].astype("<f8").tobytes(), rank=journal.journal.rank, process=journal.journal.process,
     )  # fmt: skip
 
 
@@ -117,11 +117,11 @@ def _columns_at(journal: ParsedJournal, row: int) -> str:
     if not path:
         return "{}"
     items = journal.items[row] if journal.items is not None else None
-    json_items = from_text(items) if items is not None else {}
+    json_items = from_json(items) if items is not None else {}
     columns = [name if path[: at + 1].count(name) == 1 else f"{name}_{path[: at + 1].count(name)}" for at, name in
                enumerate(path)]  # fmt: skip
     dims = journal.dims[row].tolist()
-    return to_text(
+    return to_json(
         {column: json_items.get(name, dims[at]) for at, (column, name) in enumerate(zip(columns, path, strict=True))}
     )
 

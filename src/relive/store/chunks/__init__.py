@@ -8,9 +8,15 @@ if TYPE_CHECKING:
     from relive.store.chunks import artifact_files
     from relive.store.chunks.artifact_files import artifact_chunks, missing_chunks
     from relive.store.chunks.checkpoint_files import list_checkpoint_files
-    from relive.store.chunks.checkpoint_rows import CheckpointRow, candidates, from_stored, list_checkpoints, to_stored
+    from relive.store.chunks.checkpoint_rows import (
+        CheckpointRow,
+        checkpoint_from_columns,
+        checkpoint_to_columns,
+        list_checkpoints,
+        restore_candidates,
+    )
     from relive.store.chunks.chunk_store import PIECE_BYTES, PLAIN_CHUNK, ZSTD_CHUNK, Chunks, is_digest
-    from relive.store.chunks.memo_table import MemoRow, MemoTable, MissRow, sealed
+    from relive.store.chunks.memo_table import MemoRow, MemoTable, MissRow, row_hash
     from relive.store.chunks.object_stores import ObjectStore, check_object_store_address, open_object_store
     from relive.store.chunks.offload_notes import (
         OFFLOAD_FORMAT,
@@ -31,8 +37,8 @@ if TYPE_CHECKING:
         named_chunks,
         names_in_content,
     )
-    from relive.store.chunks.restore_timings import note_restore, restore_speed
-    from relive.store.chunks.tombstones import drop, kept_checkpoints, without_dropped
+    from relive.store.chunks.restore_timings import record_restore, restore_speed
+    from relive.store.chunks.tombstones import drop_checkpoints, list_kept_checkpoints, without_dropped
     from relive.store.chunks.vectored_read import read_pieces
 
 __getattr__ = lazy_names(__name__)

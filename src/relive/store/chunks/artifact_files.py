@@ -15,7 +15,7 @@ from relive.store.chunks.chunk_store import PIECE_BYTES, Chunks
 from relive.store.home import Home
 
 FOLDER = "folder"
-PATHS = ("file", FOLDER)  # the kinds that were recorded from a path; they are loaded as a path, too
+PATH_KINDS = ("file", FOLDER)  # the kinds that were recorded from a path; they are loaded as a path, too
 Artifact = dict[str, Any]  # the fields of an artifact's line in a journal
 
 
@@ -36,13 +36,13 @@ def missing_chunks(artifact: Artifact, chunks: Chunks) -> list[str]:
 def _verify_digests(artifact: Artifact) -> None:
     """Checks that the recorded digests follow from the lists of pieces; raises `Damaged` otherwise."""
     for file in _files(artifact):
-        _compare_digest(file, whole_digest(file["chunks"]))
+        _compare_digest(file, combined_digest(file["chunks"]))
     if artifact["kind"] == FOLDER:
         listing = "".join(f"{file['path']}\0{file['digest']}\0" for file in artifact["files"])
         _compare_digest(artifact, digest(listing.encode()))
 
 
-def whole_digest(pieces: Sequence[str]) -> str:
+def combined_digest(pieces: Sequence[str]) -> str:
     """Returns the digest of bytes stored in pieces: the name of a single piece, or the hash of all names."""
     return pieces[0] if len(pieces) == 1 else digest("".join(pieces).encode())
 
@@ -53,7 +53,7 @@ def _compare_digest(recorded: Artifact, computed: str) -> None:
         raise Damaged(f"artifact {name!r} is not what was recorded ({computed[:12]}); restore the home from a backup")
 
 
-def content(artifact: Artifact, chunks: Chunks) -> bytes:
+def read_artifact(artifact: Artifact, chunks: Chunks) -> bytes:
     """Returns the verified bytes of an artifact that is not a folder."""
     if artifact["kind"] == FOLDER:
         raise NotFound(f"artifact {artifact['name']!r} is a folder; write it to one instead of reading it")
@@ -64,7 +64,7 @@ def content(artifact: Artifact, chunks: Chunks) -> bytes:
 def write_artifact(artifact: Artifact, chunks: Chunks, folder: Path) -> Path:
     """Writes an artifact into a folder and returns its path. The path appears only once all bytes are verified."""
     _verify_digests(artifact)
-    target = confined(folder, artifact["name"])
+    target = path_inside(folder, artifact["name"])
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".relive-", dir=target.parent))
     try:
@@ -89,7 +89,7 @@ def _file_paths(artifact: Artifact, root: Path) -> Iterator[tuple[Artifact, Path
         yield artifact, root
         return
     for file in artifact["files"]:
-        yield file, confined(root, file["path"])
+        yield file, path_inside(root, file["path"])
 
 
 def _write_file(file: Artifact, chunks: Chunks, path: Path) -> None:
@@ -118,15 +118,15 @@ def _hash_pieces(path: Path) -> list[str] | None:
         return None
 
 
-def kept_copy(artifact: Artifact, home: Home, chunks: Chunks | None = None) -> Path:
+def verified_copy(artifact: Artifact, home: Home, chunks: Chunks | None = None) -> Path:
     """Returns the path of a verified copy inside the home; an intact copy from an earlier call is reused."""
     folder = home.registry / "copies" / artifact["digest"]
-    path = confined(folder, artifact["name"])
+    path = path_inside(folder, artifact["name"])
     _verify_digests(artifact)
     return path if is_intact(artifact, path) else write_artifact(artifact, chunks or Chunks(home.chunks), folder)
 
 
-def confined(folder: Path, name: str) -> Path:
+def path_inside(folder: Path, name: str) -> Path:
     """Returns a path below the folder, even if the name is absolute or contains `..`."""
     parts = [_sanitize(part) for part in name.split("/") if part not in ("", ".", "..")]
     return folder.joinpath(*parts or ["artifact"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.store.home import JournalName
-from relive.store.journal import Line, LoopRow, ParsedJournal, from_text, to_text
+from relive.store.journal import Line, LoopRow, ParsedJournal, from_json, to_json
 
 ITERATION, LOOP, END = "iteration", "loop", "end"
 
@@ -72,18 +72,18 @@ def _loop_values(loop: LoopRow) -> dict[str, Any]:
     return {**dict(zip(loop.path, loop.dims, strict=False)), **loop.items}
 
 
-def to_stored(row: CheckpointRow) -> tuple[Any, ...]:
+def checkpoint_to_columns(row: CheckpointRow) -> tuple[Any, ...]:
     """Returns the columns of the catalog's table that follow the run's number."""
     return (
-        row.rank, row.process, row.seq, row.place, row.name, to_text(row.at), row.iterations, row.manifest,
+        row.rank, row.process, row.seq, row.place, row.name, to_json(row.at), row.iterations, row.manifest,
         row.size_bytes, row.new_bytes, row.time_us, row.stall_s, row.write_s,
     )  # fmt: skip
 
 
-def from_stored(columns: Sequence[Any]) -> CheckpointRow:
-    """Rebuilds a row from the columns that `to_stored` returned."""
+def checkpoint_from_columns(columns: Sequence[Any]) -> CheckpointRow:
+    """Rebuilds a row from the columns that `checkpoint_to_columns` returned."""
     rank, process, seq, place, name, at, *rest = columns
-    return CheckpointRow(rank, process, seq, place, name, from_text(at), *rest)
+    return CheckpointRow(rank, process, seq, place, name, from_json(at), *rest)
 
 
 def _find_checkpoint(rows: Iterable[CheckpointRow], at: Mapping[str, Any]) -> CheckpointRow | None:
@@ -98,7 +98,7 @@ def _find_checkpoint(rows: Iterable[CheckpointRow], at: Mapping[str, Any]) -> Ch
     return matching[-1] if matching else None
 
 
-def candidates(rows: Sequence[CheckpointRow], at: Mapping[str, Any]) -> list[CheckpointRow]:
+def restore_candidates(rows: Sequence[CheckpointRow], at: Mapping[str, Any]) -> list[CheckpointRow]:
     """Returns the selected checkpoint, then the earlier ones, latest first, as fallbacks if it is damaged."""
     selected = _find_checkpoint(rows, at)
     if selected is None:

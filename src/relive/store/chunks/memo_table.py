@@ -86,7 +86,7 @@ class MemoRow(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether the checksum matches the content."""
-        return self.seal == sealed(self.key, self.kind, self.form)
+        return self.seal == row_hash(self.key, self.kind, self.form)
 
 
 class MissRow(NamedTuple):
@@ -103,7 +103,7 @@ class MissRow(NamedTuple):
     time_us: int
 
 
-def sealed(key: str, kind: str, form: object) -> str:
+def row_hash(key: str, kind: str, form: object) -> str:
     """Returns the checksum of a row: SQLite has neither checksums on its pages nor strict types."""
     content = form if isinstance(form, bytes) else b"?"
     return xxhash.xxh3_64_hexdigest(b"%b %b %b" % (key.encode(), kind.encode(), content))

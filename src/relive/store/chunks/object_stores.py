@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from relive.errors import Gone, ReliveError, StorageAway
+from relive.errors import Gone, ReliveError, StorageUnavailable
 
 S3 = "s3://"
 PART_BYTES = 16 << 20
@@ -117,8 +117,10 @@ class FolderObjectStore:
             raise ReliveError(f"{name!r} would lie outside {self.url}; nothing was done")
         return self._folder / name
 
-    def _unavailable(self, error: OSError) -> StorageAway:
-        return StorageAway(f"the object store {self.url} can't be used: {error}; check that it exists and is writable")
+    def _unavailable(self, error: OSError) -> StorageUnavailable:
+        return StorageUnavailable(
+            f"the object store {self.url} can't be used: {error}; check that it exists and is writable"
+        )
 
 
 class BucketObjectStore:
@@ -166,9 +168,9 @@ class BucketObjectStore:
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
             raise self._unavailable(error) from None  # the original may show a signed request
 
-    def _unavailable(self, error: Exception) -> StorageAway:
+    def _unavailable(self, error: Exception) -> StorageUnavailable:
         remedy = "check that it runs, and that AWS_ENDPOINT_URL, AWS_REGION and the credentials are set"
-        return StorageAway(f"the object store {self.url} can't be used: {_describe_error(error)}; {remedy}")
+        return StorageUnavailable(f"the object store {self.url} can't be used: {_describe_error(error)}; {remedy}")
 
 
 def _open_bucket(url: str) -> tuple[Any, Any]:

@@ -107,16 +107,16 @@ class Packs:
         return {(piece.digest, piece.size_bytes): piece for name in self.names() for piece in self.pieces(name)}
 
     @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared_lock(self) -> Iterator[None]:
         """Keeps packs from being removed: a writer holds it from finding a stored piece to naming it in a journal."""
         with self._locked(fcntl.LOCK_SH):
             yield
 
-    def reading(self) -> contextlib.AbstractContextManager[None]:
+    def read_lock(self) -> contextlib.AbstractContextManager[None]:
         """Keeps packs from being removed while they are read. In a read-only folder no lock is taken or created."""
         lock = self.folder / "lock"
         may_lock = os.access(lock if lock.exists() else self.folder, os.W_OK)
-        return self.shared() if may_lock else contextlib.nullcontext()
+        return self.shared_lock() if may_lock else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def alone(self, *, patience_s: float) -> Iterator[None]:

@@ -14,7 +14,7 @@ _MIN_INTERVAL_S = 5.0  # a replay restores hundreds of times, and writing the fi
 _last_recorded: dict[Path, float] = {}  # when this process last wrote the file
 
 
-def note_restore(packs: Path, size_bytes: int, took_s: float) -> None:
+def record_restore(packs: Path, size_bytes: int, took_s: float) -> None:
     """Records how long a restore took; does nothing in a read-only home."""
     elapsed_s = time.monotonic() - _last_recorded.get(packs, -_MIN_INTERVAL_S)
     if size_bytes < _MIN_BYTES or took_s <= 0 or elapsed_s < _MIN_INTERVAL_S:

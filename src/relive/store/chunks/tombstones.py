@@ -48,7 +48,7 @@ def _decode_tombstone(row: bytes) -> _Tombstone | None:
         return None
 
 
-def drop(folder: Path, rows: Iterable[CheckpointRow]) -> None:
+def drop_checkpoints(folder: Path, rows: Iterable[CheckpointRow]) -> None:
     """Drops checkpoints. Once this returns, no reader lists them any more, not even after a power cut."""
     by_journal: dict[JournalName, list[CheckpointRow]] = {}
     for row in rows:
@@ -84,6 +84,6 @@ def without_dropped(folder: Path, rows: Sequence[CheckpointRow]) -> list[Checkpo
     return [row for row in rows if (row.seq, row.manifest) not in dropped[row.journal]]
 
 
-def kept_checkpoints(folder: Path, journals: Iterable[ParsedJournal]) -> list[CheckpointRow]:
+def list_kept_checkpoints(folder: Path, journals: Iterable[ParsedJournal]) -> list[CheckpointRow]:
     """Returns the checkpoints that the journals of a run name, without the dropped ones."""
     return without_dropped(folder, [row for journal in journals for row in list_checkpoints(journal)])

@@ -7,8 +7,8 @@ from relive.doors import lazy_names
 if TYPE_CHECKING:
     from relive.store.gc.garbage_collector import collect_garbage
     from relive.store.gc.garbage_plan import GarbageReport, preview_garbage
-    from relive.store.gc.integrity import examine
-    from relive.store.gc.offload import kept_outside
+    from relive.store.gc.integrity import check_home
+    from relive.store.gc.offload import offload_locations
     from relive.store.gc.pins import is_pinned, pin, unpin
     from relive.store.gc.retention import Policy
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from relive.errors import Damaged, NotFound, ReliveError, StorageAway
-from relive.store.chunks import CheckpointRow, Packs, Piece, References, drop
+from relive.errors import Damaged, NotFound, ReliveError, StorageUnavailable
+from relive.store.chunks import CheckpointRow, Packs, Piece, References, drop_checkpoints
 from relive.store.gc.garbage_plan import (
     CHUNKS,
     GRACE_S,
@@ -84,7 +84,7 @@ class _Collector:
             by_run.setdefault(one.run, []).extend(one.key)
         for run, rows in by_run.items():
             with contextlib.suppress(FileNotFoundError):  # the run was removed meanwhile
-                drop(self._home.run_folder(run), rows)
+                drop_checkpoints(self._home.run_folder(run), rows)
 
     # --- packs --------------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ def _storage_errors(work: Callable[[], None]) -> list[str]:
     """Runs some work and returns the error if the object store is unavailable; the next collection tries again."""
     try:
         work()
-    except StorageAway as error:
+    except StorageUnavailable as error:
         return [str(error)]
     return []
 

@@ -38,7 +38,7 @@ from relive.store.gc.retention import (
     plan_offload,
 )
 from relive.store.home import Home, JournalName
-from relive.store.journal import to_text
+from relive.store.journal import to_json
 from relive.store.registry import Registry
 
 GRACE_S = 3600.0  # a chunk may be stored this long before a line names it
@@ -87,7 +87,7 @@ class GarbageReport:
 
     tallies: tuple[Tally, ...]
     doubts: tuple[Doubt, ...]
-    troubles: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -183,7 +183,7 @@ class GarbageSurvey:
         with contextlib.closing(Index(self._home)) as index:
             entries = index.runs()
             rows = index.checkpoints(entries)
-        promoted = self._registry.held_runs()
+        promoted = self._registry.promoted_runs()
         return [
             self._list_run(entry, rows.get(entry.record.run, []), spans, is_promoted=entry.record.run in promoted)
             for entry in entries
@@ -208,7 +208,7 @@ def group_ranks(rows: Iterable[CheckpointRow]) -> list[RankRows]:
     seen: Counter[tuple[JournalName, str]] = Counter()
     groups: dict[tuple[str, int], list[CheckpointRow]] = {}
     for row in rows:
-        place = to_text([row.place, row.name, row.at, row.iterations])
+        place = to_json([row.place, row.name, row.at, row.iterations])
         nth = seen[row.journal, place] = seen[row.journal, place] + 1  # a loop may be entered twice
         groups.setdefault((place, nth), []).append(row)
     return [tuple(ranks) for ranks in groups.values()]

@@ -17,14 +17,14 @@ from relive.store.chunks import (
     Piece,
     ReferenceScanner,
     find_note,
-    kept_checkpoints,
+    list_kept_checkpoints,
     named_chunks,
 )
 from relive.store.gc.garbage_plan import preview_garbage
 from relive.store.gc.offload import is_stored_intact
 from relive.store.gc.repack_plan import pack_sizes
 from relive.store.gc.retention import Policy
-from relive.store.home import Home, journals_in
+from relive.store.home import Home, list_journals
 from relive.store.journal import is_shipped, parse_run, read_lines, read_slots
 
 
@@ -37,11 +37,11 @@ class Finding:
     damage: bool = False
 
 
-def examine(home: Home, *, deep: bool = False) -> Iterator[Finding]:
+def check_home(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     """Checks every journal of a home, and the chunks and checkpoints they name; `deep` reads all bytes."""
     chunks, checkpoints = Chunks(home.chunks), _CheckpointChecker(home, deep)
     for run in sorted(home.run_ids()):
-        journals, shipped = list(journals_in(home.run_folder(run))), is_shipped(home.run_folder(run))
+        journals, shipped = list(list_journals(home.run_folder(run))), is_shipped(home.run_folder(run))
         if not journals:
             yield Finding(run, "has no journal: it died while it was starting; remove it with `relive rm`")
         for name, path in journals:
@@ -120,7 +120,7 @@ class _CheckpointChecker:
 
     def check_run(self, run: str, *, shipped: bool) -> Iterator[Finding]:
         """Yields the kept checkpoints of a run that can't be restored."""
-        for row in kept_checkpoints(self._home.run_folder(run), parse_run(self._home, run)):
+        for row in list_kept_checkpoints(self._home.run_folder(run), parse_run(self._home, run)):
             is_here = not shipped or row.manifest in self._chunks
             problem = self._manifest_problem(row.manifest) if is_here else None
             if problem:

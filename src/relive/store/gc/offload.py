@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from relive.errors import Damaged, NotFound, StorageAway
+from relive.errors import Damaged, NotFound, StorageUnavailable
 from relive.store.chunks import (
     OFFLOAD_FORMAT,
     OFFLOAD_SUFFIX,
@@ -53,7 +53,7 @@ class Offloader:
         note = _make_note(self._folder / pack, self._object_store.url, name)
         self._object_store.put(name, self._folder / pack)
         if not is_stored_intact(note, self._object_store):
-            raise StorageAway(
+            raise StorageUnavailable(
                 f"{name} in {note.url} differs from what was sent; nothing was removed, use another object store"
             )
         write_note(self._folder, pack, note)
@@ -115,7 +115,7 @@ def _remove_retired_pack(home: Home, path: Path) -> int:
     return note.size_bytes
 
 
-def kept_outside(home: Home, manifests: Iterable[str]) -> dict[str, list[str]]:
+def offload_locations(home: Home, manifests: Iterable[str]) -> dict[str, list[str]]:
     """Returns the object stores that a checkpoint needs, for each one that needs packs outside the home."""
     packs, scanner = Packs(home.packs), ReferenceScanner(home)
     here, notes = set(packs.names()), {pack: find_note(home.packs, pack) for pack in packs.offloaded()}

@@ -6,7 +6,7 @@ from relive.doors import lazy_names
 
 if TYPE_CHECKING:
     from relive.store.journal import slot_kinds
-    from relive.store.journal.heartbeat import is_shipped, read_again, record_heartbeat
+    from relive.store.journal.heartbeat import is_shipped, mark_for_reindexing, record_heartbeat
     from relive.store.journal.journal_file import (
         JOURNAL_FORMAT,
         ROOT,
@@ -18,12 +18,19 @@ if TYPE_CHECKING:
     )
     from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
     from relive.store.journal.line_reader import Line, first_line, read_lines
-    from relive.store.journal.liveness import age_s, is_alive, process_start
+    from relive.store.journal.liveness import is_process_alive, process_age_s, process_start_stamp
     from relive.store.journal.loop_context import LoopRow
-    from relive.store.journal.plain_json import plain_number, plain_text, plain_value
+    from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
     from relive.store.journal.record_builder import build_record, is_live
     from relive.store.journal.run_journals import RunJournals, parse_run
-    from relive.store.journal.slot_reader import count_written_slots, read_slots, slots_bytes
-    from relive.store.journal.value_codec import decode_value, encode_value, from_text, inline, safe_repr, to_text
+    from relive.store.journal.slot_reader import count_written_slots, encode_slots, read_slots
+    from relive.store.journal.value_codec import (
+        decode_value,
+        encode_value,
+        from_json,
+        inline_chunks,
+        safe_repr,
+        to_json,
+    )
 
 __getattr__ = lazy_names(__name__)

@@ -31,9 +31,9 @@ def record_heartbeat(folder: Path) -> None:
     else:
         os.utime(mark)
     if before is not None and before < time.time() - SILENCE_S:
-        read_again(folder)
+        mark_for_reindexing(folder)
 
 
-def read_again(folder: Path) -> None:
+def mark_for_reindexing(folder: Path) -> None:
     """Makes the index read the run again, by changing the folder's mtime, which the index compares."""
     os.utime(folder)

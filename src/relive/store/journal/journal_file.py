@@ -150,11 +150,11 @@ class Journal:
         self._append_slot(_pack_unsigned_pair, loop, 0, parent, parent_iteration, tag=tag)
         return loop
 
-    def loop_range(self, loop: int, start: int, step: int) -> None:
+    def append_loop_range(self, loop: int, start: int, step: int) -> None:
         """Records that the items of a loop are start + step * iteration."""
         self._append_slot(_pack_pair, loop, 0, start, step, tag=slot_kinds.RANGE << 24)
 
-    def loop_item(self, loop: int, iteration: int, item: int) -> None:
+    def append_loop_item(self, loop: int, iteration: int, item: int) -> None:
         """Records an integer item that does not follow from the loop's range."""
         self._append_slot(_pack_int, loop, iteration, item, tag=slot_kinds.ITEM << 24)
 

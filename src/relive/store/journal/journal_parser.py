@@ -18,7 +18,7 @@ from relive.store.journal.loop_context import (
     build_loops,
 )
 from relive.store.journal.slot_reader import Slots, is_kind, read_slots, wall_times_us
-from relive.store.journal.value_codec import to_text
+from relive.store.journal.value_codec import to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -169,7 +169,7 @@ def _merge_line_rows(rows: dict[str, Any], lines: list[Line], clock_to_wall_ns: 
     import numpy as np
 
     texts = np.empty(len(lines), object)
-    texts[:] = [to_text(line["value"]) for line in lines]
+    texts[:] = [to_json(line["value"]) for line in lines]
     more: dict[str, Any] = {
         "seq": [line["seq"] for line in lines], "loop": [line["loop"] for line in lines],
         "iteration": [line["i"] for line in lines], "name": [line["name"] for line in lines],

@@ -303,7 +303,7 @@ def _leaf_classes(kind: type[JournalLine]) -> Iterator[type[JournalLine]]:
 @lru_cache(maxsize=1)
 def line_decoder() -> Callable[[bytes], JournalLine]:
     """Returns the decoder of lines; it raises `msgspec.ValidationError` for one that is not of the schema."""
-    return msgspec.json.Decoder(Union[tuple(kinds().values())]).decode
+    return msgspec.json.Decoder(Union[tuple(kinds().values())]).decode  # noqa: UP007 - `|` needs them one by one
 
 
 @lru_cache(maxsize=1)

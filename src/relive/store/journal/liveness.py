@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 
-def process_start(pid: int) -> str | None:
+def process_start_stamp(pid: int) -> str | None:
     """Returns a stamp of the boot and of the start time of a process; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -22,20 +22,20 @@ def process_start(pid: int) -> str | None:
     return None if state in "ZX" else f"{boot}:{started}"
 
 
-def age_s(pid: int) -> float | None:
+def process_age_s(pid: int) -> float | None:
     """Returns how long ago a process started; None where that is unknown."""
-    start = process_start(pid)
+    start = process_start_stamp(pid)
     if start is None or not hasattr(time, "CLOCK_BOOTTIME") or ":" not in start:
         return None
     ticks = int(start.rpartition(":")[2])
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def is_alive(pid: int | None, start: str | None) -> bool:
-    """Whether the process with this pid exists and has this start stamp (from `process_start`)."""
+def is_process_alive(pid: int | None, start: str | None) -> bool:
+    """Whether the process with this pid exists and has this start stamp (from `process_start_stamp`)."""
     if pid is None:
         return False
-    now = process_start(pid)
+    now = process_start_stamp(pid)
     return now is not None and (start is None or now == start)
 
 

@@ -9,7 +9,7 @@ from relive.store.journal import slot_kinds
 from relive.store.journal.journal_file import ROOT
 from relive.store.journal.line_reader import Line
 from relive.store.journal.slot_reader import Slots, is_kind
-from relive.store.journal.value_codec import to_text
+from relive.store.journal.value_codec import to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -177,5 +177,5 @@ def _json_items(
         key = number << 32 | index
         items = {**inside.items, inside.name: others[key]} if key in others else inside.items
         if items:
-            found[row] = to_text(items)
+            found[row] = to_json(items)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from relive.store.journal.value_codec import from_text
+from relive.store.journal.value_codec import from_json
 
 _SHOWN_AS_TEXT = ("$path", "$datetime", "$timestamp", "$complex")
 _SHOWN_AS_LIST = ("$tuple", "$set", "$frozenset")
@@ -45,11 +45,11 @@ def _remove_tag(tag: str, inner: Any) -> Any:
     return str(inner) if tag in _SHOWN_AS_TEXT or tag == "$float" else f"<{tag[1:]}>"
 
 
-def plain_text(text: str | None) -> Any:
+def plain_value_from_json(text: str | None) -> Any:
     """Like `plain_value`, for a stored form that is given as JSON text."""
-    return None if text is None else plain_value(from_text(text))
+    return None if text is None else plain_value(from_json(text))
 
 
-def plain_number(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """Returns the number, or None if it isn't finite, which JSON can't express."""
     return value if value is not None and math.isfinite(value) else None

@@ -11,7 +11,7 @@ from typing import Any
 from relive.model import KILLED, RUNNING, RunRecord
 from relive.store.journal.heartbeat import SILENCE_S, last_contact
 from relive.store.journal.line_reader import Line
-from relive.store.journal.liveness import is_alive
+from relive.store.journal.liveness import is_process_alive
 
 STALE_S = 300  # a run on another machine that gave no sign for this long is taken for dead
 
@@ -47,7 +47,7 @@ def _lives(header: Line, folder: Path) -> bool:
     if contact is not None:  # recorded elsewhere: a process of that number here would be another
         return contact > time.time() - SILENCE_S
     if header.get("host") == platform.node():
-        return is_alive(header.get("pid"), header.get("start"))
+        return is_process_alive(header.get("pid"), header.get("start"))
     try:
         return os.stat(folder / f"{header.get('rank', 0)}.lines").st_mtime > time.time() - STALE_S
     except OSError:

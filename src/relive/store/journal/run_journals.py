@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from relive.store.home import Home, JournalName, journals_in
+from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal.journal_parser import ParsedJournal, parse_journal
 from relive.store.journal.line_reader import first_line
 
 
 def parse_run(home: Home, run: str) -> list[ParsedJournal]:
     """Parses all journals of a run, canonical rank first."""
-    return list(RunJournals(dict(journals_in(home.run_folder(run)))))
+    return list(RunJournals(dict(list_journals(home.run_folder(run)))))
 
 
 class RunJournals(Sequence[ParsedJournal]):

@@ -62,7 +62,7 @@ def _slot_dtype() -> Any:
     return np.dtype([("loop", "<u4"), ("iteration", "<u4"), ("bits", "<i8"), ("time", "<u4"), ("tag", "<u4")])
 
 
-def slots_bytes(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) -> bytes:
+def encode_slots(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) -> bytes:
     """Returns the content of a slots file with these rows (loop, iteration, bits, kind, name), all at the same time."""
     import numpy as np
 

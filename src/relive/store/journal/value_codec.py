@@ -40,16 +40,16 @@ def decode_value(form: Json, get_chunk: GetChunk) -> Any:
     return form
 
 
-def inline(form: Json, get_chunk: GetChunk) -> Json:
+def inline_chunks(form: Json, get_chunk: GetChunk) -> Json:
     """Replaces the chunk references in a form by their data, so that it can be decoded without the chunks."""
     if isinstance(form, list):
-        return [inline(item, get_chunk) for item in form]
+        return [inline_chunks(item, get_chunk) for item in form]
     if not isinstance(form, dict):
         return form
     tag = next(iter(form), "")
     inner = form.get(tag) if len(form) == 1 else None
     if not isinstance(inner, dict) or "chunk" not in inner or not tag.startswith("$"):
-        return {key: inline(item, get_chunk) for key, item in form.items()}
+        return {key: inline_chunks(item, get_chunk) for key, item in form.items()}
     raw = get_chunk(inner["chunk"])
     data = base64.b64encode(raw).decode()
     if tag == "$text":
@@ -61,12 +61,12 @@ def inline(form: Json, get_chunk: GetChunk) -> Json:
     )
 
 
-def to_text(form: Json) -> str:
+def to_json(form: Json) -> str:
     """Serialises a form as JSON text."""
     return msgspec.json.encode(form).decode()
 
 
-def from_text(text: str | bytes) -> Json:
+def from_json(text: str | bytes) -> Json:
     """Parses JSON text."""
     return msgspec.json.decode(text)
 

@@ -16,9 +16,9 @@ from relive.errors import NotFound, ReliveError
 from relive.store.chunks import artifact_chunks
 from relive.store.home import Home
 from relive.store.journal import plain_value
-from relive.store.ledger import Line, add_lines, read_all_lines
+from relive.store.ledger import Line, append_lines, read_all_lines
 
-NEWEST = "latest"  # reserved alias of the newest version
+LATEST = "latest"  # reserved alias of the newest version
 SUFFIX = ".lines"
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ALIAS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
@@ -97,7 +97,7 @@ class Registry:
         model = self.model(name)
         if word.isdecimal():
             return _find_version(model, int(word))
-        if word == NEWEST:
+        if word == LATEST:
             active = [version for version in model.versions if not version.is_retired]
             if not active:
                 raise NotFound(f"model {name!r} has no version left; promote a run to it")
@@ -174,7 +174,7 @@ class Registry:
         """Returns the versions that are not retired: their runs and artifacts must stay."""
         return [version for model in self.models() for version in model.versions if not version.is_retired]
 
-    def held_runs(self) -> dict[str, list[str]]:
+    def promoted_runs(self) -> dict[str, list[str]]:
         """Returns the runs of active versions, with the references of these versions."""
         references: dict[str, list[str]] = {}
         for version in self.active_versions():
@@ -207,7 +207,7 @@ class Registry:
         return self._add(name, make_lines)
 
     def _add(self, name: str, make_lines: Callable[[list[Line]], list[Line]]) -> list[Line]:
-        return add_lines(self._folder / (name + SUFFIX), make_lines)
+        return append_lines(self._folder / (name + SUFFIX), make_lines)
 
 
 def _build_model(name: str, lines: list[Line]) -> Model:
@@ -272,7 +272,7 @@ def _user_at_host() -> str:
 def split_reference(reference: str) -> tuple[str, str]:
     """Splits `model@word` into its two parts; without a word, the newest version is meant."""
     name, _, word = reference.partition("@")
-    return name, word or NEWEST
+    return name, word or LATEST
 
 
 def _check_model_name(name: str) -> None:
@@ -281,29 +281,29 @@ def _check_model_name(name: str) -> None:
 
 
 def _check_alias(alias: str) -> None:
-    if not _ALIAS_NAME.fullmatch(alias) or alias == NEWEST:
+    if not _ALIAS_NAME.fullmatch(alias) or alias == LATEST:
         raise ReliveError(
-            f"{alias!r} can't be an alias; begin with a letter, and leave {NEWEST!r} to the newest version"
+            f"{alias!r} can't be an alias; begin with a letter, and leave {LATEST!r} to the newest version"
         )
 
 
-def told(model: Model) -> dict[str, Any]:
+def model_to_json(model: Model) -> dict[str, Any]:
     """Returns a model as plain JSON values, newest version first."""
     return {
         "name": model.name,
         "aliases": model.aliases,
-        "versions": [version_told(version, model) for version in reversed(model.versions)],
+        "versions": [version_to_json(version, model) for version in reversed(model.versions)],
     }
 
 
-def version_told(version: ModelVersion, model: Model) -> dict[str, Any]:
+def version_to_json(version: ModelVersion, model: Model) -> dict[str, Any]:
     """Returns a version as plain JSON values; the pieces of the artifact are left out."""
     artifact = {key: value for key, value in (version.artifact or {}).items() if key not in ("chunks", "files")}
     fields = {**asdict(version), "artifact": artifact or None, "aliases": model.aliases_of(version.version)}
     return {**fields, "args": plain_value(version.args), "metrics": plain_value(version.metrics)}
 
 
-def history_told(model: Model) -> list[dict[str, Any]]:
+def history_to_json(model: Model) -> list[dict[str, Any]]:
     """Returns the history of a model, oldest first: promotions, moved aliases and retired versions."""
     keys = ("alias", "version", "before", "how", "run", "note", "missing")
     return [

@@ -12,7 +12,7 @@ from relive.model import FAILED, FINISHED, RUNNING, RunRecord
 from relive.store.catalog import Index, Summary, find_run
 from relive.store.chunks import Chunks, missing_chunks
 from relive.store.home import Home
-from relive.store.journal import from_text
+from relive.store.journal import from_json
 from relive.store.registry.model_registry import ModelVersion, Registry
 from relive.store.versions import has_version
 
@@ -103,7 +103,7 @@ def _artifact_problem(home: Home, artifact: dict[str, Any] | None) -> str | None
 def _summarize_metrics(summaries: Iterable[Summary]) -> dict[str, Any]:
     return {
         summary.name: {
-            "last": summary.last if summary.last_text is None else from_text(summary.last_text),
+            "last": summary.last if summary.last_text is None else from_json(summary.last_text),
             "min": summary.lowest, "max": summary.highest, "count": summary.count,
         }
         for summary in summaries

@@ -7,11 +7,11 @@ from relive.doors import lazy_names
 if TYPE_CHECKING:
     from relive.store.sync import run_fetch
     from relive.store.sync.chunk_uploads import ChunkUploads
-    from relive.store.sync.intake import Busy, Intake, Range, RangeGap, StoreFull
-    from relive.store.sync.pack_uploads import PackUploads, checked_name
+    from relive.store.sync.intake import Intake, IntakeBusy, JournalRange, RangeGap, StoreFull
+    from relive.store.sync.pack_uploads import PackUploads, check_pack_name
     from relive.store.sync.remote_registry import RemoteChunks, RemoteRegistry
     from relive.store.sync.run_fetch import RunFetch
-    from relive.store.sync.run_shipment import RunShipment, has_ended, is_noted, note_sent
-    from relive.store.sync.server_client import RequestRefused, ServerClient, ServerUnreachable, with_remedy
+    from relive.store.sync.run_shipment import RunShipment, has_ended, is_recorded_as_sent, record_sent
+    from relive.store.sync.server_client import RequestRefused, ServerClient, ServerUnreachable, translate_server_errors
 
 __getattr__ = lazy_names(__name__)

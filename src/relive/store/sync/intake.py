@@ -21,7 +21,7 @@ from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.store.home import Home, JournalName
-from relive.store.journal import read_again, record_heartbeat
+from relive.store.journal import mark_for_reindexing, record_heartbeat
 from relive.store.sync.redo_log import FrameHeader, RedoLog
 
 MAX_LOG_BYTES = 64 << 20  # beyond it, the journals are forced to disk and the log is emptied
@@ -39,7 +39,7 @@ class IntakePosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class JournalRange:
     """Bytes of a journal and their offsets in its files. `final` says that the journal ends with them."""
 
     run: str
@@ -63,7 +63,7 @@ class RangeGap(ReliveError):
         self.held = stored
 
 
-class Busy(ReliveError):
+class IntakeBusy(ReliveError):
     """Too many bytes are waiting in memory for the disk."""
 
 
@@ -71,7 +71,7 @@ class StoreFull(ReliveError):
     """The disk is full or can't be written."""
 
 
-def trim_to_new(received: Range, stored: IntakePosition) -> Range:
+def trim_to_new(received: JournalRange, stored: IntakePosition) -> JournalRange:
     """Returns the part of a range that is not stored yet, which may be empty; raises `RangeGap` if it leaves a gap."""
     if received.slots_at > stored.slots or received.lines_at > stored.lines:
         raise RangeGap(stored)
@@ -96,7 +96,7 @@ class Intake:
         self._heartbeats: dict[str, float] = {}  # run → when its heartbeat was last recorded
         self._pending_bytes = 0
         self._pending_lock = threading.Lock()
-        self._queue: queue.SimpleQueue[tuple[Range, Future[IntakePosition]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[JournalRange, Future[IntakePosition]] | None] = queue.SimpleQueue()
         self.batches = self.ranges = self.taken_bytes = self.failures = 0
         self._recover()
         self._thread = threading.Thread(target=self._work, name="relive-intake", daemon=True)
@@ -112,11 +112,11 @@ class Intake:
     def pending_bytes(self) -> int:
         return self._pending_bytes
 
-    def submit(self, received: Range) -> Future[IntakePosition]:
+    def submit(self, received: JournalRange) -> Future[IntakePosition]:
         """Queues a range; the future is done when the bytes are durable."""
         with self._pending_lock:
             if self._pending_bytes and self._pending_bytes + received.size_bytes > MAX_PENDING_BYTES:
-                raise Busy("too much is waiting for the disk; try again in a second")
+                raise IntakeBusy("too much is waiting for the disk; try again in a second")
             self._pending_bytes += received.size_bytes
         future: Future[IntakePosition] = Future()
         self._queue.put((received, future))
@@ -147,9 +147,9 @@ class Intake:
             is_open = None not in batch
             self._process([queued for queued in batch if queued is not None])
 
-    def _process(self, batch: list[tuple[Range, Future[IntakePosition]]]) -> None:
+    def _process(self, batch: list[tuple[JournalRange, Future[IntakePosition]]]) -> None:
         positions: dict[tuple[str, JournalName], IntakePosition] = {}
-        accepted: list[tuple[Range, Future[IntakePosition]]] = []
+        accepted: list[tuple[JournalRange, Future[IntakePosition]]] = []
         for received, future in batch:
             key = received.run, received.journal
             try:
@@ -164,7 +164,7 @@ class Intake:
             with self._pending_lock:
                 self._pending_bytes -= received.size_bytes
 
-    def _log_and_apply(self, accepted: list[tuple[Range, Future[IntakePosition]]]) -> None:
+    def _log_and_apply(self, accepted: list[tuple[JournalRange, Future[IntakePosition]]]) -> None:
         try:
             self._log.append((_frame_header(one), (one.slots, one.lines)) for one, _ in accepted if one.size_bytes)
         except OSError as error:
@@ -185,7 +185,7 @@ class Intake:
             with contextlib.suppress(OSError):  # the log stays, and this is tried again after the next batch
                 self._flush_journals()
 
-    def _answer(self, one: Range, future: Future[IntakePosition], answer: IntakePosition | ReliveError) -> None:
+    def _answer(self, one: JournalRange, future: Future[IntakePosition], answer: IntakePosition | ReliveError) -> None:
         if isinstance(answer, IntakePosition):
             self.ranges += 1
             self.taken_bytes += one.size_bytes
@@ -194,7 +194,7 @@ class Intake:
             self.failures += not isinstance(answer, RangeGap)
             future.set_exception(answer)
 
-    def _apply(self, one: Range) -> IntakePosition:
+    def _apply(self, one: JournalRange) -> IntakePosition:
         folder = self._home.run_folder(one.run)
         folder.mkdir(exist_ok=True)
         path = folder / one.journal.stem
@@ -211,7 +211,7 @@ class Intake:
             self._heartbeats[one.run] = now
             record_heartbeat(folder)
         if one.final:
-            read_again(folder)
+            mark_for_reindexing(folder)
         return _end_of(one)
 
     # --- durability ---------------------------------------------------------------------------------------------
@@ -250,11 +250,11 @@ class Intake:
         self._flush_journals()
 
 
-def _end_of(one: Range) -> IntakePosition:
+def _end_of(one: JournalRange) -> IntakePosition:
     return IntakePosition(one.slots_at + len(one.slots), one.lines_at + len(one.lines))
 
 
-def _frame_header(one: Range) -> FrameHeader:
+def _frame_header(one: JournalRange) -> FrameHeader:
     return FrameHeader(one.run, one.journal.stem, one.slots_at, len(one.slots), one.lines_at)
 
 

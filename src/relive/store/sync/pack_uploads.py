@@ -28,7 +28,7 @@ class PackUploads:
 
     def has(self, pack: str, size: int) -> bool:
         """Whether the pack is here. Two packs hardly ever share a name; if they do, their sizes tell them apart."""
-        return file_size(self._packs.folder / checked_name(pack)) == size
+        return file_size(self._packs.folder / check_pack_name(pack)) == size
 
     def position(self, pack: str, digest: str, size: int) -> int | None:
         """Returns how many bytes of a pack are here; None when it is complete."""
@@ -61,7 +61,7 @@ class PackUploads:
             partial.unlink(missing_ok=True)
             raise
         sync(partial)
-        with self._packs.shared():  # keeps packs from being removed meanwhile
+        with self._packs.shared_lock():  # keeps packs from being removed meanwhile
             target = self._packs.folder / pack
             # A pack of the same name is not overwritten: pieces are found by their hash as well.
             partial.rename(self._packs.folder / _content_name(digest) if target.exists() else target)
@@ -79,7 +79,7 @@ def _verify(partial: Path, digest: str) -> None:
         raise ReliveError("this is not a pack of checkpoints; check the home that it comes from with `relive doctor`")
 
 
-def checked_name(pack: str) -> str:
+def check_pack_name(pack: str) -> str:
     """Returns the name of a pack; raises `NotFound` when it has another form."""
     if not _PACK_NAME.fullmatch(pack):
         raise NotFound(f"{pack[:60]!r} is not the name of a pack; send files from chunks/packs of a home")

@@ -13,7 +13,7 @@ from relive.errors import Damaged, ReliveError
 from relive.hashing import digest
 from relive.store.chunks import Chunks
 from relive.store.registry import Model, ModelVersion, Promotion, split_reference
-from relive.store.sync.server_client import ServerClient, ServerUnreachable, with_remedy
+from relive.store.sync.server_client import ServerClient, ServerUnreachable, translate_server_errors
 
 MAX_CHUNK_BYTES = 4 << 30
 _MODELS_PATH = "/api/registry"
@@ -46,17 +46,17 @@ class RemoteRegistry:
         self._remote = remote
 
     def models(self) -> list[Model]:
-        with with_remedy():
+        with translate_server_errors():
             return [_parse_model(model) for model in self._remote.get(_MODELS_PATH)["models"]]
 
     def model(self, name: str) -> Model:
-        with with_remedy():
+        with translate_server_errors():
             return _parse_model(self._remote.get(f"{_MODELS_PATH}/{quote(name, safe='')}"))
 
     def find(self, reference: str) -> ModelVersion:
         """Returns the version that `model`, `model@alias` or `model@3` names, with the pieces of its artifact."""
         name, word = split_reference(reference)
-        with with_remedy():
+        with translate_server_errors():
             fields = self._remote.get(f"{_MODELS_PATH}/{quote(name, safe='')}/versions/{quote(word, safe='')}")
         return _parse_version({**fields, "artifact": _parse_artifact(fields.get("artifact"), self._remote.url)})
 
@@ -74,7 +74,7 @@ class RemoteRegistry:
         return self._change("POST", f"{_model_path(name)}/versions/{version}/retire")
 
     def _change(self, method: str, path: str, content: dict[str, Any] | None = None) -> ModelVersion:
-        with with_remedy():
+        with translate_server_errors():
             return _parse_version(self._remote.send(method, path, content))
 
 
@@ -88,7 +88,7 @@ class RemoteChunks(Chunks):
     def get(self, name: str) -> bytes:
         if name in self:
             return super().get(name)
-        with with_remedy():
+        with translate_server_errors():
             data = self._remote.content(f"/api/chunks/{name}", MAX_CHUNK_BYTES)
         if digest(data) != name:
             raise Damaged(f"{self._remote.url} sent bytes that don't match chunk {name[:12]}; ask its administrator")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from relive.errors import Damaged, ReliveError
 from relive.store.chunks import Chunks, Packs
-from relive.store.home import Home, JournalName, journals_in
-from relive.store.journal import is_shipped, read_again, record_heartbeat
+from relive.store.home import Home, JournalName, list_journals
+from relive.store.journal import is_shipped, mark_for_reindexing, record_heartbeat
 from relive.store.sync.run_shipment import chunks_named_by
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class RunFetch:
         sizes = {str(one["name"]): int(one["size"]) for one in listed}
         # Slots first: a concurrent reader must not find a line whose values are missing.
         for name in sorted(sizes, key=lambda name: name.endswith(".lines")):
-            if file_of(self._folder, name) is None:
+            if journal_file_path(self._folder, name) is None:
                 raise Damaged(
                     f"{self._remote.url} listed {name[:40]!r}, which is not a file of a run; ask its administrator"
                 )
             self._download(f"/api/runs/{self._run}/files/{name}", self._folder / name, sizes[name])
-        read_again(self._folder)
+        mark_for_reindexing(self._folder)
 
     def chunks(self) -> None:
         """Fetches the chunks that the journals name; checkpoints are fetched separately."""
@@ -54,7 +54,7 @@ class RunFetch:
         local = Chunks(self._home.chunks)
         remote = RemoteChunks(self._remote, local)
         named: set[str] = set()
-        for _, path in journals_in(self._folder):
+        for _, path in list_journals(self._folder):
             named |= chunks_named_by(path.with_name(path.name + ".lines").read_bytes(), remote)
         self._fetch_chunks(named, local, remote)
 
@@ -78,9 +78,9 @@ class RunFetch:
                 self.got_bytes += len(data)
 
     def _fetch_pack(self, packs: Packs, name: str, size: int) -> None:
-        from relive.store.sync.pack_uploads import checked_name
+        from relive.store.sync.pack_uploads import check_pack_name
 
-        target = packs.folder / checked_name(name)
+        target = packs.folder / check_pack_name(name)
         if target.exists():
             return
         packs.folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class RunFetch:
         except Damaged:
             partial.unlink()
             raise
-        with packs.shared():
+        with packs.shared_lock():
             _sync(partial)
             partial.rename(target)
 
@@ -113,19 +113,19 @@ class RunFetch:
             os.fsync(file.fileno())
 
 
-def file_of(folder: Path, name: str) -> Path | None:
+def journal_file_path(folder: Path, name: str) -> Path | None:
     """Returns the path of a journal file by its name; None for any name that must not be served."""
     stem, _, suffix = name.rpartition(".")
     journal = JournalName.parse(stem) if len(stem) < 30 and stem.isascii() else None
     return folder / name if suffix in SUFFIXES and journal is not None and journal.stem == stem else None
 
 
-def files_of(folder: Path) -> list[tuple[str, int]]:
+def list_journal_files(folder: Path) -> list[tuple[str, int]]:
     """Returns the files of a run's journals with their sizes, so that the slots before every line are included."""
     found = [
         (f"{path.name}.{suffix}", path.with_name(f"{path.name}.{suffix}"))
         for suffix in SUFFIXES
-        for _, path in journals_in(folder)
+        for _, path in list_journals(folder)
     ]
     return [(name, path.stat().st_size) for name, path in found if path.exists()]
 

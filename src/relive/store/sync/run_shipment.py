@@ -16,8 +16,8 @@ import msgspec
 
 from relive.hashing import digest
 from relive.store.chunks import Chunks, named_chunks, names_in_content
-from relive.store.home import Home, JournalName, journals_in
-from relive.store.journal import first_line, is_alive, is_live, read_lines
+from relive.store.home import Home, JournalName, list_journals
+from relive.store.journal import first_line, is_live, is_process_alive, read_lines
 from relive.store.sync.journal_tail import JournalTail, TailRange
 from relive.store.sync.server_client import Position, ServerClient
 
@@ -80,7 +80,7 @@ class RunShipment:
     def step(self, is_final: Callable[[JournalName, Path], bool]) -> bool:
         """Sends a range of each journal and a part of a chunk; returns whether more is ready to be sent."""
         more = False
-        for name, path in journals_in(self._folder):
+        for name, path in list_journals(self._folder):
             if self._rank is None or name.rank == self._rank:
                 more |= self._send_range(name, self._journals.setdefault(name, _JournalProgress(path)), is_final)
         return self._send_part() or more
@@ -88,7 +88,7 @@ class RunShipment:
     @property
     def is_whole(self) -> bool:
         """Whether this sends all journals of the run: there are none of other ranks."""
-        return all(name in self._journals for name, _ in journals_in(self._folder))
+        return all(name in self._journals for name, _ in list_journals(self._folder))
 
     @property
     def is_done(self) -> bool:
@@ -189,11 +189,11 @@ def has_ended(name: JournalName, path: Path) -> bool:
     if name.replay:  # a replay's journal gets its name when it is complete
         return True
     if name.process:
-        return not is_alive((first_line(path) or {}).get("pid"), None)
+        return not is_process_alive((first_line(path) or {}).get("pid"), None)
     return not is_live(read_lines(path).lines, path.parent)
 
 
-def note_sent(home: Home, run: str, url: str) -> None:
+def record_sent(home: Home, run: str, url: str) -> None:
     """Records that all of this run is on that server; without effect in a read-only home, which is checked again."""
     marker = _sent_marker(home, run, url)
     with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ def note_sent(home: Home, run: str, url: str) -> None:
         marker.touch()
 
 
-def is_noted(home: Home, run: str, url: str) -> bool:
+def is_recorded_as_sent(home: Home, run: str, url: str) -> bool:
     """Whether all of this run is recorded as sent, and no journal was added since, by a replay for instance."""
     try:
         return _sent_marker(home, run, url).stat().st_mtime_ns >= home.run_folder(run).stat().st_mtime_ns

@@ -54,7 +54,7 @@ class Position:
 
 
 @contextlib.contextmanager
-def with_remedy() -> Iterator[None]:
+def translate_server_errors() -> Iterator[None]:
     """Turns refusals into the errors that a home would raise, and adds the remedy if the server is unreachable."""
     try:
         yield

@@ -17,7 +17,7 @@ Code = Mapping[str, Any]  # the field `code` of a run's record
 _DIFF_OPTIONS = ("-r", "-p", "-M", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color")
 
 
-def repository_of(home: Home, code: Code) -> Path:
+def find_repository(home: Home, code: Code) -> Path:
     """Returns the repository that holds a run's code: the recorded path, or the home, or the repository around it."""
     if not code.get("version"):
         raise VersionError("no code version was taken for this run; record with git installed and `versions` on")
@@ -43,7 +43,7 @@ def _enclosing_repository(home: Home, code: Code) -> Path | None:
 def has_version(home: Home, code: Code) -> bool:
     """Whether the code of a run can still be read."""
     try:
-        repository = repository_of(home, code)
+        repository = find_repository(home, code)
         Git(repository).with_paths(repository=repository).run("cat-file", "-e", _version_id(code) + "^{tree}")
     except VersionError:
         return False
@@ -52,7 +52,7 @@ def has_version(home: Home, code: Code) -> bool:
 
 def checkout(home: Home, code: Code, into: Path) -> None:
     """Writes the files of a run's version to a new or empty folder; does not change the repository."""
-    repository = repository_of(home, code)
+    repository = find_repository(home, code)
     if into.exists() and not into.is_dir():
         raise VersionError(f"{into} is a file; give a new folder")
     if _is_inside(into, repository):
@@ -68,7 +68,7 @@ def diff(home: Home, old: Code, new: Code) -> str:
     """Returns the unified diff from one run's code to another's; empty if they are equal."""
     if _version_id(old) == _version_id(new) or (old.get("tree") and old.get("tree") == new.get("tree")):
         return ""
-    repositories = [repository_of(home, code) for code in (old, new)]
+    repositories = [find_repository(home, code) for code in (old, new)]
     git = Git(repositories[1]).with_paths(repository=repositories[1])
     if repositories[0] != repositories[1]:  # lets git read the objects of both
         also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repositories[0] / "objects")}
