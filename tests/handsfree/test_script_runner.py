@@ -197,9 +197,9 @@ def test_a_failure_to_instrument_is_a_warning(script: Script, monkeypatch: pytes
         raise RuntimeError("odd")
 
     reset_warnings()
-    monkeypatch.setattr(import_hook, "instrument", fail)
+    monkeypatch.setattr(import_hook, "instrument_loops", fail)
     with pytest.warns(match="not-instrumented"):
-        code = import_hook.compile_instrumented(b"x = 1", "odd.py", import_hook.Survey())
+        code = import_hook.compile_instrumented(b"x = 1", "odd.py", import_hook.ProjectSurvey())
 
     assert code.co_filename == "odd.py"
 

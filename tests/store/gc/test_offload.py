@@ -411,6 +411,7 @@ def test_an_offload_killed_at_any_point_loses_nothing(store: Home, record: Recor
     assert int(done.stdout) > 10
 
 
+@pytest.mark.long
 def test_a_collection_killed_while_it_sends_to_a_bucket_loses_nothing(
     store: Home, record: Record, shown: Any, bucket: Any
 ) -> None:
