@@ -128,7 +128,7 @@ class Memoizer(parsl_memo.Memoizer):  # type: ignore[misc]
             return None
         if entry is None:
             return None
-        _write_memo_line(call, outcome="hit", kind=entry.kind, saved_s=entry.took_s, **{"from": entry.run})
+        _write_memo_line(call, outcome="hit", kind=entry.kind, saved_s=entry.took_s, from_=entry.run)
         future: Future[Any] = Future()
         future.set_result(value)
         return future

@@ -208,7 +208,7 @@ class Memoised:
         call, memoizer = attempt.call, attempt.memoizer
         line = {"function": call.function, "key": call.key[:32], "outcome": outcome, **more}
         if entry is not None:
-            line |= {"from": entry.run, "saved_s": entry.took_s, "kind": entry.kind}
+            line |= {"from_": entry.run, "saved_s": entry.took_s, "kind": entry.kind}
         elif attempt.found != "absent":
             line["found"] = attempt.found
         adopt = memoizer.adopt if outcome == "miss" and isinstance(memoizer, Sqlite) else None

@@ -286,7 +286,7 @@ class RunEnded(JournalLine, tag="end", kw_only=True, frozen=True):
 
     outcome: str
     error: ErrorFields | None = None
-    wall_ns: Count | UnsetType = UNSET
+    wall_ns: int | UnsetType = UNSET  # whatever the clock says: a script may have replaced it
 
 
 # --- decoding --------------------------------------------------------------------------------------------------------
