@@ -90,8 +90,8 @@ def home_with_a_good_run() -> Iterator[Home]:
         shutil.rmtree(folder)
 
 
-def check_that_the_good_run_answers(home: Home, *, takes_in: bool) -> None:
-    with contextlib.closing(Index(home, takes_in=takes_in)) as index:
+def check_that_the_good_run_answers(home: Home, *, updates_catalog: bool) -> None:
+    with contextlib.closing(Index(home, updates_catalog=updates_catalog)) as index:
         entries = index.runs()
         assert GOOD in {entry.record.run for entry in entries}
         index.refresh()
@@ -122,5 +122,5 @@ def test_whatever_one_run_holds_the_others_answer(
     with home_with_a_good_run() as home:
         write_journal(home.run_folder(BAD), header + bad + end, b"".join(map(slot_bytes, slots)))
 
-        check_that_the_good_run_answers(home, takes_in=True)
-        check_that_the_good_run_answers(home, takes_in=False)
+        check_that_the_good_run_answers(home, updates_catalog=True)
+        check_that_the_good_run_answers(home, updates_catalog=False)
