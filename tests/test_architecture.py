@@ -40,6 +40,7 @@ ROWS = {
     "hashing": 0,
     "doors": 0,
     "installation": 0,
+    "machine": 0,
     "syntax_tree": 0,
 }
 HIGHEST_FOR_SERVER = ROWS["query"]
@@ -47,6 +48,7 @@ HIGHEST_FOR_SERVER = ROWS["query"]
 NEIGHBOURS = {
     ("cli", "server"),  # `relive serve` starts it
     ("hashing", "doors"),
+    ("hashing", "machine"),  # it hashes with as many threads as there are processors
     ("integrations", "memo"),  # Parsl's memoizer is ours behind Parsl's methods
     ("hashing", "errors"),  # whoever refuses a value must be able to raise
     ("model", "doors"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
+
+from relive.machine import usable_cpu_count
 
 if TYPE_CHECKING:
     from blake3 import blake3
@@ -19,7 +20,7 @@ def hasher(size_bytes: int = 0) -> blake3:
     if size_bytes < _THREADED_BYTES:
         return blake3()
     # Never AUTO: its process-wide thread pool does not survive a fork, and a forked worker that hashes would hang.
-    return blake3(max_threads=min(4, os.cpu_count() or 1))
+    return blake3(max_threads=min(4, usable_cpu_count()))
 
 
 def digest(data: Buffer, *more: Buffer) -> str:

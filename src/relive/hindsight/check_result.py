@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from relive.store import atomic_write
+
 FILE = "check.json"
 FAILED = "unverified"
 
@@ -24,9 +26,7 @@ class Check(msgspec.Struct, frozen=True):
         return self.verdict == FAILED
 
     def write(self, folder: Path) -> None:
-        part = folder / f"{FILE}.part"
-        part.write_bytes(msgspec.json.encode(self))
-        part.rename(folder / FILE)
+        atomic_write(folder / FILE, msgspec.json.encode(self), durable=False)
 
 
 def read_check(folder: Path) -> Check | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from relive.store import Home, JournalName, list_journals
+from relive.store import Home, JournalName, atomic_write, list_journals
 from relive.store.journal import ParsedJournal, encode_slots, line_schema, slot_kinds
 
 if TYPE_CHECKING:
@@ -184,7 +184,9 @@ class _MergedJournal:
         raw = b"".join(_encode(kind(seq=seq, **{**root, **content})) + b"\n" for seq, kind, content in lines)
         try:
             with (folder / f"{stem}.lines").open("xb") as file:
-                _write_synced(file, raw)
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
         except FileExistsError:
             return False
         return True
@@ -196,15 +198,7 @@ class _MergedJournal:
             (1, 0, self._clock_ns, slot_kinds.TICK, 0),
             *((1, 0, 0, slot_kinds.LINE, 0) for _ in range(self._lead_lines)),
         ]
-        with (folder / f"{stem}.part").open("wb") as file:
-            _write_synced(file, encode_slots([*lead, *self._slots], self._clock_ns))
-        os.rename(folder / f"{stem}.part", folder / f"{stem}.slots")
-
-
-def _write_synced(file: Any, raw: bytes) -> None:
-    file.write(raw)
-    file.flush()
-    os.fsync(file.fileno())
+        atomic_write(folder / f"{stem}.slots", encode_slots([*lead, *self._slots], self._clock_ns))
 
 
 def _context_ids(loop: NDArray[Any], iteration: NDArray[Any]) -> Ints:

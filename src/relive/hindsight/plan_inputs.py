@@ -28,6 +28,7 @@ from relive.hindsight.replay_plan import Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
+from relive.machine import usable_cpu_count
 from relive.model import RUNNING, RunRecord
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
@@ -40,7 +41,7 @@ def plan_replay(session: ReplaySession, question: Question, *, edit: Edit | None
     """Plans the replay that answers a question. Nothing but the session's folder and the home's caches is written."""
     drafts, refusals = _DraftCollector(session, question, edit).collect()
     threads = question.threads or max((draft.history.threads or 1 for draft in drafts), default=1)
-    workers = question.workers or max(1, (os.cpu_count() or 1) // max(1, threads // 2))
+    workers = question.workers or max(1, usable_cpu_count() // max(1, threads // 2))
     drafts = _with_costs(session, drafts, workers)
     loading_s = max((_loading_s(session, question, draft) for draft in drafts), default=0.0)
     return assemble_plan(question, drafts, workers=workers, refusals=refusals, loading_s=loading_s)

@@ -33,7 +33,7 @@ class Service:
 
     def __init__(self, home: Home, *, is_open: bool = False) -> None:
         self.intake = Intake(home)  # refuses a second server
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.intake)
         chunks = Chunks(home.chunks)
         self._reader = Reader(home)
         self._indexer = Indexer(home, self.intake)
@@ -91,7 +91,7 @@ class Service:
         return json_response({"status": "ok"})
 
     async def prometheus(self, _request: Request) -> Response:
-        return Response(self.metrics.text(self.intake), media_type=TYPE)
+        return Response(self.metrics.text(), media_type=TYPE)
 
     async def openapi(self, _request: Request) -> Response:
         return json_response(openapi_document(self.endpoints(), version("relive")))

@@ -6,6 +6,11 @@ import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from relive.store.sync import Intake
 
@@ -13,55 +18,55 @@ _BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
+class Metrics(Collector):
     """Counters since the server started."""
 
-    def __init__(self) -> None:
+    # Not the library's own counters: each of them adds a series `…_created`, unless that is switched off globally.
+    def __init__(self, intake: Intake) -> None:
         self.in_flight = 0
+        self._intake = intake
         self._started = time.time()
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._buckets: Counter[float] = Counter()
         self._seconds = 0.0
+        self._registry = CollectorRegistry()  # the library's default one is shared by the whole process
+        self._registry.register(self)
 
     def count(self, route: str, method: str, status: int, took_s: float) -> None:
         self._requests[route, method, status] += 1
         self._buckets[next((bound for bound in _BOUNDS_S if took_s <= bound), float("inf"))] += 1
         self._seconds += took_s
 
-    def text(self, intake: Intake) -> str:
+    def text(self) -> bytes:
         """All of it, in the text format."""
-        lines: list[str] = []
-        _add(lines, "relive_requests_total", "counter", "Requests by route, method and status.", [
-            (f'{{route="{route}",method="{method}",status="{status}"}}', count)
-            for (route, method, status), count in sorted(self._requests.items())
-        ])  # fmt: skip
-        self._add_times(lines)
-        for name, kind, about, value in (
-            ("relive_requests_in_flight", "gauge", "Requests being answered.", self.in_flight),
-            ("relive_ranges_total", "counter", "Ranges of journals that were taken.", intake.ranges),
-            ("relive_range_bytes_total", "counter", "New bytes of journals that were taken.", intake.taken_bytes),
-            ("relive_commits_total", "counter", "Batches that were forced to disk together.", intake.batches),
-            ("relive_store_failures_total", "counter", "Ranges that the disk did not take.", intake.failures),
-            ("relive_pending_bytes", "gauge", "Bytes that wait for the disk.", intake.pending_bytes),
-            ("process_resident_memory_bytes", "gauge", "Memory in use.", resident_bytes()),
-            ("process_start_time_seconds", "gauge", "When the server started.", self._started),
-        ):
-            _add(lines, name, kind, about, [("", value)])
-        return "\n".join(lines) + "\n"
+        return generate_latest(self._registry)
 
-    def _add_times(self, lines: list[str]) -> None:
-        total = 0
-        rows: list[tuple[str, float]] = []
+    def collect(self) -> Iterator[Metric]:
+        intake = self._intake
+        yield self._request_counts()
+        yield self._request_times()
+        yield GaugeMetricFamily("relive_requests_in_flight", "Requests being answered.", self.in_flight)
+        yield CounterMetricFamily("relive_ranges", "Ranges of journals that were taken.", intake.ranges)
+        yield CounterMetricFamily("relive_range_bytes", "New bytes of journals that were taken.", intake.taken_bytes)
+        yield CounterMetricFamily("relive_commits", "Batches that were forced to disk together.", intake.batches)
+        yield CounterMetricFamily("relive_store_failures", "Ranges that the disk did not take.", intake.failures)
+        yield GaugeMetricFamily("relive_pending_bytes", "Bytes that wait for the disk.", intake.pending_bytes)
+        yield GaugeMetricFamily("process_resident_memory_bytes", "Memory in use.", resident_bytes())
+        yield GaugeMetricFamily("process_start_time_seconds", "When the server started.", self._started)
+
+    def _request_counts(self) -> Metric:
+        labels = ("route", "method", "status")
+        family = CounterMetricFamily("relive_requests", "Requests by route, method and status.", labels=labels)
+        for (route, method, status), count in sorted(self._requests.items()):
+            family.add_metric((route, method, str(status)), count)
+        return family
+
+    def _request_times(self) -> Metric:
+        total, buckets = 0, []
         for bound in (*_BOUNDS_S, float("inf")):
             total += self._buckets[bound]
-            rows.append((f'_bucket{{le="{"+Inf" if bound == float("inf") else bound}"}}', total))
-        rows += [("_sum", self._seconds), ("_count", total)]
-        _add(lines, "relive_request_seconds", "histogram", "How long answers took.", rows)
-
-
-def _add(lines: list[str], name: str, kind: str, about: str, rows: list[tuple[str, float]]) -> None:
-    lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-    lines += [f"{name}{labels} {value}" for labels, value in rows]
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
+        return HistogramMetricFamily("relive_request_seconds", "How long answers took.", buckets, self._seconds)
 
 
 def resident_bytes() -> int:

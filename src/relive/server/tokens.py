@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import hashlib
 import hmac
-import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from relive.errors import NotFound, ReliveError
+from relive.store import atomic_write
 
 SCOPES = ("write", "read", "promote", "admin")
 PREFIX = "relive"
@@ -121,13 +121,8 @@ class Tokens:
             fcntl.flock(lock, fcntl.LOCK_EX)
             known = self._read()
             yield known
-            partial = self._path.with_name(".tokens.json")
-            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(self._path)
+            content = msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n"
+            atomic_write(self._path, content, permissions=0o600)
 
 
 def _token_hash(text: str) -> str:

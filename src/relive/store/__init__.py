@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from relive.doors import lazy_names
 
 if TYPE_CHECKING:
+    from relive.store.durable_files import atomic_write, make_folder
     from relive.store.home import REPLAY_OFFSET, Home, JournalName, list_journals
     from relive.store.ledger import append_lines
 

@@ -11,32 +11,34 @@ from pathlib import Path
 from typing import BinaryIO
 
 _COUNTER = itertools.count()
-PARTIAL = ".partial"
+PARTIAL_PATTERN = r"\..+\.\d+\.\d+\.\d+\.partial"  # of the names that an interrupted write leaves behind
 
 
 @contextlib.contextmanager
-def open_atomically(target: Path, *, durable: bool = True, permissions: int = 0o666) -> Iterator[BinaryIO]:
-    """Opens a file that gets its name when the block ends without an error; until then `target` stays as it was.
+def stage(target: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yields a path to write to; what is there gets the name `target` when the block ends without an error.
 
     `durable=False` leaves out fsync: for derived files, which may be lost to a power cut but are never half written.
     """
-    # No two writers share a temporary file: not two processes, two threads, or a thread and a signal handler.
-    unique = f"{os.getpid()}.{threading.get_ident()}.{next(_COUNTER)}"
-    partial = target.with_name(f".{target.name}.{unique}{PARTIAL}")
+    partial = _partial_path(target)
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, permissions)
-        with open(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            if durable:
-                os.fsync(descriptor)
-        partial.rename(target)
+        yield partial
+        if durable:
+            publish(partial, target)
+        else:
+            partial.rename(target)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
-    if durable:
-        sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def open_atomically(target: Path, *, durable: bool = True, permissions: int = 0o666) -> Iterator[BinaryIO]:
+    """Opens a file that gets its name when the block ends without an error; until then `target` stays as it was."""
+    with stage(target, durable=durable) as partial, _create(partial, permissions) as file:
+        yield file
+        file.close()  # flushes the buffer before the bytes are forced to disk
 
 
 def atomic_write(target: Path, data: bytes, *, durable: bool = True, permissions: int = 0o666) -> None:
@@ -45,11 +47,34 @@ def atomic_write(target: Path, data: bytes, *, durable: bool = True, permissions
         file.write(data)
 
 
+def write_once(target: Path, data: bytes) -> None:
+    """Writes a whole file durably, unless it exists: of several writers at once, one succeeds."""
+    partial = _partial_path(target)
+    try:
+        with _create(partial, 0o666) as file:
+            file.write(data)
+        sync_file(partial)
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
 def publish(partial: Path, target: Path) -> None:
     """Gives a finished file its name, durably."""
     sync_file(partial)
     partial.rename(target)
     sync_folder(target.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder and its missing parents, durably; does nothing if it exists."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
 
 
 def sync_file(path: Path) -> None:
@@ -60,6 +85,16 @@ def sync_file(path: Path) -> None:
 def sync_folder(folder: Path) -> None:
     """Forces the names in a folder to disk."""
     _sync(folder)
+
+
+def _partial_path(target: Path) -> Path:
+    # No two writers share a temporary file: not two processes, two threads, or a thread and a signal handler.
+    unique = f"{os.getpid()}.{threading.get_ident()}.{next(_COUNTER)}"
+    return target.with_name(f".{target.name}.{unique}.partial")
+
+
+def _create(path: Path, permissions: int) -> BinaryIO:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, permissions), "wb")
 
 
 def _sync(path: Path) -> None:

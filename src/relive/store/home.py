@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from relive.settings import Settings, load
+from relive.store.durable_files import write_once
 
 RUN_ID_BYTES = 6
 # The `process` of a replay's journal is this offset plus the number of the replay; pids are always smaller.
@@ -68,14 +69,7 @@ class Home:
         path = self.path / "id"
         if not path.exists():
             self.path.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".id.{os.getpid()}")
-            partial.write_text(os.urandom(16).hex())
-            try:
-                os.link(partial, path)  # fails if another process was first; its id is used then
-            except FileExistsError:
-                pass
-            finally:
-                partial.unlink()
+            write_once(path, os.urandom(16).hex().encode())  # if another process was first, its id is used
         return f"{path.read_text()}-{path.stat().st_ino:x}"  # a copied file has another inode
 
     @property

@@ -208,6 +208,34 @@ def test_leftovers_are_removed_after_an_hour_and_other_hidden_files_stay(store: 
     assert all(path.exists() for path in others)
 
 
+def test_temporary_files_of_killed_writers_are_leftovers_in_every_folder(store: Home, record: Record) -> None:
+    folders = [
+        store.path, store.runs, record(checkpoints=1).folder, store.chunks / "ab", store.packs,
+        store.index / "segments", store.path / "pins", store.path / "fits",
+    ]  # fmt: skip
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    code = f"""
+import os, signal
+from contextlib import ExitStack
+from pathlib import Path
+from relive.store.durable_files import open_atomically
+with ExitStack() as stack:
+    for folder in {list(map(str, folders))}:
+        stack.enter_context(open_atomically(Path(folder) / "some.file"))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    left = [path for folder in folders for path in folder.glob(".some.file.*")]
+    assert len(left) == len(folders)
+    collect_garbage(store, Policy())
+    assert all(path.exists() for path in left)
+
+    age(store)
+    assert tally(collect_garbage(store, Policy()), LEFTOVERS)[0] == len(left)
+    assert not any(path.exists() for path in left)
+
+
 def test_a_preview_reports_what_a_collection_does_and_changes_nothing(store: Home, record: Record) -> None:
     run = record(checkpoints=6)
     removed = record(seed=1, checkpoints=1)

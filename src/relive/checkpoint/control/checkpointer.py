@@ -44,6 +44,7 @@ from relive.checkpoint.state import (
     uncaptured_variables,
 )
 from relive.errors import ReliveError
+from relive.machine import usable_cpu_count
 from relive.settings import Settings
 from relive.store.journal import line_schema
 
@@ -298,8 +299,7 @@ def has_spare_core() -> bool:
     """Whether the training leaves a core idle."""
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch is not None else 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return bool(threads < cores)
+    return bool(threads < usable_cpu_count())
 
 
 class LoopWatch:

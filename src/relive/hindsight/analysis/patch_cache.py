@@ -16,7 +16,7 @@ from relive.hindsight.analysis.heavy_imports import heavy_imports
 from relive.hindsight.analysis.patched_source import Files, Patch, make_patch
 from relive.hindsight.analysis.program import LoopPath
 from relive.instrument import RULES_VERSION
-from relive.store import Home
+from relive.store import Home, atomic_write
 
 _CACHE_VERSION = 4  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
@@ -91,9 +91,7 @@ class PatchCache:
 
     def _write(self, path: Path, content: bytes) -> None:
         self._folder.mkdir(exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(content)
-        part.rename(path)
+        atomic_write(path, content, durable=False)
         if len(os.listdir(self._folder)) > _MAX_FILES * 1.1:
             files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
             for old in files[:-_MAX_FILES]:

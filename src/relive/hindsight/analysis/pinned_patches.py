@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from relive.hashing import stable_hash
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.patched_source import Files, Patch, make_diff
 from relive.instrument import logged_name_patterns
-from relive.store import Home
+from relive.store import Home, atomic_write, make_folder
 from relive.transplant import LogStatement, find_log_statements
 
 
@@ -36,11 +35,8 @@ class PinnedPatches:
         return None
 
     def write(self, tree: str, patch: Patch) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(tree)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(msgspec.json.encode(patch))
-        part.rename(path)
+        make_folder(self._folder)
+        atomic_write(self._path(tree), msgspec.json.encode(patch))
 
     def _path(self, tree: str) -> Path:
         return self._folder / f"{stable_hash([tree, sorted(self._names)])[:32]}.json"

@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from relive.hindsight.plan.segments import Costs
-from relive.store import Home
+from relive.store import Home, atomic_write
 
 FILE = "costs.json"
 _READINGS = 7  # the last ones of each kind: one outlier does not move their median
@@ -38,9 +38,7 @@ class CostModel(msgspec.Struct):
 
     def write(self, home: Home) -> None:
         with contextlib.suppress(OSError):  # a read-only home keeps the default predictions
-            part = home.path / f"{FILE}.part"
-            part.write_bytes(msgspec.json.encode(self))
-            part.rename(home.path / FILE)
+            atomic_write(home.path / FILE, msgspec.json.encode(self), durable=False)
 
     def costs(self, run: str, *, is_shared: bool, is_loaded: bool) -> Costs:
         """Predicts the costs of replaying a run."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from relive.hindsight.plan import Segment, Skip, Visit
+from relive.store import atomic_write
 
 JOB_FILE, REPORT_FILE = "job.json", "report.json"
 RECEIVE_BYTES = 1 << 16
@@ -92,9 +93,7 @@ class WorkerReport(msgspec.Struct):
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()
-        part = folder / (REPORT_FILE + ".part")
-        part.write_bytes(msgspec.json.encode(self))
-        part.rename(folder / REPORT_FILE)
+        atomic_write(folder / REPORT_FILE, msgspec.json.encode(self), durable=False)
 
     @classmethod
     def read(cls, folder: Path) -> WorkerReport | None:

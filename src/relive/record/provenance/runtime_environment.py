@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
+from relive.machine import usable_cpu_count
 from relive.record.process import LAUNCH_VARIABLES
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -67,7 +68,7 @@ def describe_environment(
         "cwd": _cwd(),
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),
-        "cpus_usable": _usable_cpus(),
+        "cpus_usable": usable_cpu_count(),
         "memory_bytes": _memory_bytes(),
         "gpus": list(gpu_names()),
         "command": list[Json](redact_argv(argv)),
@@ -180,11 +181,6 @@ def cpu_name() -> str | None:
         if line.lower().startswith(("model name", "cpu model", "hardware")):
             return line.partition(":")[2].strip()
     return platform.machine() or None
-
-
-def _usable_cpus() -> int | None:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count()
 
 
 def _memory_bytes() -> int | None:

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relive.store.durable_files import stage
+
 if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
@@ -110,9 +112,8 @@ def dim_keys(columns: Columns) -> list[str]:
 
 
 def _copy_to_parquet(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> None:
-    partial = target.with_suffix(".parquet.partial")
-    connection.execute(f"copy ({query}) to {_quote(str(partial))} ({PARQUET_OPTIONS})")
-    partial.rename(target)
+    with stage(target, durable=False) as partial:
+        connection.execute(f"copy ({query}) to {_quote(str(partial))} ({PARQUET_OPTIONS})")
 
 
 def _scan_sql(folder: Path, files: Sequence[str]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from relive.errors import Damaged, Gone, NotFound
 from relive.hashing import digest
+from relive.store.durable_files import make_folder, open_atomically
 
 PIECE_BYTES = 16 << 20  # files are stored in pieces of this size, so that large ones need little memory
 # The first byte of a chunk's file is its codec.
@@ -39,17 +39,10 @@ class Chunks:
         target = self.path(name)
         if _refresh_existing(target):
             return name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{name[:8]}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            with partial.open("wb") as file:
-                for part in _encode(data):
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        make_folder(target.parent)
+        with open_atomically(target) as file:
+            for part in _encode(data):
+                file.write(part)
         return name
 
     def get(self, name: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from relive.errors import Gone, ReliveError, StorageUnavailable
+from relive.store.durable_files import make_folder, open_atomically
 
 S3 = "s3://"
 PART_BYTES = 16 << 20
@@ -74,18 +74,11 @@ class FolderObjectStore:
 
     def put(self, name: str, source: Path) -> None:
         target = self._path(name)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with source.open("rb") as read, partial.open("wb") as written:
+            make_folder(target.parent)
+            with source.open("rb") as read, open_atomically(target) as written:
                 shutil.copyfileobj(read, written, _READ_BYTES)
-                written.flush()
-                os.fsync(written.fileno())
-            partial.rename(target)
-            _sync(target.parent)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                partial.unlink()
             raise self._unavailable(error) from error
 
     def read(self, name: str) -> Iterator[bytes]:
@@ -206,11 +199,3 @@ def _describe_error(error: Exception) -> str:
 
 def _gone(url: str, name: str) -> Gone:
     return Gone(f"{name} is not in {url} any more; put it back, or restore an earlier checkpoint")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ import msgspec
 
 from relive.errors import Damaged, Gone, ReliveError
 from relive.hashing import hasher
+from relive.store.durable_files import atomic_write, publish
 
 OFFLOAD_FORMAT = 1
 OFFLOAD_SUFFIX = ".spooled"  # of a note: it follows the name of the pack
@@ -67,14 +68,7 @@ def find_note(folder: Path, pack: str) -> OffloadNote | None:
 
 def write_note(folder: Path, pack: str, note: OffloadNote) -> None:
     """Writes a note. Once this returns, the note survives a power cut."""
-    target = folder / (pack + OFFLOAD_SUFFIX)
-    partial = folder / f".{pack}{OFFLOAD_SUFFIX}.partial"
-    with partial.open("wb") as file:
-        file.write(msgspec.json.encode(note))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(target)
-    sync(folder)
+    atomic_write(folder / (pack + OFFLOAD_SUFFIX), msgspec.json.encode(note))
 
 
 def fetch_back(folder: Path, pack: str) -> None:
@@ -96,9 +90,7 @@ def fetch_back(folder: Path, pack: str) -> None:
             if measure_parts(written, note.size_bytes) != (note.size_bytes, note.digest):
                 raise Damaged(f"{note.name} in {note.url} is damaged; restore an earlier checkpoint")
             file.flush()
-            os.fsync(file.fileno())
-            os.rename(file.name, folder / pack)
-        sync(folder)
+            publish(Path(file.name), folder / pack)
     except OSError as error:
         problem = f"pack {pack} is kept in {note.url} and can't be brought back to {folder}"
         raise ReliveError(f"{problem}: {error}; check that there is space and the folder is writable") from error
@@ -118,12 +110,3 @@ def _write_parts(parts: Iterable[bytes], file: IO[bytes]) -> Iterator[bytes]:
     for part in parts:
         file.write(part)
         yield part
-
-
-def sync(folder: Path) -> None:
-    """Forces the names in a folder to disk, so that a rename survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,7 @@ import msgspec
 from relive.errors import Damaged, Gone, ReliveError
 from relive.hashing import hasher
 from relive.store.chunks.offload_notes import fetch_back, is_offloaded, offloaded_packs
+from relive.store.durable_files import publish
 
 PACK_MAGIC = b"relpack\x01"
 PLAIN, ZSTD = 0, 1
@@ -271,13 +272,7 @@ class PackWriter:
         footer = msgspec.json.encode(rows)
         self._file.write(footer + len(footer).to_bytes(8, "little") + PACK_MAGIC)
         self._file.flush()
-        os.fsync(self._file.fileno())
-        self._partial.rename(self._target)
-        folder = os.open(self._target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the name must be as durable as the line that will mention it
-        finally:
-            os.close(folder)
+        publish(self._partial, self._target)  # the name must be as durable as the line that will mention it
 
 
 def _encode(data: Any) -> tuple[int, Any]:

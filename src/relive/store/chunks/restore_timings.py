@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from pathlib import Path
+
+from relive.store.durable_files import atomic_write
 
 FILE_NAME = "restores"
 _WEIGHT = 0.3  # of the newest restore in the moving average
@@ -22,10 +23,8 @@ def record_restore(packs: Path, size_bytes: int, took_s: float) -> None:
     _last_recorded[packs] = time.monotonic()
     before, latest = restore_speed(packs), size_bytes / took_s
     speed = latest if before is None else before + _WEIGHT * (latest - before)
-    partial = packs / f".{FILE_NAME}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        partial.write_text(f"{speed:.0f}\n")
-        partial.rename(packs / FILE_NAME)
+        atomic_write(packs / FILE_NAME, b"%.0f\n" % speed, durable=False)
 
 
 def restore_speed(packs: Path) -> float | None:

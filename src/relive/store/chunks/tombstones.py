@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from relive.store.chunks.checkpoint_rows import CheckpointRow, list_checkpoints
+from relive.store.durable_files import sync_folder
 from relive.store.home import JournalName
 from relive.store.journal import ParsedJournal
 
@@ -56,7 +57,7 @@ def drop_checkpoints(folder: Path, rows: Iterable[CheckpointRow]) -> None:
     for journal, journal_rows in by_journal.items():
         stones = [_Tombstone(FORMAT, row.seq, row.manifest, time.time_ns()) for row in journal_rows]
         _append(folder / (journal.stem + SUFFIX), b"".join(_encode(stone) + b"\n" for stone in stones))
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _append(path: Path, lines: bytes) -> None:
@@ -68,14 +69,6 @@ def _append(path: Path, lines: bytes) -> None:
         file.write(lines)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def without_dropped(folder: Path, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:

@@ -23,6 +23,7 @@ from relive.store.chunks import (
     find_note,
     is_digest,
 )
+from relive.store.durable_files import PARTIAL_PATTERN
 from relive.store.gc.pins import is_pinned
 from relive.store.gc.repack_plan import PackPlan, needed_by_pack, pack_sizes, plan_packs, spans_by_manifest
 from relive.store.gc.retention import (
@@ -50,11 +51,14 @@ OUTSIDE_PACKS = "packs in the spool that no checkpoint needs"
 CHUNKS = "chunks that nothing names"
 LEFTOVERS = "leftovers of what was cut short"
 
+_PARTIAL_FOLDERS = ("", "runs", "runs/[0-9a-f]*", "chunks/[0-9a-f][0-9a-f]", "chunks/packs", "pins", "fits")
 _LEFTOVERS = (  # folders, and the names of temporary files and folders in them
     ("runs", r"\.[0-9a-f]{12}"),  # of a `relive rm` that didn't finish
     ("chunks/[0-9a-f][0-9a-f]", r"\.[0-9a-f]{8}\.\d+\.\d+"),
     ("chunks/packs", r"\..+\.pack(\.spooled)?(\.partial)?"),
     ("index/segments*", r".+\.partial"),
+    ("runs/[0-9a-f]*", r"(check\.json|[\w-]+)\.part"),  # before temporary names had one form
+    *((folders, PARTIAL_PATTERN) for folders in _PARTIAL_FOLDERS),
 )
 _NO_PACKS = PackPlan({}, {}, 0)
 RankRows = tuple[CheckpointRow, ...]  # one checkpoint, on all the ranks that took it
@@ -172,7 +176,8 @@ class GarbageSurvey:
         found = (
             path
             for folders, pattern in _LEFTOVERS
-            for folder in self._home.path.glob(folders)
+            for folder in (self._home.path.glob(folders) if folders else [self._home.path])
+            if folder.is_dir()
             for path in folder.iterdir()
             if re.fullmatch(pattern, path.name)
         )

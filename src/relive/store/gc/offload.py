@@ -22,6 +22,7 @@ from relive.store.chunks import (
     read_note,
     write_note,
 )
+from relive.store.durable_files import sync_folder
 from relive.store.gc.retention import LocalPack
 from relive.store.home import Home
 
@@ -88,9 +89,13 @@ def _batches(packs: Iterable[LocalPack]) -> Iterator[list[LocalPack]]:
 
 def retire(folder: Path, packs: Iterable[str]) -> None:
     """Makes packs no longer count as offloaded for any reader; `remove_retired` then removes them from their store."""
+    is_changed = False
     for pack in packs:
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder / (pack + OFFLOAD_SUFFIX), folder / (pack + RETIRED_SUFFIX))
+            is_changed = True
+    if is_changed:
+        sync_folder(folder)  # a note must not come back after its pack is removed from the store
 
 
 def list_retired(folder: Path) -> list[Path]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from relive.errors import ReliveError
 from relive.hashing import hasher
 from relive.store.chunks import PLAIN_CHUNK, ZSTD_CHUNK, Chunks
-from relive.store.sync.intake import StoreFull, file_size, sync
+from relive.store.durable_files import make_folder, publish
+from relive.store.sync.intake import StoreFull, file_size
 
 MAX_CHUNK_BYTES = 4 << 30
 _READ_BYTES = 1 << 20
@@ -60,10 +61,8 @@ class ChunkUploads:
             partial.unlink(missing_ok=True)
             raise
         target = self._chunks.path(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        sync(partial)
-        partial.rename(target)
-        sync(target.parent)
+        make_folder(target.parent)
+        publish(partial, target)
 
 
 def _read_decoded(path: Path, limit_bytes: int) -> Iterator[bytes]:

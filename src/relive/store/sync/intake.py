@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.errors import ReliveError
+from relive.store.durable_files import sync_file, sync_folder
 from relive.store.home import Home, JournalName
 from relive.store.journal import mark_for_reindexing, record_heartbeat
 from relive.store.sync.redo_log import FrameHeader, RedoLog
@@ -222,9 +223,10 @@ class Intake:
         if len(files) > MAX_SINGLE_SYNCS:
             _sync_file_system(self._home.path)
         else:
-            folders = {file.parent for file in files}
-            for path in (*files, *folders, self._home.runs):
-                sync(path)
+            for file in files:
+                sync_file(file)
+            for folder in {*(file.parent for file in files), self._home.runs}:
+                sync_folder(folder)
         self._dirty.clear()
         self._log.clear()
 
@@ -288,15 +290,6 @@ def _append(path: Path, at: int, data: bytes | memoryview) -> None:
         if error.errno != errno.ESTALE:
             os.ftruncate(fd, at)
         raise
-    finally:
-        os.close(fd)
-
-
-def sync(path: Path) -> None:
-    """Forces a file to disk."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.store.chunks import PACK_MAGIC, Packs, is_digest, pack_file_digest
+from relive.store.durable_files import publish, sync_file
 from relive.store.sync.chunk_uploads import add_part, check_size
-from relive.store.sync.intake import file_size, sync
+from relive.store.sync.intake import file_size
 
 MAX_PACK_BYTES = 64 << 30
 _PACK_NAME = re.compile(r"[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\.pack")
@@ -60,12 +61,11 @@ class PackUploads:
         except ReliveError:
             partial.unlink(missing_ok=True)
             raise
-        sync(partial)
+        sync_file(partial)  # before the lock is held, since a large pack takes a while
         with self._packs.shared_lock():  # keeps packs from being removed meanwhile
             target = self._packs.folder / pack
             # A pack of the same name is not overwritten: pieces are found by their hash as well.
-            partial.rename(self._packs.folder / _content_name(digest) if target.exists() else target)
-            sync(self._packs.folder)
+            publish(partial, self._packs.folder / _content_name(digest) if target.exists() else target)
 
 
 def _verify(partial: Path, digest: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from relive.errors import Damaged, ReliveError
 from relive.store.chunks import Chunks, Packs
+from relive.store.durable_files import publish
 from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import is_shipped, mark_for_reindexing, record_heartbeat
 from relive.store.sync.run_shipment import chunks_named_by
@@ -97,8 +98,7 @@ class RunFetch:
             partial.unlink()
             raise
         with packs.shared_lock():
-            _sync(partial)
-            partial.rename(target)
+            publish(partial, target)
 
     def _download(self, address: str, path: Path, size: int) -> None:
         """Appends to a file what it lacks up to a size, and forces it to disk."""
@@ -128,8 +128,3 @@ def list_journal_files(folder: Path) -> list[tuple[str, int]]:
         for _, path in list_journals(folder)
     ]
     return [(name, path.stat().st_size) for name, path in found if path.exists()]
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
