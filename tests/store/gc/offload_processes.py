@@ -8,8 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from conftest import shown
-from gc_processes import die_at
+from gc_processes import die_at, shown
 
 from relive.store import Home
 from relive.store.chunks import Packs

@@ -287,7 +287,7 @@ def test_concurrent_readers_fetch_a_pack_once(store: Home, record: Record, folde
     code = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from conftest import shown
+from gc_processes import shown
 from pathlib import Path
 from relive.store import Home
 assert list(shown(Home(Path({str(store.path)!r}))).values()) == [[0, 1]]
