@@ -1,4 +1,4 @@
-"""The provenance of a run: environment, packages, data fingerprints, input files; and its artifacts."""
+"""The provenance of a run: environment, packages, code version, data fingerprints, input files; and its artifacts."""
 
 from typing import TYPE_CHECKING
 
