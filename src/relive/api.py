@@ -264,7 +264,7 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
     place, remote = _home(home), select_server(home)
     if remote is not None:
         return load_from_server(remote, reference, place, allow_pickle=allow_pickle)
-    artifact = Registry(place).find(reference).kept()
+    artifact = Registry(place).find(reference).require_artifact()
     if artifact["kind"] in artifact_files.PATH_KINDS:
         return artifact_files.verified_copy(artifact, place)
     return load_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)

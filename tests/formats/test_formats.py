@@ -118,3 +118,31 @@ def test_checkpoints_can_be_restored(home: Path):
 
     assert state["step"] == 4
     assert np.allclose(state["weights"], 0.1 * (1 + 1 + 2 + 2))
+
+
+USED = """
+import relive
+lr = relive.arg("lr", 0.1)
+state = {"w": 0.0}
+relive.artifact({"lr": lr}, name="facts")
+with relive.checkpointing(state=state):
+    for epoch in relive.loop("epoch", range(4)):
+        state["w"] += lr
+        relive.log("w", state["w"])
+"""
+
+
+def test_the_format_page_describes_every_file_that_a_home_has(script: Any) -> None:
+    """By name: `costs.json`, `runs/`; or by suffix, where the page gives the rule for a name."""
+    page = (FORMATS.parents[1] / "docs" / "reference" / "format.md").read_text()
+    script(USED)
+    (script.project / "train.py").write_text(USED + '        relive.log("double", 2 * state["w"])\n')
+    script.relive("replay", "double", "--yes")
+    script.relive("runs")
+
+    home = script.home
+    inside = [path.name for path in home.iterdir()]
+    (run,) = (home / "runs").iterdir()
+    suffixes = {path.suffix for path in run.iterdir()}
+    assert [name for name in inside if f" {name}" not in page and f"`{name}" not in page] == []
+    assert [suffix for suffix in suffixes if suffix and suffix not in page] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import struct
 import tempfile
@@ -21,6 +22,7 @@ from relive.store.catalog import Index
 from relive.store.journal import ROOT, SLOTS_MAGIC
 from relive.store.journal.line_schema import kinds
 
+EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "40"))
 GOOD, BAD = "0123456789ab", "ba0000000000"
 
 scalars = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats() | st.text(max_size=8)
@@ -90,8 +92,8 @@ def home_with_a_good_run() -> Iterator[Home]:
         shutil.rmtree(folder)
 
 
-def check_that_the_good_run_answers(home: Home, *, takes_in: bool) -> None:
-    with contextlib.closing(Index(home, takes_in=takes_in)) as index:
+def check_that_the_good_run_answers(home: Home, *, updates_catalog: bool) -> None:
+    with contextlib.closing(Index(home, updates_catalog=updates_catalog)) as index:
         entries = index.runs()
         assert GOOD in {entry.record.run for entry in entries}
         index.refresh()
@@ -105,7 +107,7 @@ def check_that_the_good_run_answers(home: Home, *, takes_in: bool) -> None:
     assert 0.5 in frame["loss"].tolist()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bad=st.lists(lines(), max_size=6), slots=slots, with_header=st.booleans(), has_ended=st.booleans())
 @example(bad=[line("tag", 2, value=1)], slots=[], with_header=True, has_ended=True)
 @example(
@@ -122,5 +124,5 @@ def test_whatever_one_run_holds_the_others_answer(
     with home_with_a_good_run() as home:
         write_journal(home.run_folder(BAD), header + bad + end, b"".join(map(slot_bytes, slots)))
 
-        check_that_the_good_run_answers(home, takes_in=True)
-        check_that_the_good_run_answers(home, takes_in=False)
+        check_that_the_good_run_answers(home, updates_catalog=True)
+        check_that_the_good_run_answers(home, updates_catalog=False)

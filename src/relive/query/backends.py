@@ -33,13 +33,13 @@ class RunDetails:
 class RunsBackend(Protocol):
     """A set of runs that can be queried."""
 
-    def listed(self, limit: int) -> tuple[int, list[Row]]:
+    def list_runs(self, limit: int) -> tuple[int, list[Row]]:
         """Returns the number of runs, and the newest `limit` of them with their last values; a limit of 0 means all."""
 
     def unreadable(self) -> dict[str, str]:
-        """Returns run → reason for the runs that `listed` left out because they can't be read."""
+        """Returns run → reason for the runs that `list_runs` left out because they can't be read."""
 
-    def shown(self, word: str) -> RunDetails:
+    def get_run(self, word: str) -> RunDetails:
         """Returns one run, given by a prefix of its id, its name, or `last`."""
 
     def live(self) -> list[str]:
@@ -60,7 +60,7 @@ class HomeRuns:
     def __init__(self, index: Index) -> None:
         self._index = index
 
-    def listed(self, limit: int) -> tuple[int, list[Row]]:
+    def list_runs(self, limit: int) -> tuple[int, list[Row]]:
         entries = self._index.runs()[::-1]
         chosen = entries[:limit] if limit else entries
         last = self._index.summaries(chosen)
@@ -69,7 +69,7 @@ class HomeRuns:
     def unreadable(self) -> dict[str, str]:
         return dict(self._index.set_aside)
 
-    def shown(self, word: str) -> RunDetails:
+    def get_run(self, word: str) -> RunDetails:
         entry = find_run(self._index.runs(), word)
         run = entry.record.run
         return RunDetails(entry.record, self._index.summaries([entry])[run], self._index.home.run_folder(run))
@@ -104,7 +104,7 @@ class ServerRuns:
     def __init__(self, remote: ServerClient) -> None:
         self._remote = remote
 
-    def listed(self, limit: int) -> tuple[int, list[Row]]:
+    def list_runs(self, limit: int) -> tuple[int, list[Row]]:
         found: list[Row] = []
         while True:
             page = min(limit - len(found), _PAGE) if limit else _PAGE
@@ -116,7 +116,7 @@ class ServerRuns:
     def unreadable(self) -> dict[str, str]:
         return {}  # the server reports them in its log
 
-    def shown(self, word: str) -> RunDetails:
+    def get_run(self, word: str) -> RunDetails:
         from relive.store.sync import ServerUnreachable
 
         answer = self._get(f"/api/runs/{self._resolve_id(word)}")

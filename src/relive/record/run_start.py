@@ -158,7 +158,7 @@ class OpenRun:
             taken = code_versions.take(
                 Path(self._context.entry.root), home=self._context.home.path, large_bytes=settings.large_file_bytes,
                 untracked_files=settings.untracked_files, untracked_bytes=settings.untracked_bytes,
-                asking=prefetch,
+                prefetch=prefetch,
             )  # fmt: skip
         except VersionError as error:
             self.recorder.journal.line(line_schema.WarningGiven, slug="no-version", message=str(error))

@@ -376,7 +376,7 @@ def test_a_restore_holds_off_garbage_collection(tmp_path: Path, monkeypatch: pyt
     tried: list[str] = []
 
     def read(packs: Packs, pending: Any) -> None:
-        with pytest.raises(ReliveError, match="try again later"), packs.alone(patience_s=0.05):
+        with pytest.raises(ReliveError, match="try again later"), packs.exclusive_lock(patience_s=0.05):
             pass
         tried.append("held off")
 

@@ -146,13 +146,13 @@ def test_the_collector_waits_for_writers_but_not_for_ever(tmp_path: Path) -> Non
     order: list[str] = []
 
     def collect() -> None:
-        with packs.alone(patience_s=60):
+        with packs.exclusive_lock(patience_s=60):
             order.append("collected")
 
     with packs.shared_lock():
         with packs.shared_lock():  # writers don't wait for each other
             pass
-        with pytest.raises(ReliveError, match="try again later"), packs.alone(patience_s=0.05):
+        with pytest.raises(ReliveError, match="try again later"), packs.exclusive_lock(patience_s=0.05):
             pass
         thread = threading.Thread(target=collect)
         thread.start()
@@ -170,7 +170,7 @@ def test_writers_wait_while_packs_are_collected(tmp_path: Path) -> None:
         with packs.shared_lock():
             order.append("written")
 
-    with packs.alone(patience_s=1):
+    with packs.exclusive_lock(patience_s=1):
         thread = threading.Thread(target=write)
         thread.start()
         thread.join(0.1)
@@ -192,7 +192,7 @@ with packs.shared_lock():
     if not child:
         time.sleep(60)
         os._exit(0)
-with packs.alone(patience_s=5):
+with packs.exclusive_lock(patience_s=5):
     print("alone")
 os.kill(child, 9)
 os.waitpid(child, 0)

@@ -118,8 +118,8 @@ def test_a_plan_takes_the_oldest_packs_that_may_leave_until_the_rest_fits() -> N
 
 def test_an_invalid_spool_is_refused_before_anything_is_done() -> None:
     with pytest.raises(ReliveError, match="write s3://BUCKET/PREFIX"):
-        Policy.of("all", 0, "foo")
-    assert Policy.of("all", 0, "/mnt/spool").spool == "/mnt/spool"
+        Policy.from_settings("all", 0, "foo")
+    assert Policy.from_settings("all", 0, "/mnt/spool").spool == "/mnt/spool"
 
 
 def test_without_a_spool_checkpoints_are_dropped(store: Home, record: Record, shown: Any) -> None:

@@ -222,7 +222,7 @@ def test_a_selection_returns_the_checkpoints_themselves() -> None:
 def test_keep_is_all_or_a_number_however_it_is_written(tmp_path: Path) -> None:
     def policy(**environ: str) -> Policy:
         settings = load(tmp_path, environ)
-        return Policy.of(settings.keep, settings.budget_bytes)
+        return Policy.from_settings(settings.keep, settings.budget_bytes)
 
     assert policy() == Policy(None, 0)
     assert policy().is_idle
@@ -236,4 +236,4 @@ def test_keep_is_all_or_a_number_however_it_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("keep", "budget"), [("none", 0), ("0", 0), ("-1", 0), ("2.5", 0), ("", 0), ("all", -1)])
 def test_an_invalid_policy_is_refused_with_the_remedy(keep: str, budget: int) -> None:
     with pytest.raises(ReliveError, match="write"):
-        Policy.of(keep, budget)
+        Policy.from_settings(keep, budget)

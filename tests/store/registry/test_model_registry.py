@@ -258,7 +258,7 @@ def test_with_several_artifacts_one_must_be_chosen(script: Any) -> None:
         promote(index, Promotion("last", "net"))
     with pytest.raises(NotFound, match=r"no artifact 'x'; it has model\.bin, other\.bin"):
         promote(index, Promotion("last", "net", artifact="x"))
-    assert promote(index, Promotion("last", "net", artifact="other.bin")).kept()["name"] == "other.bin"
+    assert promote(index, Promotion("last", "net", artifact="other.bin")).require_artifact()["name"] == "other.bin"
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_a_copy_that_was_changed_is_made_again(script: Any) -> None:
 
 def test_damaged_bytes_are_never_loaded(script: Any) -> None:
     _, version = run_and_promote(script)
-    chunk = Chunks(Home(script.home).chunks).path(version.kept()["chunks"][0])
+    chunk = Chunks(Home(script.home).chunks).path(version.require_artifact()["chunks"][0])
     chunk.write_bytes(b"\0other")
 
     with pytest.raises(Damaged, match="is damaged"):
@@ -324,7 +324,7 @@ def test_damaged_bytes_are_never_loaded(script: Any) -> None:
 def test_pieces_that_do_not_match_the_digest_are_never_loaded(script: Any, tmp_path: Path) -> None:
     index, version = run_and_promote(script)
     chunks = Chunks(index.home.chunks)
-    forged = {**version.kept(), "chunks": [chunks.put(b"something else")]}
+    forged = {**version.require_artifact(), "chunks": [chunks.put(b"something else")]}
 
     with pytest.raises(Damaged, match="is not what was recorded"):
         artifact_files.read_artifact(forged, chunks)
@@ -364,7 +364,7 @@ def test_the_artifact_of_a_version_stays_even_if_its_run_is_gone(script: Any) ->
 
     Registry(index.home).retire("net", 1)
     collect_garbage(index.home, Policy(), grace_s=0)
-    assert version.kept()["chunks"][0] not in Chunks(index.home.chunks)
+    assert version.require_artifact()["chunks"][0] not in Chunks(index.home.chunks)
 
 
 def test_while_the_registry_can_not_be_read_nothing_is_collected(store: Home) -> None:

@@ -120,7 +120,7 @@ class CheckpointWriter:
         """Returns the pieces that exist on disk, without those whose pack was garbage-collected in the meantime."""
         present = set(self._packs.names())
         if self._known is None:
-            self._known = self._packs.known()
+            self._known = self._packs.pieces_by_digest()
         elif not self._packs_seen <= present:
             self._known = {key: piece for key, piece in self._known.items() if piece.pack in present}
         self._packs_seen = present

@@ -86,7 +86,7 @@ def gc(dry_run: bool, home: Path | None) -> None:
 
 def _retention_policy(home: Home) -> Policy:
     settings = home.settings
-    return Policy.of(settings.keep, settings.budget_bytes, settings.spool)
+    return Policy.from_settings(settings.keep, settings.budget_bytes, settings.spool)
 
 
 def _print_report(report: GarbageReport) -> None:

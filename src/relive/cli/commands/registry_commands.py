@@ -175,7 +175,7 @@ def retire(reference: str, home: Path | None, server: str | None) -> None:
 def download(reference: str, folder: Path, home: Path | None, server: str | None) -> None:
     """Write the artifact of a version to FOLDER and verify its hash. VERSION is an alias or a number."""
     found, chunks = _find_version(reference, home, server)
-    artifact = found.kept()
+    artifact = found.require_artifact()
     target = artifact_files.path_inside(folder, artifact["name"])
     if target.exists() and not artifact_files.is_intact(artifact, target):
         raise ReliveError(f"{target} exists and has different content; name another folder")

@@ -44,7 +44,7 @@ _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 def runs(limit: int, as_json: bool, home: Path | None, server: str | None) -> None:
     """List the runs, newest first; live runs are marked."""
     (total, shown), unreadable = ask_home_then_server(
-        home, server, lambda place: (place.listed(limit), place.unreadable())
+        home, server, lambda place: (place.list_runs(limit), place.unreadable())
     )
     for run_id, reason in unreadable.items():
         click.echo(f"run {short_id(run_id)} can't be read and is left out ({reason}); see `relive doctor`", err=True)
@@ -88,7 +88,7 @@ def _format_last(given: float | str | None) -> str:
 @server_option
 def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None:
     """Show the record of RUN: config, code, data, metrics, environment, artifacts."""
-    found = ask_home_then_server(home, server, lambda place: place.shown(run))
+    found = ask_home_then_server(home, server, lambda place: place.get_run(run))
     if as_json:
         click.echo(to_json(found.record))
         return

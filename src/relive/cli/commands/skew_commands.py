@@ -144,7 +144,7 @@ def _check_rule(place: RunsBackend, run: str, rule: SkewRule, every_s: float) ->
 
 def _select_runs(place: RunsBackend, word: str | None) -> list[str]:
     if word is not None:
-        return [place.shown(word).record.run]
+        return [place.get_run(word).record.run]
     live = place.live()
     if not live:
         raise NotFound("no run is live; name an ended run to check it, as in `relive watch last --skew …`")

@@ -25,7 +25,7 @@ class Shipper:
         import xxhash  # noqa: F401
         import zstandard  # noqa: F401
 
-        self._remote = ServerClient(url, token, answer_s=ANSWER_S)
+        self._remote = ServerClient(url, token, response_timeout_s=ANSWER_S)
         self._shipment = RunShipment(home, run, self._remote, rank=rank)
         self._home = home
         self._every_s = max(every_s, 0.05)

@@ -102,7 +102,7 @@ def load_from_server(remote: ServerClient, reference: str, home: Home, *, allow_
     if allow_pickle:
         remedy = "leave allow_pickle out, and unpickle the returned path if you trust its author"
         raise ReliveError(f"artifacts from {remote.url} are never unpickled; {remedy}")
-    artifact = RemoteRegistry(remote).find(reference).kept()
+    artifact = RemoteRegistry(remote).find(reference).require_artifact()
     chunks = RemoteChunks(remote, Chunks(home.chunks))
     if artifact["kind"] in SAFE_KINDS:
         with contextlib.suppress(pickle.UnpicklingError):  # torch refuses everything but weights

@@ -49,7 +49,7 @@ class Reader:
 
     def _answer(self, question: Callable[[Index], T]) -> T:
         if self._index is None:  # made by the thread that uses it, as SQLite wants it
-            self._index = Index(self._home, takes_in=False)
+            self._index = Index(self._home, updates_catalog=False)
         try:
             return question(self._index)
         except StorageUnavailable as error:

@@ -65,13 +65,13 @@ class StoredPoints:
 class Index:
     """The index of a home. Any number of processes may use it while runs are being recorded.
 
-    With `takes_in=False` it never writes to the catalog; runs that the catalog lacks are read from their journals.
+    With `updates_catalog=False` it never writes; runs that the catalog lacks are read from their journals.
     """
 
-    def __init__(self, home: Home, *, takes_in: bool = True, segment_rows: int = SEGMENT_ROWS) -> None:
+    def __init__(self, home: Home, *, updates_catalog: bool = True, segment_rows: int = SEGMENT_ROWS) -> None:
         self.home = home
         self.catalog = Catalog(home)
-        self._updates_catalog = takes_in and self.catalog.tables.writable
+        self._updates_catalog = updates_catalog and self.catalog.tables.writable
         self._live_summaries = LiveSummaries(home)
         self._segment_rows = segment_rows
         self.segments = self.catalog.tables.segments

@@ -102,7 +102,7 @@ class Packs:
             return []
         return [Piece(name, *row) for row in rows]
 
-    def known(self) -> dict[tuple[str, int], Piece]:
+    def pieces_by_digest(self) -> dict[tuple[str, int], Piece]:
         """Returns every piece of every pack by its hash and size."""
         return {(piece.digest, piece.size_bytes): piece for name in self.names() for piece in self.pieces(name)}
 
@@ -119,7 +119,7 @@ class Packs:
         return self.shared_lock() if may_lock else contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def alone(self, *, patience_s: float) -> Iterator[None]:
+    def exclusive_lock(self, *, patience_s: float) -> Iterator[None]:
         """Locks out writers of checkpoints. Waiting for it never makes a writer wait."""
         with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB, patience_s):
             yield
@@ -146,7 +146,7 @@ class Packs:
         key = piece.digest, piece.size_bytes
         moved = self._moved.get(key)
         if moved is None or not (self.folder / moved.pack).exists():
-            self._moved = self.known()
+            self._moved = self.pieces_by_digest()
             moved = self._moved.get(key)
         if moved is None:
             raise Gone(f"pack {piece.pack} is gone; restore an earlier checkpoint")

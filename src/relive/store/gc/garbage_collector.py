@@ -93,7 +93,7 @@ class _Collector:
         plan = self._survey.pack_plan(self._survey.scan())
         if not plan.unneeded and not plan.sparse and not plan.outside:
             return [], []
-        with self._packs.alone(patience_s=PATIENCE_S):
+        with self._packs.exclusive_lock(patience_s=PATIENCE_S):
             plan = self._survey.pack_plan(self._survey.scan())
             removed = [_remove(self._packs.folder / name, size) for name, size in plan.unneeded.items()]
             retire(self._packs.folder, plan.outside)
@@ -107,7 +107,7 @@ class _Collector:
         except (OSError, NotFound, Damaged):  # a full disk or a damaged pack: the old one stays
             return None
         copied = {(piece.digest, piece.size_bytes) for piece in pieces}
-        with self._packs.alone(patience_s=PATIENCE_S):
+        with self._packs.exclusive_lock(patience_s=PATIENCE_S):
             references, sizes = self._survey.scan(), pack_sizes(self._packs)
             needed = needed_pieces(references).get(old, {}).values()
             if references.doubts or not copied.issuperset((piece.digest, piece.size_bytes) for piece in needed):
@@ -126,7 +126,7 @@ class _Collector:
 
     def _remove_sent(self, manifests_before: Mapping[str, set[str]], sent: Sequence[LocalPack]) -> list[int]:
         """Removes the packs that have their note and that no further checkpoint needed while they were sent."""
-        with self._packs.alone(patience_s=PATIENCE_S):
+        with self._packs.exclusive_lock(patience_s=PATIENCE_S):
             manifests, offloaded = _manifests_by_pack(self._survey.scan()), self._packs.offloaded()
             removable = [
                 pack

@@ -28,7 +28,7 @@ class Policy:
     spool: str = ""  # the object store for packs beyond the budget; without one, checkpoints are dropped instead
 
     @classmethod
-    def of(cls, keep: str, budget_bytes: int, spool: str = "") -> Policy:
+    def from_settings(cls, keep: str, budget_bytes: int, spool: str = "") -> Policy:
         """Parses and validates the settings."""
         if keep != ALL and not (keep.isdecimal() and int(keep) > 0):
             raise ReliveError(f'keep = {keep!r} is not valid; write "{ALL}", or a number of at least 1')

@@ -49,7 +49,7 @@ class ModelVersion:
         """The text that names this version: `model@3`."""
         return f"{self.model}@{self.version}"
 
-    def kept(self) -> dict[str, Any]:
+    def require_artifact(self) -> dict[str, Any]:
         """Returns the artifact; raises `NotFound` when the version has none."""
         if self.artifact is None:
             raise NotFound(f"{self.reference} was promoted by force and has no artifact; promote a run that kept one")

@@ -73,14 +73,14 @@ class ServerClient:
     """A connection to a server, for one thread. With `keeps_open=False` it is closed after each request."""
 
     def __init__(
-        self, url: str, token: str = "", *, answer_s: float = RESPONSE_TIMEOUT_S, keeps_open: bool = True
+        self, url: str, token: str = "", *, response_timeout_s: float = RESPONSE_TIMEOUT_S, keeps_open: bool = True
     ) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ReliveError(f"server {url!r} is not an address; write it like http://host:5005")
         self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
         self._base = parts.path.rstrip("/")
-        self._answer_s, self._keeps_open = answer_s, keeps_open
+        self._response_timeout_s, self._keeps_open = response_timeout_s, keeps_open
         if parts.scheme == "https":
             self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 parts.hostname, parts.port, timeout=CONNECT_TIMEOUT_S, context=ssl.create_default_context()
@@ -199,7 +199,7 @@ class ServerClient:
             if connection.sock is None:
                 connection.timeout = CONNECT_TIMEOUT_S
                 connection.connect()
-            connection.sock.settimeout(self._answer_s)
+            connection.sock.settimeout(self._response_timeout_s)
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             too_long = (response.length or 0) > limit_bytes

@@ -56,17 +56,17 @@ def take(
     untracked_files: int = 5_000,
     untracked_bytes: int = 100_000_000,
     label: str = "",
-    asking: GitPrefetch | None = None,
+    prefetch: GitPrefetch | None = None,
 ) -> Version:
     """Stores the code under `root` as it is on disk now; returns the existing version if the code is unchanged.
 
-    `asking` are git queries that were started earlier, to run in the background.
+    `prefetch` are git queries that were started earlier, to run in the background.
     """
     limits = Limits(large_bytes, untracked_files, untracked_bytes)
     root = root.resolve()
-    prefetch = asking if asking is not None and asking.root == root else start_git_prefetch(root)
-    with asking or nullcontext(), prefetch or nullcontext(), _scratch_folder(home) as scratch:
-        target = locate_repository(root, home.resolve(), scratch, prefetch)
+    queries = prefetch if prefetch is not None and prefetch.root == root else start_git_prefetch(root)
+    with prefetch or nullcontext(), queries or nullcontext(), _scratch_folder(home) as scratch:
+        target = locate_repository(root, home.resolve(), scratch, queries)
         selection = select_files(target.status, target.top, limits)
         tree, dropped = _write_tree(target, selection)
         tip = _commit(target, tree, label)
