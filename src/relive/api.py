@@ -36,7 +36,7 @@ def _open() -> Driver:
 
 def _asking_git() -> AbstractContextManager[None]:
     try:
-        from relive.record import prefetch_version
+        from relive.record.provenance import prefetch_version
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise

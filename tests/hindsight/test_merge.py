@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from relive.hindsight.merge import RankReplay, merge_replay, next_replay_number
-from relive.record import Place, Recorder
+from relive.record import Place
+from relive.record.recorder import Recorder
 from relive.store import Home, JournalName, list_journals
 from relive.store.catalog import replay_header
 from relive.store.chunks import Chunks

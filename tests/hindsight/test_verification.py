@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from relive.hindsight.verification import Comparison, compare
-from relive.record import Place, Recorder
+from relive.record import Place
+from relive.record.recorder import Recorder
 from relive.store import JournalName
 from relive.store.chunks import Chunks
 from relive.store.journal import Journal, ParsedJournal, line_schema, parse_journal

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from relive.handsfree.capture import scopes
-from relive.record import Recorder, session
+from relive.record import session
 from relive.record.process import LaunchContext
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
@@ -22,7 +22,7 @@ def schedule_self_check(context: LaunchContext) -> None:
     """Schedules a trial replay for the end of the run; its result is stored in the run folder."""
     begun, pid, driver = time.monotonic(), os.getpid(), session.driver
     mode = context.settings.self_check
-    if mode == NEVER or not isinstance(driver, Recorder) or context.launched.world_size > 1:
+    if mode == NEVER or driver is None or not driver.run or context.launched.world_size > 1:
         return
     run = driver.run
 

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from relive.integrations.sweep_pruner import FleetStudy
 from relive.query.compare import PRUNED, SweepValues
-from relive.record import Recorder, current_place, explicit_run
+from relive.record import Driver, current_place, explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home
 from relive.store.catalog import Index
@@ -57,7 +57,7 @@ def _last_step(trial: Trial) -> int | None:
 
 def _tag_run(name: str, value: Any) -> None:
     place = current_place.get()
-    if place is not None and isinstance(place.driver, Recorder):
+    if place is not None:
         place.driver.tag(name, value)
 
 
@@ -84,9 +84,8 @@ class ReliveCallback:
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         with explicit_run(f"trial {trial.number}", _run_tags(study, trial.number)):
             place = current_place.get()
-            driver = place.driver if place is not None else None
-            if isinstance(driver, Recorder):
-                self._log_reports(driver, trial)
+            if place is not None:
+                self._log_reports(place.driver, trial)
             value = None
             if trial.state == TrialState.COMPLETE:
                 value = trial.values[0] if len(trial.values) == 1 else list(trial.values)
@@ -96,7 +95,7 @@ class ReliveCallback:
             elif trial.state == TrialState.FAIL:
                 _tag_run("failed", True)
 
-    def _log_reports(self, driver: Recorder, trial: FrozenTrial) -> None:
+    def _log_reports(self, driver: Driver, trial: FrozenTrial) -> None:
         for _step in driver.loop("step", sorted(trial.intermediate_values)):
             place = current_place.get()
             if place is not None:
@@ -143,4 +142,4 @@ class FleetPruner(BasePruner):  # type: ignore[misc]
 
 def _current_run() -> str | None:
     place = current_place.get()
-    return place.driver.run if place is not None and isinstance(place.driver, Recorder) else None
+    return place.driver.run or None if place is not None else None

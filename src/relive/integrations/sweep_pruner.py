@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from relive.errors import ReliveError
 from relive.model import FINISHED, RUNNING
 from relive.query.compare import PRUNED, SweepMember, SweepValues, guess_order
-from relive.record import Recorder
 from relive.record.process import warn_once
 from relive.store import Home
 from relive.store.catalog import Index, find_run
@@ -99,11 +98,10 @@ def should_prune(
 ) -> bool:
     """Implements `relive.should_prune`; if the sweep can't be read, warns and returns False."""
     load_optuna()
-    if not isinstance(driver, Recorder):
+    if not driver.run:
         return False
     try:
-        if driver.provenance is not None:
-            driver.provenance.settle()
+        driver.settle_data()
         prunes = _decide(driver.run, home, name, step, pruner, order or guess_order(name))
     except (ReliveError, OSError) as error:
         warn_once("prune-unknown", f"{error}; the run continues")

@@ -9,13 +9,12 @@ if TYPE_CHECKING:
     from relive.record.args import pop_kwargs
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.child_processes import ProcessMember
+    from relive.record.journal_driver import JournalDriver
     from relive.record.loops import RecordedLoop
     from relive.record.off import NullJournal, Off
     from relive.record.outcome import outcome_of
-    from relive.record.recorder import Recorder
     from relive.record.run_context import explicit_run
     from relive.record.run_notes import current_home, current_run, record_line
     from relive.record.run_start import OpenRun, open_driver, open_explicit_run
-    from relive.record.version_prefetch import prefetch_version
 
 __getattr__ = lazy_names(__name__)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relive.record.journal_driver import JournalDriver
 from relive.record.off import EndedJournal, NullJournal
 from relive.record.process import JournalSyncer, LaunchContext, detect_launch
 from relive.record.recorder import Recorder
@@ -24,8 +25,8 @@ RECENT_RUNS = 50  # how many runs a worker searches for the one of its parent
 class ChildJournal:
     """Proxy for a child's journal, created with its first record: workers that log nothing leave no files."""
 
-    def __init__(self, recorder: Recorder, folder: Path, rank: int, loops_begun: int) -> None:
-        self._recorder = recorder
+    def __init__(self, driver: JournalDriver, folder: Path, rank: int, loops_begun: int) -> None:
+        self._driver = driver
         self._folder = folder
         self._rank = rank
         self._loops_begun = loops_begun
@@ -40,7 +41,7 @@ class ChildJournal:
 
     def opened_file(self, path: str) -> None:
         with contextlib.suppress(OSError):  # a worker that can't record an input still reads it
-            self._recorder.journal.line(line_schema.InputOpened, path=path)
+            self._driver.journal.line(line_schema.InputOpened, path=path)
 
     def _open(self) -> Journal:
         with self._lock:
@@ -48,7 +49,7 @@ class ChildJournal:
                 self._journal = journal = self._create()
                 header = {"wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "pid": os.getpid()}
                 journal.line(line_schema.ChildStarted, parent=os.getppid(), **header)
-                self._recorder.journal = journal
+                self._driver.journal = journal
                 with contextlib.suppress(RuntimeError):  # no thread can be started: then a power cut may lose values
                     JournalSyncer(journal, every_s=1.0).start()
             return self._journal
@@ -66,23 +67,21 @@ class ChildJournal:
 
 
 class ProcessMember(NamedTuple):
-    """A process that records into a run; prepares its recorder for forked children."""
+    """A process that records into a run; prepares its driver for forked children."""
 
-    recorder: Recorder
+    driver: JournalDriver
     folder: Path
     rank: int
 
     def become_child(self) -> ChildJournal | None:
         """In a forked child: replaces the journal of the parent by a new one, created with the first record."""
-        inherited = self.recorder.journal
+        inherited = self.driver.journal
         if isinstance(inherited, EndedJournal | NullJournal):
             return None
-        child = ChildJournal(self.recorder, self.folder, self.rank, inherited.loops_begun())
+        child = ChildJournal(self.driver, self.folder, self.rank, inherited.loops_begun())
         if isinstance(inherited, Journal):
             inherited.abandon()
-        self.recorder.journal = child  # type: ignore[assignment]
-        self.recorder.checks_kwargs = False
-        self.recorder.provenance = None
+        self.driver.continue_in_child(child)  # type: ignore[arg-type]
         return child
 
 

@@ -6,13 +6,10 @@ import sys
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from relive.installation import PACKAGE_FOLDER
 from relive.record.session import Driver, Place, current_place
-
-if TYPE_CHECKING:
-    from relive.checkpoint.control import LoopWatch
 
 T = TypeVar("T")
 # Each long iteration is marked; short ones are marked at intervals. After milliseconds of other work the CPU caches are
@@ -28,6 +25,16 @@ def is_int32_range(items: Iterable[Any]) -> bool:
     return type(items) is range and items.start in _INT32 and items.step in _INT32
 
 
+class IterationWatch(Protocol):
+    """Takes checkpoints of a loop."""
+
+    is_main: bool
+
+    def begin_iteration(self, iteration: int, frame: FrameType) -> None: ...
+    def end_iteration(self, iteration: int, frame: FrameType) -> None: ...
+    def end(self, iteration: int, frame: FrameType, *, exhausted: bool) -> None: ...
+
+
 class LoopDriver(Driver, Protocol):
     """A driver that records the iterations of loops."""
 
@@ -35,10 +42,7 @@ class LoopDriver(Driver, Protocol):
     def note_item(self, loop: int, iteration: int, item: Any) -> None: ...
     def mark(self, loop: int, iteration: int) -> None: ...
     def leave_loop(self, loop: int, iterations: int) -> None: ...
-    def watch_loop(self, name: str, loop: int) -> LoopWatch | None: ...
-    def begin_iteration(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
-    def end_iteration(self, watch: LoopWatch, iteration: int, frame: FrameType) -> None: ...
-    def end_watch(self, watch: LoopWatch, iteration: int, frame: FrameType, *, exhausted: bool) -> None: ...
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> IterationWatch | None: ...
 
 
 class RecordedLoop(Generic[T]):
@@ -61,9 +65,8 @@ class RecordedLoop(Generic[T]):
         parent = _parent_place(recorder, outside)
         item_types: frozenset[type] = frozenset() if is_int32_range(items) else _ITEM_TYPES
         loop = recorder.enter_loop(self._name, parent, items)
-        watch = recorder.watch_loop(self._name, loop) if getattr(type(items), "has_checkpoints", True) else None
-        if watch is not None:
-            watch.created_in = self._made_in
+        is_watched = getattr(type(items), "has_checkpoints", True)
+        watch = recorder.watch_loop(self._name, loop, self._made_in) if is_watched else None
         place, iteration = None, -1
         marked = begun = _now()
         pending_item: list[T] = []
@@ -86,9 +89,9 @@ class RecordedLoop(Generic[T]):
                 if watch is None or (iteration and not watch.is_main):  # a nested loop only needs its end state
                     yield pending_item.pop()
                 else:
-                    recorder.begin_iteration(watch, iteration, sys._getframe(1))
+                    watch.begin_iteration(iteration, sys._getframe(1))
                     yield pending_item.pop()
-                    recorder.end_iteration(watch, iteration, sys._getframe(1))
+                    watch.end_iteration(iteration, sys._getframe(1))
                 place_now = current_place.get()
                 if place_now is not place and not _is_within(place_now, place):
                     # Another loop advanced meanwhile: the two are zipped, or this one outlives its iteration.
@@ -100,7 +103,7 @@ class RecordedLoop(Generic[T]):
             exhausted = True
         finally:
             if watch is not None:
-                recorder.end_watch(watch, iteration, sys._getframe(1), exhausted=exhausted)
+                watch.end(iteration, sys._getframe(1), exhausted=exhausted)
             _restore_place(place, outside)
             recorder.leave_loop(loop, iteration + 1)
 

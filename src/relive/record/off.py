@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.record.blocks import PlainBlock
 from relive.record.process import warn_once
 from relive.record.session import Place, session
 from relive.store.journal import JournalClosed
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from relive.store.journal import line_schema
+
 
 class Off:
     """Makes every call a no-op. Args still take their values from the command line."""
 
     is_checkpointing = True  # so that no caller tries to start checkpointing
+    run = ""
+    home_path: Path | None = None
     every: int | None = None
 
     def __init__(self) -> None:
@@ -51,6 +58,15 @@ class Off:
         self, objects: dict[str, Any], *, overhead: float | None, every: int | None
     ) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def tag(self, name: str, value: Any) -> None:
+        """Does nothing."""
+
+    def note_line(self, kind: type[line_schema.JournalLine], content: dict[str, Any], place: Place) -> None:
+        """Does nothing."""
+
+    def settle_data(self) -> None:
+        """Does nothing."""
 
 
 class EndedDriver(Off):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from relive.record.process import is_pool_worker, read_launch_context
-from relive.record.recorder import Recorder
 from relive.record.run_start import PARENT_VARIABLE, open_driver
 from relive.record.session import Driver, Place, current_place, session
 from relive.settings import Settings
@@ -28,21 +27,21 @@ def record_line(
     if place is None:
         if len(session.pending) < MAX_PENDING:
             session.pending.append(lambda driver: _record_once_open(driver, kind, content, then))
-    elif isinstance(place.driver, Recorder):
+    else:
         place.driver.note_line(kind, content, place)
 
 
 def current_run() -> str:
     """Returns the id of the current run, or an empty string."""
     place = _find_place()
-    return place.driver.run if place is not None and isinstance(place.driver, Recorder) else ""
+    return place.driver.run if place is not None else ""
 
 
 def current_home() -> tuple[Home, Settings]:
     """Returns the home that the current run is recorded to, or would be, and the settings."""
     place, context = _find_place(), read_launch_context()
-    is_recorded = place is not None and isinstance(place.driver, Recorder)
-    return Home(place.driver.chunks.folder.parent) if is_recorded else context.home, context.settings  # type: ignore[union-attr]
+    path = place.driver.home_path if place is not None else None
+    return Home(path) if path is not None else context.home, context.settings
 
 
 def _find_place() -> Place | None:
@@ -57,7 +56,6 @@ def _find_place() -> Place | None:
 def _record_once_open(
     driver: Driver, kind: type[line_schema.JournalLine], content: dict[str, Any], then: Callable[[str], None] | None
 ) -> None:
-    if isinstance(driver, Recorder):
-        driver.note_line(kind, content, driver.root)
-        if then is not None:
-            then(driver.run)
+    driver.note_line(kind, content, driver.root)
+    if then is not None and driver.run:
+        then(driver.run)

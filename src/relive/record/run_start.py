@@ -49,7 +49,7 @@ def open_driver() -> Driver:
         if joined is None:
             return OpenRun(context).recorder
         _HOOKS.watch_forks(joined)
-        return joined.recorder
+        return joined.driver
     except Exception as error:  # the user's training must go on
         if raised_by_signal_handler(error):
             raise
@@ -359,7 +359,7 @@ def _parent_run() -> str | None:
     """Returns the id of the current run, else of the first run of the process, else of the parent process."""
     place = current_place.get()
     driver = place.driver if place is not None else session.first
-    if isinstance(driver, Recorder):
+    if driver is not None and driver.run:
         return driver.run
     parent = parse_parent_variable(_HOOKS.inherited_variable())
     try:

@@ -14,10 +14,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 from relive.record.blocks import PlainBlock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from relive.store.journal import line_schema
     from relive.store.versions import GitPrefetch
 
 
-class Driver(Protocol):
+class RunNotes(Protocol):
+    """The run of a driver, for other packages of relive: its id and home, and what they add to it."""
+
+    run: str  # empty if there is none
+
+    @property
+    def home_path(self) -> Path | None: ...
+    def tag(self, name: str, value: Any) -> None: ...
+    def note_line(self, kind: type[line_schema.JournalLine], content: dict[str, Any], place: Place) -> None: ...
+    def settle_data(self) -> None: ...
+
+
+class Driver(RunNotes, Protocol):
     """Implements the user's calls. Recording, replaying and doing nothing are three classes with these methods."""
 
     root: Place
@@ -58,6 +73,8 @@ class OpeningDriver:
     """The driver while a run is being opened: buffers logged values, and does nothing else."""
 
     is_checkpointing = True  # so that no caller tries to start checkpointing
+    run = ""
+    home_path: Path | None = None
     every: int | None = None
 
     def __init__(self) -> None:
@@ -91,6 +108,15 @@ class OpeningDriver:
         self, objects: dict[str, Any], *, overhead: float | None, every: int | None
     ) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def tag(self, name: str, value: Any) -> None:
+        """Does nothing."""
+
+    def note_line(self, kind: type[line_schema.JournalLine], content: dict[str, Any], place: Place) -> None:
+        """Does nothing."""
+
+    def settle_data(self) -> None:
+        """Does nothing."""
 
 
 class Session:

@@ -49,6 +49,9 @@ class Replayer(SegmentDriver):
     def data(self, name: str, source: Any, *, etag: str | None) -> Any:
         return source
 
+    def settle_data(self) -> None:
+        """Does nothing: the run has its data version already."""
+
     def artifact(self, source: Any, *, name: str | None) -> Any:
         self._stop_if_left()
         return source

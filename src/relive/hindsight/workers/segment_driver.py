@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from relive.checkpoint.io import Checkpoint, open_packs, restore_script
@@ -19,7 +19,7 @@ from relive.errors import Damaged
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.wire import Job, WorkerReport
-from relive.record import NullJournal, Place, ProcessMember, Recorder, current_place
+from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place
 from relive.store import Home, JournalName
 from relive.store.chunks import Chunks
 from relive.store.journal import ROOT, Journal, line_schema
@@ -29,7 +29,7 @@ _WAIT_S = 0.05
 _COMMUTATIVE_RANKS = 2  # a sum over at most this many ranks does not depend on the order
 
 
-class SegmentDriver(Recorder):
+class SegmentDriver(JournalDriver):
     """Executes one segment of one run. The verbs of the script are in `Replayer`."""
 
     def __init__(self, job: Job) -> None:
@@ -74,8 +74,8 @@ class SegmentDriver(Recorder):
         self._entered[key] = self._entered.get(key, 0) + 1
         return number
 
-    def watch_loop(self, name: str, loop: int) -> None:
-        return None
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> None:
+        """Returns None: a replay takes no checkpoints."""
 
     def note_item(self, loop: int, iteration: int, item: Any) -> None:
         """Records the items of new loops; those of recorded loops are known."""

@@ -1,4 +1,4 @@
-"""The provenance of a run: environment, packages, data fingerprints, input files; and its artifacts."""
+"""The provenance of a run: environment, packages, code version, data fingerprints, input files; and its artifacts."""
 
 from typing import TYPE_CHECKING
 
@@ -13,5 +13,6 @@ if TYPE_CHECKING:
     from relive.record.provenance.input_watch import InputWatch, ignore_reads
     from relive.record.provenance.provenance import Provenance
     from relive.record.provenance.runtime_environment import installed_packages, is_secret
+    from relive.record.provenance.version_prefetch import prefetch_version
 
 __getattr__ = lazy_names(__name__)
