@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole story on a small real training, in a folder of its own: three runs, and what can be asked of them.
+# Runs the README's story on a small training, in a temporary folder: three runs, queries and a replay.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +18,7 @@ say relive runs
 say relive show last
 say relive dataframe lr val_acc --where "lr < 0.1"
 say relive sql "select run, lr, max(val_acc) best from frame('lr', 'val_acc') group by run, lr order by best desc"
-# A question that nobody logged: add the statement now, and ask.
+# A value that was not logged: add the statement now, and replay.
 sed -i '/optimizer.step()/a\            relive.log("grad_norm", sum(p.grad.norm().item() for p in net.parameters()))' train.py
 say relive replay grad_norm "lr < 0.1 and epoch >= 1" --yes
 say relive dataframe lr grad_norm --where "epoch >= 1"

@@ -1,4 +1,4 @@
-"""A small classifier, trained for real: what a script looks like with relive in it."""
+"""A small classifier: a training script that uses relive."""
 
 import torch
 from torch import nn

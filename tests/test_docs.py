@@ -341,6 +341,5 @@ def test_the_format_page_lists_every_kind_of_journal_line():
     from relive.store.journal.line_schema import kinds
 
     page = read(REFERENCE / "format.md")
-    internal = {"turn", "replay"}  # of the journals of workers, and of replays: described in a section of their own
 
-    assert [kind for kind in kinds() if kind not in internal and f"| `{kind}` |" not in page] == []
+    assert [kind for kind in kinds() if f"| `{kind}` |" not in page] == []

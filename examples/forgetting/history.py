@@ -1,11 +1,11 @@
-"""Ten days of work on the detector: what was changed in its code from one version to the next."""
+"""The history of the detector: the changes to its code in ten versions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-# Each step: what stood there, what stands there now. The fifth is the mistake; the ninth undoes it.
+# Each step: pairs of old and new text. The fifth step is the mistake; the ninth reverts it.
 STEPS: list[list[tuple[str, str]]] = [
     [],
     [('lr = relive.arg("lr", 0.5)', 'lr = relive.arg("lr", 0.4)')],
@@ -16,7 +16,7 @@ STEPS: list[list[tuple[str, str]]] = [
         ),
         ("- lr * x_train", "- rate * x_train"),
     ],
-    [  # names that say more
+    [  # clearer names
         ("    found = predict(w, x)\n", "    shares = predict(w, x)\n"),
         ("    guess = found.argmax(1)\n", "    labels = shares.argmax(1)\n"),
         ("    return float((guess == y).mean())", "    return float((labels == y).mean())"),
@@ -30,7 +30,7 @@ STEPS: list[list[tuple[str, str]]] = [
             "x_train, y_train = x_train[sure], y_train[sure]\nweights = np.load",
         ),
     ],
-    [  # training in a function of its own
+    [  # training in a separate function
         (
             "            error = predict(model[\"w\"], x_train[rows])\n"
             "            error[np.arange(len(rows)), y_train[rows]] -= 1\n"
@@ -47,7 +47,7 @@ STEPS: list[list[tuple[str, str]]] = [
     ],
     [("np.array_split(order, 20)", "np.array_split(order, 25)")],
     [("        accuracy = validate", "        # days are short\n        accuracy = validate")],
-    [  # the filter is taken out again: somebody asked why it was there
+    [  # the filter is removed again
         (
             "sure = np.abs(x_train[:, 2]) < 1.0  # unclear at night\nx_train, y_train = x_train[sure], y_train[sure]\n",
             "",

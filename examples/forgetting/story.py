@@ -1,4 +1,4 @@
-"""The story of a class that was forgotten: ten versions of a detector, a question on the last day, and its answer.
+"""Finds when a class was forgotten: ten versions of a detector, a question on the last day, and its answer.
 
 python examples/forgetting/story.py FOLDER
 """
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def record(folder: Path) -> str:
-    """Ten days: each has its version of the code, and a run. Gives the newest version."""
+    """Records ten days, each with its version of the code and a run. Returns the newest version."""
     history.make_data(folder / "data")
     (folder / ".gitignore").write_text("data/\n*.npy\n")
     text = ""
@@ -28,13 +28,13 @@ def record(folder: Path) -> str:
 
 
 def ask(folder: Path, newest: str) -> None:
-    """The statements that nobody had thought of go into the newest version, and are carried into all others."""
+    """Adds log statements to the newest version; a replay carries them into all others."""
     (folder / "train.py").write_text(history.asked(newest), encoding="utf-8")
     run(folder, "-m", "relive", "replay", "f1_ped", "f1_alert", "tstamp >= '2026-01-01'", "--yes")
 
 
 def go_back(folder: Path) -> str:
-    """The newest run before the class was forgotten for good or for a while becomes the model in production."""
+    """Promotes the newest run that had not forgotten the class to production, and returns its id."""
     import relive
 
     query = "select run, day from frame('day', 'f1_ped') where f1_ped > 0.9 and day < 8 order by day desc limit 1"
