@@ -38,7 +38,7 @@ ROWS = {
     "errors": 0,
     "settings": 0,
     "hashing": 0,
-    "doors": 0,
+    "lazy_imports": 0,
     "installation": 0,
     "machine": 0,
     "syntax_tree": 0,
@@ -47,11 +47,11 @@ HIGHEST_FOR_SERVER = ROWS["query"]
 # Neighbours in a row don't know each other, but for these.
 NEIGHBOURS = {
     ("cli", "server"),  # `relive serve` starts it
-    ("hashing", "doors"),
+    ("hashing", "lazy_imports"),
     ("hashing", "machine"),  # it hashes with as many threads as there are processors
     ("integrations", "memo"),  # Parsl's memoizer is ours behind Parsl's methods
     ("hashing", "errors"),  # whoever refuses a value must be able to raise
-    ("model", "doors"),
+    ("model", "lazy_imports"),
     ("model", "errors"),
     ("settings", "errors"),
 }
@@ -113,7 +113,11 @@ class Module:
         listed += [
             n for top in self.tree.body if isinstance(top, ast.If) for n in top.body if isinstance(n, ast.ImportFrom)
         ]
-        ours = [node for node in listed if (node.module or "").startswith("relive.") and node.module != "relive.doors"]
+        ours = [
+            node
+            for node in listed
+            if (node.module or "").startswith("relive.") and node.module != "relive.lazy_imports"
+        ]
         return {alias.name: node.module or "" for node in ours for alias in node.names}
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
+from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.handsfree.script_runner import find_running_script, locate_script, run_script

@@ -22,10 +22,10 @@ from relive.hindsight.analysis import (
     patch_from_files,
     read_python_files,
 )
-from relive.hindsight.check_result import read_check
 from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, select_iterations
 from relive.hindsight.replay_plan import Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
+from relive.hindsight.self_check_result import read_check
 from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
 from relive.machine import usable_cpu_count

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.hindsight.analysis import Patch, PatchCache, PatchFit, ScriptShape
-from relive.hindsight.check_result import FAILED, Check
 from relive.hindsight.execution import execute_plan
 from relive.hindsight.plan import CostModel, Draft, Loop, RunProfile
 from relive.hindsight.replay_plan import Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import RunAnswer
+from relive.hindsight.self_check_result import FAILED, Check
 from relive.hindsight.workers import entry_file
 from relive.model import RunRecord
 from relive.store import Home

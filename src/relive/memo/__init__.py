@@ -3,8 +3,8 @@
 import sys
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
-from relive.memo.face import Memo
+from relive.lazy_imports import lazy_names
+from relive.memo.memo_decorator import Memo
 
 if TYPE_CHECKING:
     from relive.memo.call_key import Call, Keys, content_of

@@ -10,7 +10,7 @@ from typing import Any
 from relive.errors import NotFound, ReliveError, Unstable
 from relive.hashing import stable_hash
 from relive.memo.home_stores import HOMES
-from relive.memo.memoised import ATTRIBUTE, Memoised
+from relive.memo.memoized_function import ATTRIBUTE, MemoizedFunction
 from relive.memo.sqlite_memoizer import Sqlite
 from relive.store.chunks import MemoRow, MemoTable, MissRow
 from relive.store.journal import from_json
@@ -115,7 +115,7 @@ def why(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     >>> print(relive.memo.why(features, "data.csv", size=64))
     """
     memoised = getattr(function, ATTRIBUTE, None)
-    if not isinstance(memoised, Memoised):
+    if not isinstance(memoised, MemoizedFunction):
         raise ReliveError(f"{function!r} is not memoized; decorate it with @relive.memo")
     store = memoised.options.memoizer or HOMES.store()
     name = memoised.keys.name

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
+from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.query.backends import HomeRuns, RunDetails, RunsBackend, ServerRuns, run_list_row
     from relive.query.context_selection import IterationContext
     from relive.query.query_engine import QueryEngine
+    from relive.query.runs_backends import HomeRuns, RunDetails, RunsBackend, ServerRuns, run_list_row
 
 __getattr__ = lazy_names(__name__)

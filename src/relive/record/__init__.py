@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
+from relive.lazy_imports import lazy_names
 from relive.record.session import Driver, Place, current_place, session
 
 if TYPE_CHECKING:

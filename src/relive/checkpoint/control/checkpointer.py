@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from relive.checkpoint.analysis import is_left_by_break
-from relive.checkpoint.control.controller import Block, Ledger, SlowDown
+from relive.checkpoint.control.cost_controller import Block, Ledger, SlowDown
 from relive.checkpoint.control.rank_schedule import RankSchedule, SingleRankSchedule
 from relive.checkpoint.io import (
     DISCOVERED,

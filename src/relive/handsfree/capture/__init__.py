@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
+from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.handsfree.capture import loop_hooks
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from relive.handsfree.capture.explain_report import explainer
     from relive.handsfree.capture.loader_hooks import LOADER_HOOKS
     from relive.handsfree.capture.log_capture import call_safely, script_logs
-    from relive.handsfree.capture.logger_hooks import LOGGER_HOOKS
+    from relive.handsfree.capture.logging_libraries import LOGGER_HOOKS
     from relive.handsfree.capture.loop_hooks import checkpointed_loop, current_driver
     from relive.handsfree.capture.method_wrapper import wrap_method
 

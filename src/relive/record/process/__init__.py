@@ -2,14 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
+from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.record.process.fork_safety import import_lock
     from relive.record.process.interrupts import raised_by_signal_handler
     from relive.record.process.journal_syncer import JournalSyncer
-    from relive.record.process.launch import LAUNCH_VARIABLES, detect_launch, is_pool_worker, launches_rank
     from relive.record.process.launch_context import LaunchContext, read_launch_context, select_server
+    from relive.record.process.launcher_environment import (
+        LAUNCH_VARIABLES,
+        detect_launch,
+        is_pool_worker,
+        launches_rank,
+    )
     from relive.record.process.rendezvous import join_shared_run
     from relive.record.process.shipper import Shipper
     from relive.record.process.user_warnings import print_to_stderr, warn_once

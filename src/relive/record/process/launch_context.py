@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from relive.errors import ReliveError
-from relive.record.process.launch import EntryPoint, Launch, detect_launch, find_entry
+from relive.record.process.launcher_environment import EntryPoint, Launch, detect_launch, find_entry
 from relive.settings import Settings, load
 from relive.store import Home
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relive.doors import lazy_names
+from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.server.http.error_responses import HttpError, error_response, json_response

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from relive.record.process.launch import Launch, detect_launch, find_entry, is_pool_worker, project_root
+from relive.record.process.launcher_environment import Launch, detect_launch, find_entry, is_pool_worker, project_root
 
 PRINT = """\
 import json
-from relive.record.process.launch import detect_launch
-from relive.record.process.launch import find_entry
+from relive.record.process.launcher_environment import detect_launch
+from relive.record.process.launcher_environment import find_entry
 print(json.dumps({function}()._asdict()))
 """
 PRINT_ENTRY, PRINT_LAUNCH = PRINT.format(function="find_entry"), PRINT.format(function="detect_launch")
@@ -140,8 +140,8 @@ def test_real_torchrun_ranks_share_a_key_even_through_a_shell(tmp_path: Path) ->
 
 POOLS = """
 import multiprocessing, sys
-from relive.record.process.launch import find_entry
-from relive.record.process.launch import is_pool_worker
+from relive.record.process.launcher_environment import find_entry
+from relive.record.process.launcher_environment import is_pool_worker
 
 def ask(_):
     return is_pool_worker(), find_entry().script

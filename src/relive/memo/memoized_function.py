@@ -46,7 +46,7 @@ class Attempt:
     found: str = "absent"
 
 
-class Memoised:
+class MemoizedFunction:
     """A function whose results are memoized."""
 
     def __init__(self, function: Callable[..., Any], options: MemoOptions) -> None:
@@ -59,7 +59,7 @@ class Memoised:
         )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Memoised, (self.function, self.options)
+        return MemoizedFunction, (self.function, self.options)
 
     def wrap(self) -> Callable[..., Any]:
         """Returns the wrapper that replaces the user's function."""

@@ -363,5 +363,5 @@ def test_importing_relive_does_not_load_the_room(script: Any):
         """
     )
 
-    assert done.stdout.splitlines() == ["True register", "relive.memo relive.memo.face"]
+    assert done.stdout.splitlines() == ["True register", "relive.memo relive.memo.memo_decorator"]
     assert sys.modules["relive.memo"] is relive.memo

@@ -57,7 +57,7 @@ class Memo(ModuleType):
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
     def __call__(self, *function: Callable[..., Any], **options: Any) -> Any:
-        from relive.memo.memoised import Memoised, MemoOptions
+        from relive.memo.memoized_function import MemoizedFunction, MemoOptions
 
         unknown = [name for name in options if name not in MemoOptions.__slots__]
         if unknown or len(function) > 1:
@@ -65,5 +65,5 @@ class Memo(ModuleType):
             raise ReliveError(f"relive.memo {problem}; its keyword options are {', '.join(MemoOptions.__slots__)}")
         memo_options = MemoOptions(**options)
         if function:
-            return Memoised(function[0], memo_options).wrap()
-        return lambda decorated: Memoised(decorated, memo_options).wrap()
+            return MemoizedFunction(function[0], memo_options).wrap()
+        return lambda decorated: MemoizedFunction(decorated, memo_options).wrap()

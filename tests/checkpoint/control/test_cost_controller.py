@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relive.checkpoint.control.controller import Ledger, SlowDown
+from relive.checkpoint.control.cost_controller import Ledger, SlowDown
 
 
 def simulate(costs: list[float], times: list[float], overhead: float = 1 / 15) -> tuple[list[int], float]:
