@@ -123,7 +123,7 @@ class Recorder(JournalDriver):
         if self.rank_schedule is None and self.shared_folder is not None:
             self.rank_schedule = agree_on_schedule(self.shared_folder, self.rank)
         return Checkpointer(
-            objects, writer, self.journal.line, overhead=allowed, every=every, moments=self.rank_schedule
+            objects, writer, self.journal.line, overhead=allowed, every=every, schedule=self.rank_schedule
         )
 
     def skipblock(self, name: str) -> RecordedBlock:
@@ -250,7 +250,7 @@ class GuardedWatch:
 
 def _framework_fields(objects: dict[str, Any]) -> dict[str, Any]:
     """Returns the journal fields that name the framework which runs the loop, if there is one."""
-    facts = [thing.told for thing in objects.values() if getattr(type(thing), "is_led", False)]
+    facts = [thing.journal_fields for thing in objects.values() if getattr(type(thing), "runs_the_loop", False)]
     return {"led": facts[0]} if facts else {}
 
 

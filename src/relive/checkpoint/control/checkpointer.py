@@ -67,7 +67,7 @@ class Checkpointer:
 
     def __init__(
         self, objects: dict[str, Any], writer: CheckpointWriter, line: LineSink, *, overhead: float | None,
-        every: int | None, moments: RankSchedule | None = None,
+        every: int | None, schedule: RankSchedule | None = None,
     ) -> None:  # fmt: skip
         self._handlers: dict[str, StateHandler] = {name: handler_for(name, obj) for name, obj in objects.items()}
         self._objects = objects
@@ -81,7 +81,7 @@ class Checkpointer:
         self._writer = writer
         self._line = line
         self._every = every
-        self._schedule = moments or SingleRankSchedule()
+        self._schedule = schedule or SingleRankSchedule()
         self.ledger = Ledger(
             overhead=Settings().overhead if overhead is None else overhead, restore_bytes_per_s=writer.restore_speed()
         )

@@ -54,13 +54,13 @@ class _TrainerObjects:
 class TrainerState:
     """Captures a trainer and all objects of its library that it holds. Other objects that it holds are discovered."""
 
-    is_led = True  # the library runs the loop
+    runs_the_loop = True
 
     def __init__(self, library: Library, trainer: Any, *, reads_own: bool) -> None:
         self._library = library
         self._trainer = trainer
         # `reads_own`: code after the training reads files that the training wrote.
-        self.told = {"by": library.name, "reads_own": reads_own}
+        self.journal_fields = {"by": library.name, "reads_own": reads_own}
 
     def state_dict(self) -> dict[str, Any]:
         found = self._walk().parts

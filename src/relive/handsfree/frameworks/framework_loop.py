@@ -92,7 +92,7 @@ class FrameworkLoop:
         state = self._find_state()
         if state is None or driver.is_checkpointing or not scopes.is_worth_it(EPOCH):
             return driver.loop(EPOCH, _WithoutCheckpoints(items))
-        explainer.add_framework_loop(EPOCH, str(state.told["by"]))
+        explainer.add_framework_loop(EPOCH, str(state.journal_fields["by"]))
         return checkpointed_loop(driver, EPOCH, items, {STATE_NAME: state})
 
     def _find_state(self) -> TrainerState | None:
