@@ -337,6 +337,16 @@ def test_every_file_that_the_architecture_page_names_is_there():
     assert not missing
 
 
+def test_every_module_in_the_diagrams_of_the_architecture_page_is_there():
+    rooms = "|".join(path.name for path in SRC.iterdir() if (path / "__init__.py").exists())
+    named = set(re.findall(rf"\b((?:{rooms})(?:\.[a-z_]+)+)\b", read(ARCHITECTURE)))
+    found = {name for name in named if (SRC / name.replace(".", "/")).is_dir()}
+    found |= {name for name in named if (SRC / (name.replace(".", "/") + ".py")).exists()}
+
+    assert named
+    assert named - found == set()
+
+
 def test_the_format_page_lists_every_kind_of_journal_line():
     from relive.store.journal.line_schema import kinds
 
