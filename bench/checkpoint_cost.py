@@ -25,7 +25,7 @@ from relive.checkpoint.state.random_state import capture_random_states
 from relive.checkpoint.state.state_handlers import handler_for
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs
-from relive.store.journal import parse_run
+from relive.store.journal import line_schema, parse_run
 
 REPEAT = 7
 LAYERS = 20
@@ -159,7 +159,8 @@ def _in_a_run(megabytes: int) -> None:
         told = run_script(folder, MEGABYTES=str(megabytes))
         home = Home(folder / ".relive")
         lines = [line for run in home.run_ids() for journal in parse_run(home, run) for line in journal.lines]
-    stalls = [line["stall_s"] for line in lines if line.get("k") == "checkpoint" and line["place"] == "iteration"]
+    taken = line_schema.lines_of(line_schema.CheckpointTaken, lines)
+    stalls = [line.stall_s for line in taken if line.place == "iteration"]
     stall_s = statistics.median(stalls[1:])  # the first one makes its memory ready
     report(
         "checkpoint_stall_in_a_run", {"stall_over_memcpy": "<= 1.5"}, megabytes=megabytes, checkpoints=len(stalls),
