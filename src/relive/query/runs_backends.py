@@ -36,9 +36,6 @@ class RunsBackend(Protocol):
     def list_runs(self, limit: int) -> tuple[int, list[Row]]:
         """Returns the number of runs, and the newest `limit` of them with their last values; a limit of 0 means all."""
 
-    def unreadable(self) -> dict[str, str]:
-        """Returns run → reason for the runs that `list_runs` left out because they can't be read."""
-
     def get_run(self, word: str) -> RunDetails:
         """Returns one run, given by a prefix of its id, its name, or `last`."""
 
@@ -65,9 +62,6 @@ class HomeRuns:
         chosen = entries[:limit] if limit else entries
         last = self._index.summaries(chosen)
         return len(entries), [run_list_row(entry.record, last[entry.record.run]) for entry in chosen]
-
-    def unreadable(self) -> dict[str, str]:
-        return dict(self._index.set_aside)
 
     def get_run(self, word: str) -> RunDetails:
         entry = find_run(self._index.runs(), word)
@@ -112,9 +106,6 @@ class ServerRuns:
             found += answer["runs"]
             if not answer["runs"] or len(found) >= (limit or answer["total"]):
                 return int(answer["total"]), found
-
-    def unreadable(self) -> dict[str, str]:
-        return {}  # the server reports them in its log
 
     def get_run(self, word: str) -> RunDetails:
         from relive.store.sync import ServerUnreachable

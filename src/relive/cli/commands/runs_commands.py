@@ -43,11 +43,7 @@ _STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
 @server_option
 def runs(limit: int, as_json: bool, home: Path | None, server: str | None) -> None:
     """List the runs, newest first; live runs are marked."""
-    (total, shown), unreadable = ask_home_then_server(
-        home, server, lambda place: (place.list_runs(limit), place.unreadable())
-    )
-    for run_id, reason in unreadable.items():
-        click.echo(f"run {short_id(run_id)} can't be read and is left out ({reason}); see `relive doctor`", err=True)
+    total, shown = ask_home_then_server(home, server, lambda place: place.list_runs(limit))
     if as_json:
         for run in shown:
             click.echo(to_json(run))

@@ -87,7 +87,6 @@ class Indexer:
                 self._stop.wait(TRY_AGAIN_S)
 
     def _follow(self, index: Index) -> None:
-        reported: dict[str, str] = {}
         seen, before_bytes, done = -1, 0, time.monotonic()
         while not self._stop.wait(REFRESH_S):
             now, taken_bytes = self._intake.ranges, self._intake.taken_bytes
@@ -95,8 +94,4 @@ class Indexer:
             before_bytes = taken_bytes
             if now != seen and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S):
                 index.refresh()
-                for run, reason in index.set_aside.items():
-                    if reported.get(run) != reason:
-                        _log.warning("run %s can't be read and is set aside (%s); see `relive doctor`", run, reason)
-                reported = dict(index.set_aside)
                 seen, done = now, time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from relive.errors import NotFound
-from relive.model import KILLED, RUNNING, RunRecord
+from relive.model import KILLED, RUNNING, SHORT_ID_DIGITS, RunRecord
 from relive.store.catalog import parquet_segments
 from relive.store.catalog.live_summaries import LiveSummaries
 from relive.store.catalog.point_columns import combine_journals, to_points
@@ -119,11 +120,17 @@ class Index:
 
     @contextlib.contextmanager
     def _setting_aside(self, run: str) -> Iterator[None]:
-        """Whatever the journals of one run hold, all other runs are stored and answered."""
+        """Whatever the journals of one run hold, all other runs are stored and answered; nobody misses it unaware."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - see above; the error is kept as the reason
-            self.set_aside[run] = f"{type(error).__name__}: {error}"
+        except OSError:
+            raise  # the system failed, not the content: an answer without this run would be wrong
+        except Exception as error:  # noqa: BLE001 - see above; the reason is reported, once
+            reason = f"{type(error).__name__}: {error}"
+            if self.set_aside.get(run) != reason and sys.stderr is not None:
+                message = f"run {run[:SHORT_ID_DIGITS]} can't be read and is left out ({reason}); see `relive doctor`"
+                print(message, file=sys.stderr)
+            self.set_aside[run] = reason
 
     def _live_journals(self, entry: RunEntry, *, all_ranks: bool = True) -> list[ParsedJournal]:
         with self._setting_aside(entry.record.run):
