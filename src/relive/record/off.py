@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relive.record.blocks import PlainBlock
 from relive.record.process import warn_once
-from relive.record.session import Place, session
+from relive.record.session import Place, SilentDriver, session
 from relive.store.journal import JournalClosed
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from relive.store.journal import line_schema
-
-
-class Off:
+class Off(SilentDriver):
     """Makes every call a no-op. Args still take their values from the command line."""
-
-    is_checkpointing = True  # so that no caller tries to start checkpointing
-    run = ""
-    home_path: Path | None = None
-    every: int | None = None
-
-    def __init__(self) -> None:
-        self.root = Place(self, 0, 0, None)
-        self.last_checkpoints: dict[str, dict[str, str]] = {}
-
-    def log(self, name: str, value: Any, place: Place) -> Any:
-        return value
 
     def arg(self, name: str, default: Any) -> Any:
         if name not in session.kwargs:
@@ -38,35 +18,6 @@ class Off:
         from relive.record.args import convert
 
         return convert(name, session.kwargs[name], default)
-
-    def note_arg(self, name: str, value: Any, *, origin: str) -> None:
-        """Does nothing."""
-
-    def loop(self, name: str, items: Iterable[Any]) -> Iterable[Any]:
-        return items
-
-    def data(self, name: str, source: Any, *, etag: str | None) -> Any:
-        return source
-
-    def artifact(self, source: Any, *, name: str | None) -> Any:
-        return source
-
-    def skipblock(self, name: str) -> PlainBlock:
-        return PlainBlock()
-
-    def checkpointing(
-        self, objects: dict[str, Any], *, overhead: float | None, every: int | None
-    ) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def tag(self, name: str, value: Any) -> None:
-        """Does nothing."""
-
-    def note_line(self, kind: type[line_schema.JournalLine], content: dict[str, Any], place: Place) -> None:
-        """Does nothing."""
-
-    def settle_data(self) -> None:
-        """Does nothing."""
 
 
 class EndedDriver(Off):

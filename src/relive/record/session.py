@@ -69,8 +69,8 @@ class Place:
 current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("relive_here", default=None)
 
 
-class OpeningDriver:
-    """The driver while a run is being opened: buffers logged values, and does nothing else."""
+class SilentDriver:
+    """A driver that records nothing: every call returns what it was given."""
 
     is_checkpointing = True  # so that no caller tries to start checkpointing
     run = ""
@@ -80,10 +80,8 @@ class OpeningDriver:
     def __init__(self) -> None:
         self.root = Place(self, 0, 0, None)
         self.last_checkpoints: dict[str, dict[str, str]] = {}
-        self.logged: list[tuple[str, Any]] = []
 
     def log(self, name: str, value: Any, place: Place) -> Any:
-        self.logged.append((name, value))
         return value
 
     def arg(self, name: str, default: Any) -> Any:
@@ -117,6 +115,18 @@ class OpeningDriver:
 
     def settle_data(self) -> None:
         """Does nothing."""
+
+
+class OpeningDriver(SilentDriver):
+    """The driver while a run is being opened: buffers logged values, and does nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logged: list[tuple[str, Any]] = []
+
+    def log(self, name: str, value: Any, place: Place) -> Any:
+        self.logged.append((name, value))
+        return value
 
 
 class Session:

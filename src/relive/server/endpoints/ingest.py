@@ -15,10 +15,10 @@ from relive.server.endpoints.send_interval import SendInterval
 from relive.server.http import BODY_BYTES, HttpError, decompress_body, json_response, read_body
 from relive.store import JournalName
 from relive.store.chunks import Chunks
+from relive.store.journal import line_schema
 from relive.store.sync import ChunkUploads, Intake, JournalRange
 
 _RUN = re.compile(r"[0-9a-f]{12}")
-MAX_RANK = 1_000_000
 MAX_NAMES = 10_000
 
 
@@ -99,7 +99,7 @@ def journal_of(request: Request) -> tuple[str, JournalName]:
     """The run and the journal that a path names; nothing else gets to the disk."""
     run, stem = run_of(request), request.path_params["journal"]
     journal = JournalName.parse(stem) if len(stem) < 30 and stem.isascii() else None
-    if journal is None or journal.stem != stem or journal.rank > MAX_RANK:
+    if journal is None or journal.stem != stem or journal.rank > line_schema.MAX_RANKS:
         raise HttpError(404, f"{stem[:40]!r} is no journal; journals are called like 0, 3 or 0-4711")
     return run, journal
 

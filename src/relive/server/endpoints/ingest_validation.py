@@ -7,12 +7,11 @@ import re
 import msgspec
 
 from relive.server.http import HttpError
-from relive.store.journal import SLOT_BYTES, SLOTS_MAGIC, line_schema
+from relive.store.journal import SLOT_BYTES, SLOTS_MAGIC, TABLE_ROOM, line_schema
 from relive.store.sync import JournalRange
 
 MAX_NESTING = 100
 MAX_LINE_BYTES = 16 << 20
-LOOPS_AHEAD = 4_000_000  # a loop's number may be so much higher than its slot's: readers make tables of that size
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 
@@ -88,7 +87,7 @@ def check_slots(slots: bytes | memoryview, at: int) -> None:
     import numpy as np
 
     words = np.frombuffer(slots, "<u4")[0 if at else 6 :: 6]
-    if len(words) and int(words.max()) > at // SLOT_BYTES + len(words) + LOOPS_AHEAD:
+    if len(words) and int(words.max()) > at // SLOT_BYTES + len(words) + TABLE_ROOM:
         raise HttpError(422, "a slot names a loop that can't be; check the journal with `relive doctor`")
 
 

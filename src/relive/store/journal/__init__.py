@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
     from relive.store.journal.line_reader import first_line, read_lines
     from relive.store.journal.liveness import is_process_alive, process_age_s, process_start_stamp
-    from relive.store.journal.loop_context import LoopRow
+    from relive.store.journal.loop_context import TABLE_ROOM, LoopRow
     from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
     from relive.store.journal.record_builder import build_record, is_live
     from relive.store.journal.run_journals import RunJournals, parse_run

@@ -303,6 +303,7 @@ class LineEnvelope(msgspec.Struct, frozen=True):
     i: Word32
 
 
+@lru_cache(maxsize=1)
 def kinds() -> dict[str, type[JournalLine]]:
     """All kinds of lines, by their tag."""
     return {str(kind.__struct_config__.tag): kind for kind in _leaf_classes(JournalLine)}
