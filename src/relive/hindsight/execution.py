@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
 from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment
@@ -18,6 +20,7 @@ from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import Answer, ResultReader
 from relive.hindsight.workers import (
     Job,
+    Moment,
     RankTask,
     Task,
     Watch,
@@ -31,6 +34,7 @@ from relive.hindsight.workers import (
 )
 from relive.model import RunRecord
 from relive.store import Home
+from relive.store.journal import line_schema
 
 
 def execute_plan(
@@ -200,8 +204,18 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
-        rank=rank.number, ranks=history.width,
+        rank=rank.number, ranks=history.width, moments=_moments(rank),
     )  # fmt: skip
+
+
+def _moments(rank: RankHistory) -> list[Moment]:
+    """The moments of which this rank has a checkpoint that can be compared with."""
+    taken = line_schema.lines_of(line_schema.CheckpointTaken, rank.recorded.lines)
+    return [
+        Moment(line.loop, line.i if line.place == "iteration" else -1, line.place, line.manifest)
+        for line in taken
+        if line.unknown is not UNSET
+    ]
 
 
 def _protected(record: RunRecord, home: Home) -> list[str]:

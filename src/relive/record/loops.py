@@ -42,7 +42,7 @@ class LoopDriver(Driver, Protocol):
     def note_item(self, loop: int, iteration: int, item: Any) -> None: ...
     def mark(self, loop: int, iteration: int) -> None: ...
     def leave_loop(self, loop: int, iterations: int) -> None: ...
-    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> IterationWatch | None: ...
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None, items: Any) -> IterationWatch | None: ...
 
 
 class RecordedLoop(Generic[T]):
@@ -66,7 +66,7 @@ class RecordedLoop(Generic[T]):
         item_types: frozenset[type] = frozenset() if is_int32_range(items) else _ITEM_TYPES
         loop = recorder.enter_loop(self._name, parent, items)
         is_watched = getattr(type(items), "has_checkpoints", True)
-        watch = recorder.watch_loop(self._name, loop, self._made_in) if is_watched else None
+        watch = recorder.watch_loop(self._name, loop, self._made_in, items) if is_watched else None
         place, iteration = None, -1
         marked = begun = _now()
         pending_item: list[T] = []

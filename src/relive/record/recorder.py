@@ -168,12 +168,13 @@ class Recorder(JournalDriver):
         self.checks_kwargs = False
         self.provenance = None
 
-    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> GuardedWatch | None:
-        watch = self._checkpointer.enter(name, loop) if self._checkpointer is not None else None
-        if watch is None:
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None, items: Any) -> GuardedWatch | None:
+        if self._checkpointer is None:
             return None
-        watch.created_in = made_in
-        return GuardedWatch(self, watch)
+        watch = None
+        with self.guarded("checkpoint-lost"):
+            watch = self._checkpointer.enter(name, loop, sys._getframe(2), made_in, items)
+        return GuardedWatch(self, watch) if watch is not None else None
 
     def warn_left_out(self) -> None:
         """Warns about state missing from the checkpoints of an instrumented script, whose author named no objects."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         handler_for,
         part_name,
     )
-    from relive.checkpoint.state.trainer_state import Library, TrainerState
+    from relive.checkpoint.state.trainer_state import Library, TrainerState, unwrapped
     from relive.checkpoint.state.user_frames import collect_user_frames, find_loop_frame, find_user_frame
 
 __getattr__ = lazy_names(__name__)

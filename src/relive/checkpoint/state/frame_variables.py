@@ -69,6 +69,12 @@ def restore_variables(
         _set_locals(frame, local)
 
 
+def set_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Binds local variables of a running function."""
+    local_names = {*frame.f_code.co_varnames, *frame.f_code.co_cellvars, *frame.f_code.co_freevars}
+    _set_locals(frame, {name: value for name, value in values.items() if name in local_names})
+
+
 def _restored_object(before: Any, value: Any, live: LiveObjects | None, *, rebind: bool) -> Any:
     if live is None:
         return value if rebind else refill(before, value)

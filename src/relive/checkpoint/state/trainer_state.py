@@ -6,10 +6,11 @@ import enum
 import os
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relive.checkpoint.graph.handlers.attributes import skip_attributes
 from relive.checkpoint.memory import is_leaf
 from relive.checkpoint.state.frame_variables import refill
 from relive.checkpoint.state.object_state import MAX_ITEMS, MAX_OBJECTS, MAX_VARIABLE_BYTES, attributes_of
@@ -58,7 +59,8 @@ class TrainerState:
 
     def __init__(self, library: Library, trainer: Any, *, reads_own: bool) -> None:
         self._library = library
-        self._trainer = trainer
+        self._trainer = self.trainer = trainer
+        skip_attributes(library.modules, library.skipped)
         # `reads_own`: code after the training reads files that the training wrote.
         self.journal_fields = {"by": library.name, "reads_own": reads_own}
 
@@ -125,6 +127,11 @@ class TrainerState:
         for name, value in attributes_of(part).items():
             if name not in self._library.skipped and _CLOCK not in name and _is_plain_data(value, 0):
                 yield name, _map_leaves(value, lambda leaf: leaf.detach() if hasattr(leaf, "detach") else leaf)
+
+
+def unwrapped(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns named objects; in place of a library's state the trainer itself."""
+    return {name: one.trainer if isinstance(one, TrainerState) else one for name, one in objects.items()}
 
 
 def _generator_states(part: Any) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class ReplayedLoop(RecordedLoop[Any]):
             yield from itertools.islice(self._items, 1)
             return
         number = driver.peek_loop(self._name, parent)
+        driver.observe_entry(number, frame, self._items)
         if number is not None and driver.is_skipped(number):
             yield from self._skip(number, frame, parent)
             return
@@ -42,6 +43,8 @@ class ReplayedLoop(RecordedLoop[Any]):
         visits = driver.visits_of(number) if number is not None else None
         if visits is None:
             yield from super().__iter__()
+            if number is not None:
+                driver.proof.pass_moment(number, -1, "loop", frame, driver.named_objects(), 0)
             return
         yield from self._visit(visits, parent, outside)
 
@@ -85,6 +88,9 @@ class ReplayedLoop(RecordedLoop[Any]):
                 begun = time.perf_counter()
                 yield item
                 self._end(visit, number, cursor, time.perf_counter() - begun)
+            if not visits[-1].passed:
+                here = find_loop_frame(sys._getframe(1), self._made_in)
+                driver.proof.pass_moment(number, -1, "end", here, driver.named_objects(), 0)
             if driver.is_last(number):
                 driver.stop()
             end = driver.end_manifest(number)
@@ -112,6 +118,8 @@ class ReplayedLoop(RecordedLoop[Any]):
                 " replay it with --from-start"
             )
         if visit.counts:
+            frame = find_loop_frame(sys._getframe(2), self._made_in)
+            driver.proof.pass_moment(number, visit.iteration, "iteration", frame, driver.named_objects(), 0)
             cursor.look_ahead()
             driver.note_iteration_end(number, visit.iteration, took_s)
         else:

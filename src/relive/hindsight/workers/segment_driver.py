@@ -13,11 +13,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from relive.checkpoint.io import Checkpoint, open_packs, restore_script
+from relive.checkpoint.io import open_packs
 from relive.checkpoint.state import OuterLoop
 from relive.errors import Damaged
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.process_exit import end_process
+from relive.hindsight.workers.state_proof import StateProof
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place
 from relive.store import Home, JournalName
@@ -51,6 +52,7 @@ class SegmentDriver(JournalDriver):
         self.is_priming = False
         self._primed: set[str] = set()
         self.report = WorkerReport(ok=False)
+        self.proof = StateProof(job.moments, self.chunks, self._packs, self.report)
         self._pid, self._parent = os.getpid(), os.getppid()
         self._begun = time.perf_counter()
         journal.line(
@@ -74,13 +76,18 @@ class SegmentDriver(JournalDriver):
         self._entered[key] = self._entered.get(key, 0) + 1
         return number
 
-    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> None:
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None, items: Any) -> None:
         """Returns None: a replay takes no checkpoints."""
 
     def note_item(self, loop: int, iteration: int, item: Any) -> None:
         """Records the items of new loops; those of recorded loops are known."""
         if loop > self._job.last_loop:
             super().note_item(loop, iteration, item)
+
+    def observe_entry(self, loop: int | None, frame: FrameType | None, items: Any) -> None:
+        """A loop is about to begin: if it is a main loop, its state is compared with the recorded one from here on."""
+        if loop is not None and loop in self._job.mains and self._job.moments:
+            self.proof.enter_loop(loop, frame, self.named_objects(), items)
 
     def visits_of(self, loop: int) -> list[Visit] | None:
         visits = [visit for visit in self._job.visits if visit.loop == loop]
@@ -117,8 +124,7 @@ class SegmentDriver(JournalDriver):
     def skip(self, loop: int, frame: FrameType | None, line: int) -> None:
         """Restores the state after a loop instead of running it."""
         skip = self._job.skips[loop]
-        outer = self.outer if loop not in self._job.mains else None
-        self.restore(skip.manifest, frame, self.named_objects(), outer=outer, warm=not self.is_restored, line=line)
+        self.restore(skip.manifest, frame, self.named_objects(), line=line)
         self.is_restored |= skip.unmutes
 
     def needs_priming(self, name: str, loop: int) -> bool:
@@ -152,25 +158,17 @@ class SegmentDriver(JournalDriver):
         """The state that is restored when a main loop is left early, or a block is skipped."""
         return self._job.ends.get(loop)
 
-    def restore(
-        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, outer: OuterLoop | None = None,
-        warm: bool = False, line: int = 0,
-    ) -> None:  # fmt: skip
-        """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one.
-
-        `outer` is the loop around a nested one; `warm`: its iteration has run muted so far.
-        """
+    def restore(self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, line: int = 0) -> None:
+        """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one."""
         if not self.report.set_up_s:
             self.note_set_up()
         begun = time.perf_counter()
         try:
             with self._packs.shared_lock():
-                checkpoint = Checkpoint(manifest, self.chunks, self._packs)
-                missing = restore_script(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
+                checkpoint = self.proof.restore(manifest, frame, objects, line)
         except Damaged:
             self.report.damaged.append(manifest)
             raise
-        self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
         took_s = time.perf_counter() - begun
         if not self.report.restores:
             self.report.first_restore_s = took_s

@@ -19,6 +19,15 @@ Message = TypeVar("Message")
 # --- parent and worker, through files in the worker's folder ---------------------------------------------------------
 
 
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """A moment of the run of which a checkpoint exists: the end of a loop, or of one of its iterations."""
+
+    loop: int
+    iteration: int  # -1: the end of the loop
+    place: str
+    manifest: str
+
+
 class Job(msgspec.Struct, frozen=True):
     """One segment of one run, as the worker of one rank executes it."""
 
@@ -47,6 +56,7 @@ class Job(msgspec.Struct, frozen=True):
     only: list[tuple[str, int, str]] = []  # file and line of each added statement, and the name it logs
     rank: int = 0
     ranks: int = 1  # that are replayed together
+    moments: list[Moment] = []  # with which the state is compared
 
     @classmethod
     def of(cls, segment: Segment, **fields: Any) -> Job:
@@ -72,6 +82,28 @@ class Job(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
+class StateCheck(msgspec.Struct, frozen=True):
+    """The state of the script, compared with the recorded one at a moment of the run.
+
+    The moment is the end of iteration `iteration` of `loop`, whether the replay passed it or restored its checkpoint;
+    at the entry of a loop, `iteration` is -1.
+    """
+
+    loop: int
+    iteration: int
+    # "restored" (right after restoring a checkpoint), "entry" (of a main loop), or a recorded moment that the replay
+    # passed: "iteration", "loop", "end".
+    place: str
+    agreed: int  # objects that compared equal
+    differences: list[str] = []  # at most 20, by path: "model.fc.weight: other content"
+    differing: int = 0  # how many differ in all
+    position: int = 0  # of the next slot in the worker's journal (`Journal.written()`); 0: by loop and iteration
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differences and not self.differing
+
+
 class WorkerReport(msgspec.Struct):
     """How a segment went. The worker writes it when it ends by itself; a killed worker leaves none."""
 
@@ -90,6 +122,8 @@ class WorkerReport(msgspec.Struct):
     ran_s: float = 0.0  # from the start of the process to the end
     written_ns: int = 0
     ended_early: bool = False  # by the error that ended the run when it was recorded
+    checks: list[StateCheck] = []  # in the order in which they were made
+    unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()

@@ -251,6 +251,7 @@ class CheckpointTaken(JournalLine, tag="checkpoint", kw_only=True, frozen=True):
     exhausted: bool | UnsetType = UNSET
     plainly: bool | UnsetType | None = UNSET
     left_around: list[str] | UnsetType = UNSET
+    unknown: list[str] | UnsetType = UNSET  # state that could not be looked at; absent before manifests of format 2
 
 
 class CallRemembered(JournalLine, tag="memo", kw_only=True, frozen=True):

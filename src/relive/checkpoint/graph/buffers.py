@@ -1,0 +1,66 @@
+"""Memory of tensors and arrays as nodes of the graph: one for each piece of memory, however many views there are."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from relive.checkpoint.graph.walk import ObjectWalk
+
+
+class Buffer:
+    """A piece of memory. `source` owns it, and is a storage of torch or an array of numpy."""
+
+    __slots__ = ("address", "device", "digest", "leaf", "parent", "size_bytes", "source", "way")
+
+    def __init__(self, way: int, parent: int, address: int, size_bytes: int, source: Any, device: str) -> None:
+        self.way = way
+        self.parent = parent
+        self.address = address
+        self.size_bytes = size_bytes
+        self.source = source
+        self.device = device
+        self.digest: int | None = None  # None: not hashed
+        self.leaf: int | None = None  # the number of its copy in a checkpoint
+
+    @property
+    def is_on_host(self) -> bool:
+        return self.device == "cpu"
+
+    def view(self) -> Any:
+        """Returns its bytes: an array of numpy, or a tensor if they are on a device."""
+        if not self.is_on_host:
+            torch = sys.modules["torch"]
+            return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.source)
+        return np.frombuffer((ctypes.c_char * self.size_bytes).from_address(self.address), np.uint8)
+
+    def release(self) -> None:
+        self.source = None
+
+
+class BufferTable:
+    """The buffers of one walk, each once."""
+
+    def __init__(self, walk: ObjectWalk) -> None:
+        self._walk = walk
+        self._by_address: dict[int, Buffer] = {}
+        self.found: list[Buffer] = []
+
+    def get(self, address: int) -> Buffer | None:
+        return self._by_address.get(address)
+
+    def add(self, address: int, size_bytes: int, source: Any, device: str = "cpu") -> tuple[int]:
+        """Returns the token of the memory at an address."""
+        found = self._by_address.get(address)
+        if found is None or found.size_bytes < size_bytes:
+            walk = self._walk
+            way = walk.known_buffer(address, size_bytes)
+            if way is None:
+                way = walk.new_way(".", "(memory)")
+            found = self._by_address[address] = Buffer(way, walk.parent, address, size_bytes, source, device)
+            self.found.append(found)
+        return (found.way,)

@@ -1,0 +1,121 @@
+"""Attributes of objects, in their dict and in slots, read and set without properties or methods of their class."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from relive.checkpoint.graph.tokens import PLAIN_TYPES
+
+if TYPE_CHECKING:
+    from relive.checkpoint.graph.restore import GraphRestore
+    from relive.checkpoint.graph.walk import ObjectWalk
+
+_HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
+_MISSING = object()
+
+
+class Attributes:
+    """Where the instances of a class hold their attributes."""
+
+    __slots__ = ("has_dict", "has_hidden_memory", "skipped", "slots")
+
+    def __init__(self, kind: type) -> None:
+        self.has_dict = kind.__dictoffset__ != 0
+        self.slots: tuple[tuple[str, Any], ...] = tuple(
+            (name, member)
+            for base in kind.__mro__
+            for name, member in vars(base).items()
+            if isinstance(member, MemberDescriptorType) and base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base)
+        )
+        # The question that pickle asks: is there memory of C besides a dict and slots?
+        pointer = tuple.__itemsize__
+        known = object.__basicsize__ + pointer * len(self.slots)
+        known += pointer * (kind.__dictoffset__ > 0) + pointer * (kind.__weakrefoffset__ > 0)
+        self.has_hidden_memory = kind.__basicsize__ > known or kind.__itemsize__ != 0
+        self.skipped = _skipped_attributes(kind)
+
+    @staticmethod
+    @lru_cache(maxsize=8192)
+    def of(kind: type) -> Attributes:
+        return Attributes(kind)
+
+
+# Attributes that are no state: caches, links to the whole library, clocks.
+_SKIPPED: dict[str, frozenset[str]] = {
+    "logging": frozenset({"_cache", "manager", "parent"}),
+    "pathlib": frozenset({"_str", "_hash", "_parts_normcase_cached", "_cached_cparts"}),
+    "transformers.trainer_callback": frozenset({"training_bar", "prediction_bar"}),
+}
+_skipped_by_users: dict[str, frozenset[str]] = {}  # by module, for the objects of libraries that run the loop
+
+
+def skip_attributes(modules: tuple[str, ...], names: frozenset[str]) -> None:
+    """Leaves attributes of these names out for all classes of these modules and packages."""
+    for module in modules:
+        _skipped_by_users[module] = names
+    Attributes.of.cache_clear()
+
+
+def _skipped_attributes(kind: type) -> frozenset[str]:
+    found: frozenset[str] = frozenset()
+    for base in kind.__mro__:
+        module = base.__module__ if isinstance(base.__module__, str) else ""
+        found |= _SKIPPED.get(module, frozenset())
+        for owner, names in _skipped_by_users.items():
+            if module == owner or module.startswith(f"{owner}."):
+                found |= names
+    return found
+
+
+def own_dict(obj: Any) -> dict[str, Any] | None:
+    """Returns the attribute dict of an object, without asking its class."""
+    try:
+        found = object.__getattribute__(obj, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return found if type(found) is dict else None
+
+
+def attribute_tokens(obj: Any, walk: ObjectWalk) -> tuple[Any, ...]:
+    """Returns the names and tokens of all attributes, alternating."""
+    where = Attributes.of(type(obj))
+    found: list[Any] = []
+    ref = walk.ref
+    if where.has_dict and (own := own_dict(obj)):
+        skipped = where.skipped
+        for name, value in list(own.items()):
+            if name not in skipped:
+                found.append(name)
+                found.append(value if type(value) in PLAIN_TYPES else ref(value, ".", name))
+    for name, member in where.slots:
+        try:
+            value = member.__get__(obj, type(obj))
+        except AttributeError:
+            continue
+        found.append(name)
+        found.append(value if type(value) in PLAIN_TYPES else ref(value, ".", name))
+    return tuple(found)
+
+
+def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore) -> None:
+    """Gives an object these attributes and no others, except those that are skipped."""
+    where = Attributes.of(type(obj))
+    values = {name: restore.value(token) for name, token in zip(tokens[::2], tokens[1::2], strict=True)}
+    slots = dict(where.slots)
+    own = own_dict(obj) if where.has_dict else None
+    if own is not None:
+        in_dict = {name: value for name, value in values.items() if name not in slots}
+        for name in [name for name in own if name not in in_dict and name not in where.skipped]:
+            del own[name]
+        if list(own) != list(in_dict):  # the order of attributes is visible, too
+            skipped = {name: value for name, value in own.items() if name in where.skipped}
+            own.clear()
+            own.update(skipped)
+        own.update(in_dict)
+    for name, member in where.slots:
+        if name in values:
+            member.__set__(obj, values[name])
+        elif getattr(obj, name, _MISSING) is not _MISSING:
+            member.__delete__(obj)

@@ -1,0 +1,94 @@
+"""Handlers of torch modules, data loaders and their iterators."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from relive.checkpoint.graph.handlers.attributes import Attributes
+from relive.checkpoint.graph.registry import Handler
+from relive.checkpoint.graph.tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.walk import Unreadable
+
+if TYPE_CHECKING:
+    from relive.checkpoint.graph.restore import GraphRestore
+    from relive.checkpoint.graph.walk import ObjectWalk
+
+_TENSORS = ("_parameters", "_buffers", "_modules")
+
+
+class ModuleHandler(Handler):
+    """A module: parameters, buffers and modules inside it, hooks, and any other attribute.
+
+    The dicts that hold them are part of its content, since nobody else refers to them: a model has ten for each layer.
+    """
+
+    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+        own, ref = obj.__dict__, walk.ref
+        found: list[Any] = []
+        skipped = Attributes.of(type(obj)).skipped
+        for name, value in own.items():
+            kind = type(value)
+            if kind in PLAIN_TYPES:
+                found += (name, value)
+            elif name in _TENSORS and isinstance(value, dict):
+                inner: list[Any] = []
+                for key, one in value.items():
+                    inner += (key, one if one is None else ref(one, ".", key))
+                found += (name, tuple(inner))
+            elif (name.endswith("_hooks") or "_hooks_" in name) and not value:
+                found += (name, ())
+            elif name not in skipped:
+                found += (name, ref(value, ".", name))
+        return tuple(found)
+
+    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        own = obj.__dict__
+        tokens = dict(zip(content[::2], content[1::2], strict=True))
+        for name, token in tokens.items():
+            if name in _TENSORS and type(token) is tuple and not (len(token) == 1 and type(token[0]) is int):
+                values = {key: restore.value(one) for key, one in zip(token[::2], token[1::2], strict=True)}
+                holder = own.setdefault(name, {})
+                holder.clear()
+                holder.update(values)
+            elif token == () and (name.endswith("_hooks") or "_hooks_" in name):
+                if own.get(name):
+                    own[name].clear()
+            else:
+                own[name] = restore.value(token)
+        skipped = Attributes.of(type(obj)).skipped
+        for name in [name for name in own if name not in tokens and name not in skipped]:
+            del own[name]
+
+
+class LoaderIteratorHandler(Handler):
+    """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
+
+    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+        from relive.checkpoint.state.loader_iterators import is_tracked_iterator
+
+        if not is_tracked_iterator(obj):
+            raise Unreadable("the position of this iterator over a data loader can't be seen")
+        indices = obj._sampler_iter
+        return indices.number, indices.count, pickled_value(indices.states)
+
+    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        obj._sampler_iter.seek(content[1], restore.value(content[2]))
+        obj._num_yielded = content[1]
+
+
+def choose_torch_module(kind: type) -> Handler | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "nn"):
+        return None
+    if issubclass(kind, torch.nn.Module):
+        jit = getattr(torch, "jit", None)
+        if jit is not None and issubclass(kind, getattr(jit, "ScriptModule", ())):
+            from relive.checkpoint.graph.handlers.objects import StateDictHandler
+
+            return StateDictHandler()
+        return ModuleHandler()
+    loaders = sys.modules.get("torch.utils.data.dataloader")
+    if loaders is not None and issubclass(kind, loaders._BaseDataLoaderIter):
+        return LoaderIteratorHandler()
+    return None

@@ -1,0 +1,106 @@
+"""The registry of state handlers: for each type, how its content is captured, restored and fingerprinted.
+
+To support another type, write a `Handler` and name it in one of the tables of `handlers/`, or register it for a class
+of your own with `relive.state_handler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relive.checkpoint.graph.restore import GraphRestore
+    from relive.checkpoint.graph.tokens import Token
+    from relive.checkpoint.graph.walk import ObjectWalk
+
+
+class CannotRestore(Exception):
+    """Raised by a handler: an object of this kind can't be given a content."""
+
+
+class Handler:
+    """Captures, restores and fingerprints the objects of one type.
+
+    `content` returns what distinguishes an object from others of its type: plain values, and tokens for the objects
+    that it holds. The fingerprint of an object is the hash of its content, and a checkpoint holds its content, so
+    that one method does both, and what was fingerprinted is what is restored.
+    """
+
+    is_inline = False  # instances have no identity: their token is part of whatever holds them
+    creates_complete = False  # what `create` returns needs no `restore`
+    is_hashed = False  # restoring calls the hash of what it holds, which must be complete by then
+    is_restorable = True  # otherwise an object can only be compared
+
+    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+        """Returns the token of an object without identity."""
+        raise NotImplementedError
+
+    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+        raise NotImplementedError
+
+    def can_restore(self, content: Any) -> bool:
+        """Whether an object can be given this content."""
+        return self.is_restorable
+
+    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+        """Returns a new object, which `restore` fills, unless the handler `creates_complete` ones."""
+        cls = restore.find_class(kind)
+        return cls.__new__(cls)
+
+    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        """Gives an object the content; raises CannotRestore if that is not possible in place: a new one replaces it."""
+        raise CannotRestore("it can only be compared")
+
+
+Chooser = Callable[[type], Handler | None]
+_choosers: list[Chooser] = []  # asked in order, once for each type
+_of_users: dict[type, Handler] = {}
+_handlers: dict[type, tuple[Handler, str]] = {}
+
+
+def handler_of(kind: type) -> tuple[Handler, str]:
+    """Returns the handler of a type, and the name of the type."""
+    found = _handlers.get(kind)
+    if found is None:
+        found = _handlers[kind] = _choose(kind), type_name(kind)
+    return found
+
+
+def type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _choose(kind: type) -> Handler:
+    if not _choosers:
+        from relive.checkpoint.graph.handlers import CHOOSERS
+
+        _choosers.extend(CHOOSERS)
+    for base in kind.__mro__:
+        if base in _of_users:
+            return _of_users[base]
+    for chooser in _choosers:
+        found = chooser(kind)
+        if found is not None:
+            return found
+    raise LookupError(type_name(kind))
+
+
+def register_handler(kind: type, handler: Handler) -> None:
+    """Makes a handler responsible for a class and its subclasses."""
+    _of_users[kind] = handler
+    _handlers.clear()
+
+
+class UserHandler(Handler):
+    """Captures an object with functions of the user's: `capture(obj)` returns a value, `restore(obj, value)` sets it."""
+
+    def __init__(self, capture: Callable[[Any], Any], restore: Callable[[Any, Any], None]) -> None:
+        self._capture = capture
+        self._restore = restore
+
+    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+        return walk.ref(walk.made(self._capture(obj)), ".", "(captured)")
+
+    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        self._restore(obj, restore.complete_value(content))

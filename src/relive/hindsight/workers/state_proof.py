@@ -1,0 +1,93 @@
+"""Restores checkpoints in a worker, and compares the state of its script with the recorded one where it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from relive.checkpoint.graph import Difference, GraphState, Observer
+from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
+from relive.hindsight.workers.wire import Moment, StateCheck, WorkerReport
+from relive.store.chunks import Chunks, Packs
+
+MAX_NAMED = 20  # differences that are named
+RESTORED, ENTRY = "restored", "entry"
+
+
+class StateProof:
+    """The state of one worker's script, beside what was recorded."""
+
+    def __init__(self, moments: list[Moment], chunks: Chunks, packs: Packs, report: WorkerReport) -> None:
+        self._moments = {(one.loop, one.iteration, one.place): one for one in moments}
+        self._by_manifest = {one.manifest: one for one in moments}
+        self._chunks = chunks
+        self._packs = packs
+        self._report = report
+        self._observer = Observer()
+        self._loop = 0
+        self._is_entry_compared = False
+
+    def enter_loop(self, loop: int, frame: FrameType | None, objects: Mapping[str, Any], items: Any) -> None:
+        """A main loop begins: looks at the state, as the recording process did."""
+        self._observer = Observer()
+        self._loop, self._is_entry_compared = loop, False
+        self._observer.begin(running_roots(frame, objects), elapsed_s=float("inf"), items=items)
+
+    def restore(self, manifest: str, frame: FrameType | None, objects: Mapping[str, Any], line: int) -> Checkpoint:
+        """Restores a checkpoint into the script, and notes whatever is not as it was."""
+        checkpoint = open_checkpoint(manifest, self._chunks, self._packs)
+        if not self._observer.is_started:
+            self._observer.begin(running_roots(frame, objects), elapsed_s=float("inf"))
+        self._observer.with_gradients = checkpoint.graph.has_gradients
+        self._compare_entry(checkpoint)
+        agreed, differences = restore_script(checkpoint, self._observer, frame, objects, line=line)
+        at = self._by_manifest.get(manifest)
+        self._note(at.loop if at else self._loop, at.iteration if at else -1, RESTORED, agreed, differences)
+        self._note_unknown(checkpoint.graph)
+        return checkpoint
+
+    def pass_moment(
+        self, loop: int, iteration: int, place: str, frame: FrameType | None, objects: Mapping[str, Any], line: int
+    ) -> None:
+        """The script is at a moment of which a checkpoint may exist: compares its state with that."""
+        moment = self._moments.get((loop, iteration, place))
+        if moment is None or not self._observer.is_started:
+            return
+        checkpoint = open_checkpoint(moment.manifest, self._chunks, self._packs)
+        self._observer.with_gradients = checkpoint.graph.has_gradients
+        self._compare_entry(checkpoint)
+        agreed, differences = checkpoint.compare(self._observer, running_roots(frame, objects, line))
+        self._note(loop, iteration, place, agreed, differences)
+        self._note_unknown(checkpoint.graph)
+
+    # --- private ----------------------------------------------------------------------------------------------------
+
+    def _compare_entry(self, checkpoint: Checkpoint) -> None:
+        """Compares the state at the entry of the loop with the recorded one, once it is known."""
+        if self._is_entry_compared:
+            return
+        self._is_entry_compared = True
+        now, then = self._observer.start or GraphState(), checkpoint.start
+        differences = [
+            Difference(then.name(way), "other content")
+            for way, node in then.nodes.items()
+            if way in now.nodes and now.nodes[way].digest != node.digest and way not in then.unknown
+        ]
+        differences += [
+            Difference(then.name(way), "other numbers")
+            for way, one in then.buffers.items()
+            if way in now.buffers and None not in (one.digest, now.buffers[way].digest)
+            and now.buffers[way].digest != one.digest
+        ]  # fmt: skip
+        self._note(self._loop, -1, ENTRY, len(then.nodes) - len(differences), differences)
+
+    def _note(self, loop: int, iteration: int, place: str, agreed: int, differences: list[Difference]) -> None:
+        named = list(dict.fromkeys(map(str, differences)))
+        self._report.checks.append(StateCheck(loop, iteration, place, max(0, agreed), named[:MAX_NAMED], len(named)))
+
+    def _note_unknown(self, graph: GraphState) -> None:
+        for way, why in graph.unknown.items():
+            text = f"{graph.name(way)}: {why}"
+            if text not in self._report.unknown and len(self._report.unknown) < MAX_NAMED * 5:
+                self._report.unknown.append(text)
