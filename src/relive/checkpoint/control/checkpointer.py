@@ -234,9 +234,13 @@ class Checkpointer:
         user = find_user_frame(frame)
         captured = self._capture_state(user, watch, is_end=is_end)
         left_around: list[str] = []
-        if user is not None and self.main_loop is not None and not watch.is_main:
-            if not frames_between(user, self.main_loop):
-                left_around = ["the loop around it is too many calls away to be restored"]
+        if (
+            user is not None
+            and not watch.is_main
+            and self.main_loop is not None
+            and not frames_between(user, self.main_loop)
+        ):
+            left_around = ["the loop around it is too many calls away to be restored"]
         stall_s = _now() - begun
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1

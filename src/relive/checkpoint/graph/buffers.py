@@ -36,7 +36,8 @@ class Buffer:
         if not self.is_on_host:
             torch = sys.modules["torch"]
             return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.source)
-        return np.frombuffer((ctypes.c_char * self.size_bytes).from_address(self.address), np.uint8)
+        memory: Any = (ctypes.c_char * self.size_bytes).from_address(self.address)
+        return np.frombuffer(memory, np.uint8)
 
     def release(self) -> None:
         self.source = None

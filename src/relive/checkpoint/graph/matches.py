@@ -1,4 +1,4 @@
-"""Finds things in a recorded graph: objects by the names of variables, tensors by path, counterparts of live objects."""
+"""Finds things in a recorded graph: objects by variable names, tensors by path, counterparts of live objects."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ class Observer:
     def begin(self, roots: Roots, *, elapsed_s: float, items: Any = None) -> None:
         """Walks over the state when the loop begins, which iterates over `items`."""
         self.process = {
-            "process": ProcessState(), "random generators": RandomState(), "files": FolderState(self.folder, self._home),
+            "process": ProcessState(), "random generators": RandomState(),
+            "files": FolderState(self.folder, self._home),
         }  # fmt: skip
         walk = self.walk(roots, seconds=min(MAX_START_S, max(MIN_START_S, START_SHARE * elapsed_s)))
         self._mark_volatile(walk)
@@ -127,8 +128,9 @@ class Observer:
         def name(way: int) -> str:
             return path_name(way, nodes, buffers)
 
+        touched = [one for one in walk.buffers.found if one.leaf is not None or one.way not in start.buffers]
         changes = GraphState(
-            stored_nodes(changed), _stored_buffers([one for one in walk.buffers.found if one.leaf is not None or one.way not in start.buffers]),
+            stored_nodes(changed), _stored_buffers(touched),
             dict(walk.roots), dict(walk.unknown), roots.names_left_out(), walk.with_gradients,
         )  # fmt: skip
         found = Observation(

@@ -93,7 +93,7 @@ def register_handler(kind: type, handler: Handler) -> None:
 
 
 class UserHandler(Handler):
-    """Captures an object with functions of the user's: `capture(obj)` returns a value, `restore(obj, value)` sets it."""
+    """Captures an object with the user's functions: `capture(obj)` returns a value, `restore(obj, value)` sets it."""
 
     def __init__(self, capture: Callable[[Any], Any], restore: Callable[[Any, Any], None]) -> None:
         self._capture = capture

@@ -223,7 +223,7 @@ class GraphRestore:
         except CannotRestore as error:
             try:
                 made = handler.create(node.kind, node.content, self)
-            except Exception:
+            except Exception:  # noqa: BLE001 - what went wrong first says more
                 raise error from None
             if made is target:
                 raise
@@ -266,12 +266,13 @@ class GraphRestore:
     def _handler(self, node: StoredNode) -> Handler:
         live = self._live.nodes.get(node.way)
         if live is not None and live.kind == node.kind:
-            return live.handler
+            return live.handler  # type: ignore[no-any-return]
         if node.kind == "builtins.type":
             from relive.checkpoint.graph.handlers.code import class_handler
 
             return class_handler
-        return handler_of(self.find_class(node.kind))[0]
+        found: Handler = handler_of(self.find_class(node.kind))[0]
+        return found
 
     def _find_class(self, name: str) -> Any:
         if name in _ANONYMOUS:
@@ -402,17 +403,11 @@ def _types_without_name() -> Iterator[tuple[str, type]]:
 
     for kind in (types.FunctionType, types.MethodType, functools.partial, types.GeneratorType, types.SimpleNamespace):
         yield type_name(kind), kind
-    for obj in (
-        iter([]),
-        iter(()),
-        iter(range(0)),
-        iter(""),
-        iter({}),
-        iter({}.values()),
-        iter({}.items()),
-        iter(set()),
-    ):
-        yield type_name(type(obj)), type(obj)
+    iterators: tuple[Any, ...] = (
+        iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()), iter({}.items()), iter(set()),
+    )  # fmt: skip
+    for one in iterators:
+        yield type_name(type(one)), type(one)
 
 
 _ANONYMOUS: Mapping[str, type] = dict(_types_without_name())

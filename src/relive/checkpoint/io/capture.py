@@ -14,7 +14,7 @@ from relive.checkpoint.memory import Arena, Copier, Layout, Leaf, max_layout_byt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedState:
-    """A copy of the state: the graph at the start of the loop, what has changed since then, and the bytes of buffers."""
+    """A copy of the state: the graph when the loop began, what has changed since then, and the bytes of buffers."""
 
     start: bytes
     changes: GraphState
@@ -48,7 +48,8 @@ class Capture:
         self.observer = Observer(self._home)
         elapsed_s = time.process_time() if elapsed_s is None else elapsed_s
         self.observer.begin(
-            Roots(self.named, frames, left_out or {}, extra=extra or {}), elapsed_s=elapsed_s, items=items
+            Roots(self.named, frames, left_out or {}, extra=extra or {}, has_modules=bool(frames)),
+            elapsed_s=elapsed_s, items=items,
         )
         assert self.observer.start is not None
         self._start = self.observer.start.encode()
@@ -69,11 +70,12 @@ class Capture:
         left_out: Mapping[int, Any] | None = None, with_gradients: bool = False, seconds: float = 60.0,
     ) -> CapturedState:  # fmt: skip
         """Copies the state now. `extra` are further values by name."""
-        observer = self.observer
-        if not observer.is_started:
+        if not self.observer.is_started:
             self.begin(frames, left_out, extra=extra)
+        observer = self.observer
         observer.with_gradients = with_gradients
-        found = observer.observe(Roots(self.named, frames, left_out or {}, extra=extra or {}), seconds=seconds)
+        roots = Roots(self.named, frames, left_out or {}, extra=extra or {}, has_modules=bool(frames))
+        found = observer.observe(roots, seconds=seconds)
         key = [(buffer.address, buffer.size_bytes) for buffer in found.copied]
         if self._layout is None or key != self._layout_key:
             leaves = [Leaf(buffer.view()) for buffer in found.copied]

@@ -222,7 +222,8 @@ class Checkpoint:
 
     def _restoring(self, walk: Any, folder: str) -> GraphRestore:
         for buffer in walk.buffers.found:
-            if buffer.is_on_host:
+            stored = self.graph.buffers.get(buffer.way)
+            if stored is not None and stored.leaf is None and buffer.is_on_host:  # it must be as it was
                 buffer.digest = int(walk.hash(buffer.view()))
         return GraphRestore(self.graph, LiveObjects(walk), self._read_buffer, folder, self._read_pending)
 
@@ -231,7 +232,8 @@ class Checkpoint:
         leaf = self.graph.buffers[way].leaf
         if leaf is None:
             raise CannotRestore("the checkpoint does not hold its memory")
-        view = memoryview(memory if isinstance(memory, np.ndarray) else np.asarray(memory)).cast("B")
+        flat: Any = memory if isinstance(memory, np.ndarray) else np.asarray(memory)
+        view = memoryview(flat).cast("B")
         at = 0
         for number in self._manifest.memory[leaf]:
             piece = self._manifest.pieces[number]

@@ -37,9 +37,13 @@ class Attributes:
         self.skipped = _skipped_attributes(kind)
 
     @staticmethod
-    @lru_cache(maxsize=8192)
-    def of(kind: type) -> Attributes:
-        return Attributes(kind)
+    def of(kind: Any) -> Attributes:
+        return _attributes_of(kind)
+
+
+@lru_cache(maxsize=8192)
+def _attributes_of(kind: type) -> Attributes:
+    return Attributes(kind)
 
 
 # Attributes that are no state: caches, links to the whole library, clocks.
@@ -55,13 +59,19 @@ def skip_attributes(modules: tuple[str, ...], names: frozenset[str]) -> None:
     """Leaves attributes of these names out for all classes of these modules and packages."""
     for module in modules:
         _skipped_by_users[module] = names
-    Attributes.of.cache_clear()
+    _attributes_of.cache_clear()
+
+
+def module_name(kind: Any) -> str:
+    """Returns the module of a class, which may have overwritten it."""
+    name: Any = kind.__module__
+    return name if type(name) is str else ""
 
 
 def _skipped_attributes(kind: type) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for base in kind.__mro__:
-        module = base.__module__ if isinstance(base.__module__, str) else ""
+        module = module_name(base)
         found |= _SKIPPED.get(module, frozenset())
         for owner, names in _skipped_by_users.items():
             if module == owner or module.startswith(f"{owner}."):

@@ -1,4 +1,4 @@
-"""Handlers of code that holds state: functions with cells and defaults, methods, partials, caches, classes, iterators."""
+"""Handlers of code that holds state: functions with cells and defaults, methods, caches, classes, iterators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
+from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.registry import CannotRestore, Handler
 from relive.checkpoint.graph.tokens import BUILTIN_METHOD, BY_NAME, METHOD, UNSEEN, Token, find_by_name
 from relive.checkpoint.graph.walk import Unreadable
@@ -157,7 +157,7 @@ class AnyClassHandler(Handler):
 
 
 def is_library_class(kind: type) -> bool:
-    return not is_project_module(kind.__module__ if isinstance(kind.__module__, str) else "")
+    return not is_project_module(module_name(kind))
 
 
 def _underlying(value: Any) -> Any:
@@ -226,7 +226,7 @@ class GeneratorHandler(Handler):
     """A generator or coroutine: where it stands and its variables. It can't be put elsewhere."""
 
     def can_restore(self, content: Any) -> bool:
-        return content == _FINISHED
+        return bool(content == _FINISHED)
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
         frame = next((getattr(obj, name) for name in ("gi_frame", "cr_frame", "ag_frame") if hasattr(obj, name)), None)
@@ -290,7 +290,8 @@ class IteratorHandler(Handler):
 
 range_iterator = type(iter(range(0)))
 _ITERATORS = (
-    type(iter([])), type(iter(())), range_iterator, type(iter("")), type(iter("é")), type(iter(b"")), type(iter(bytearray())),
+    type(iter([])), type(iter(())), range_iterator, type(iter("")), type(iter("é")), type(iter(b"")),
+    type(iter(bytearray())),
     type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])),
     enumerate, zip, map, filter, reversed,
     *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
@@ -302,7 +303,9 @@ def _is_same_part(one: Any, other: Any) -> bool:
 
 
 _MOVING_ITERATORS = frozenset({itertools.cycle, itertools.count, itertools.repeat, itertools.chain, itertools.islice})
-_COPYING_ITERATORS = frozenset({type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set()))})
+_COPYING_ITERATORS: frozenset[type] = frozenset(
+    {type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set()))}
+)
 _DESCRIPTORS = (
     types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, property, functools.cached_property,
@@ -345,6 +348,3 @@ def choose_code(kind: type) -> Handler | None:
     if kind.__module__ == "typing":
         return MadeUpHandler()
     return next((handler for base, handler in _BY_BASE if issubclass(kind, base)), None)
-
-
-_ = (attribute_tokens, restore_attributes)

@@ -192,9 +192,11 @@ class DerivedHandler(Handler):
         elif self._base is set:
             _refill_set(obj, _items(items[1], restore), is_ordered=items[0])
         else:
-            self._base.clear(obj)  # type: ignore[attr-defined]
+            base: Any = self._base
+            base.clear(obj)
+            setter = base.__setitem__
             for key, value in dict_items(items, restore):
-                self._base.__setitem__(obj, key, value)  # type: ignore[attr-defined]
+                setter(obj, key, value)
         if isinstance(obj, defaultdict):
             obj.default_factory = restore.value(factory)
         restore_attributes(obj, attributes, restore)

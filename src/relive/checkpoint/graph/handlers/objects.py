@@ -10,23 +10,22 @@ import gc
 import pathlib
 import pickle
 import re
-import sys
 import threading
 import types
 import uuid
 import weakref
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import (
     Attributes,
     attribute_tokens,
+    module_name,
     own_dict,
     restore_attributes,
 )
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import PLAIN_TYPES, TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
+from relive.checkpoint.graph.tokens import TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class TextHandler(Handler):
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
         base = next(base for base in (str, *_PRIMITIVES) if isinstance(obj, base))
-        plain = str.__str__(obj) if base is str else base.__getnewargs__(obj)[0]  # type: ignore[attr-defined]
+        plain = str.__str__(obj) if base is str else base(obj)
         return (TEXT_TYPE, walk.ref(type(obj), form, f"{key}.__class__"), plain)
 
 
@@ -182,7 +181,7 @@ class WeakContainerHandler(Handler):
 
 class ExceptionHandler(Handler):
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
-        return walk.ref(BaseException.args.__get__(obj), ".", "args"), attribute_tokens(obj, walk)
+        return walk.ref(obj.args, ".", "args"), attribute_tokens(obj, walk)
 
     def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
         obj.args = restore.value(content[0])
@@ -201,7 +200,7 @@ class StateDictHandler(Handler):
 
 def choose_object(kind: type) -> Handler | None:
     """The last chooser: every class has a handler."""
-    module = kind.__module__ if isinstance(kind.__module__, str) else ""
+    module = module_name(kind)
     package = module.partition(".")[0]
     where = Attributes.of(kind)
     if issubclass(kind, enum.Enum):
@@ -238,12 +237,11 @@ def _choose_by_memory(kind: type, where: Attributes) -> Handler:
 
 
 def _is_ignored(kind: type) -> bool:
-    module = kind.__module__ if isinstance(kind.__module__, str) else ""
+    module = module_name(kind)
     return module.partition(".")[0] in IGNORED_PACKAGES or module.startswith("torch.utils.tensorboard")
 
 
-@lru_cache(maxsize=1024)
-def _pickles_itself(kind: type) -> bool:
+def _pickles_itself(kind: Any) -> bool:
     return any(
         name in vars(base) for base in kind.__mro__[:-1] for name in ("__getstate__", "__reduce__", "__reduce_ex__")
     )
@@ -264,6 +262,3 @@ def _is_reduced_by_library(kind: type) -> bool:
 
 def _has_state_dict(kind: type) -> bool:
     return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
-
-
-_ = (sys, PLAIN_TYPES)
