@@ -245,13 +245,13 @@ class Checkpointer:
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
         self.left_out.update(captured.uncaptured)
-        self.kept[watch.name] = captured.names
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
         def on_written(written: WrittenCheckpoint) -> None:
             background_s = self._background_cost_s(written)
             self.ledger.charge(stall_s + background_s)
             self._charged_s, self._wrote_s = background_s, written.took_s
+            self.kept[watch.name] = captured.changed_names()
             self._line(
                 line_schema.CheckpointTaken, watch.loop, iteration, place=place, name=watch.name,
                 manifest=written.manifest, bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s,

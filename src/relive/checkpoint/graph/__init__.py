@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.comparison import Difference, compare_graphs
     from relive.checkpoint.graph.graph_state import GraphState
     from relive.checkpoint.graph.matches import (
+        changed_roots,
         changed_variables,
         match_objects,
         module_paths,

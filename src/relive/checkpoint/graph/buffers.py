@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """A piece of memory. `source` owns it, and is a storage of torch or an array of numpy."""
+    """A piece of memory. `source` keeps it alive: a tensor, a storage of torch, or an array of numpy."""
 
     __slots__ = ("address", "device", "digest", "leaf", "parent", "size_bytes", "source", "way")
 
@@ -35,9 +35,13 @@ class Buffer:
         """Returns its bytes: an array of numpy, or a tensor if they are on a device."""
         if not self.is_on_host:
             torch = sys.modules["torch"]
-            return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.source)
+            return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.storage())
         memory: Any = (ctypes.c_char * self.size_bytes).from_address(self.address)
         return np.frombuffer(memory, np.uint8)
+
+    def storage(self) -> Any:
+        """Returns the storage of torch that it is."""
+        return self.source.untyped_storage() if hasattr(self.source, "untyped_storage") else self.source
 
     def release(self) -> None:
         self.source = None
@@ -53,6 +57,15 @@ class BufferTable:
 
     def get(self, address: int) -> Buffer | None:
         return self._by_address.get(address)
+
+    def of_way(self, way: int) -> Buffer:
+        return next(one for one in reversed(self.found) if one.way == way)
+
+    def add_known(self, address: int, size_bytes: int, source: Any, way: int) -> None:
+        """Adds memory on the host that an earlier walk met, unless this one has, too."""
+        if address not in self._by_address:
+            found = self._by_address[address] = Buffer(way, self._walk.parent, address, size_bytes, source, "cpu")
+            self.found.append(found)
 
     def add(self, address: int, size_bytes: int, source: Any, device: str = "cpu") -> tuple[int]:
         """Returns the token of the memory at an address."""

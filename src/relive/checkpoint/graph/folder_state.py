@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_FILES = 4_000
 MAX_SCAN_S = 0.02
+SLOW_S = 0.003
 MAX_FILE_BYTES = 16 << 20
 MAX_TOTAL_BYTES = 64 << 20
 _LEFT_OUT = frozenset({
@@ -31,15 +32,20 @@ class FolderState:
     def __init__(self, folder: str, home: str = "") -> None:
         self.folder = folder
         self.home = home
+        begun = time.perf_counter()
         self.files, self.is_complete = scan(folder, home)
+        self.is_slow = time.perf_counter() - begun > SLOW_S  # then it is looked at only when the loop has ended
 
 
 class FolderHandler(Handler):
     """Files that were written since the loop began, with their content; files that were removed."""
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
+        if not obj.is_complete or (obj.is_slow and not walk.is_end):
+            walk.note_unknown("files of the working folder", "looking at all of them takes too long")
+            return ()
         now, is_complete = scan(obj.folder, obj.home)
-        if not is_complete or not obj.is_complete:
+        if not is_complete:
             walk.note_unknown("files of the working folder", "there are too many to look at")
             return ()
         found: list[Any] = []

@@ -13,6 +13,7 @@ from relive.checkpoint.graph.tokens import Token, is_node, nodes_in
 from relive.checkpoint.graph.walk import KnownWays, ObjectWalk
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+_MAX_PATH = 50
 _CODE_KINDS = frozenset({"builtins.function", "builtins.type"})
 
 
@@ -48,6 +49,22 @@ def changed_variables(start: GraphState, changes: GraphState) -> list[tuple[str,
         if inside & changed and not is_code:
             found[parts[-1]] = is_node(token)
     return list(found.items())
+
+
+def changed_roots(start: GraphState, changes: GraphState) -> dict[str, str]:
+    """Returns the names of roots that were bound anew, or inside of which something has changed, with their types."""
+    nodes = {**start.nodes, **changes.nodes}
+    found: dict[str, str] = {}
+    for key, token in changes.roots.items():
+        if not is_node(token) and start.roots.get(key) != token and key[0] in (MODULE, FRAME):
+            found[key.split("|")[-1]] = type(token).__name__
+    for way in [*changes.nodes, *(one.parent for one in changes.buffers.values() if one.leaf is not None)]:
+        seen = 0
+        while way in nodes and nodes[way].parent in nodes and seen < _MAX_PATH:
+            way, seen = nodes[way].parent, seen + 1
+        if way in nodes:
+            found.setdefault(nodes[way].label, nodes[way].kind)
+    return found
 
 
 def reachable(state: GraphState, token: Token) -> list[int]:

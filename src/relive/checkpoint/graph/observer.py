@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer
@@ -46,7 +46,6 @@ class Observation:
     unkept: list[str]  # what changed and can't be restored, by name, with the reason
     unknown: list[str]  # what could not be looked at, by name, with the reason
     walk_s: float = 0.0
-    names: dict[str, str] = field(default_factory=dict)  # what changed, by the name of its root, and its type
 
 
 class Observer:
@@ -63,7 +62,7 @@ class Observer:
         self.start_leaves: list[bytes] = []
         self._known = KnownWays()
         self._volatile: set[int] = set()  # buffers that are copied without looking whether they have changed
-        self._start_unknown: dict[int, str] = {}
+        self._memo: dict[int, Any] = {}
         self.with_gradients = False
         self._items: int | None = None  # the way of what the loop iterates over: a replay draws its items again
 
@@ -92,6 +91,7 @@ class Observer:
         )
         self.start_leaves = leaves
         self._known = walk.known_ways()
+        self._memo = {}  # ways of the start are not those of later objects
         known = self._known.objects.get(id(items))
         self._items = known[0] if known is not None else None
         walk.release()
@@ -105,6 +105,7 @@ class Observer:
         is_start = self.start is None
         walk = ObjectWalk(self.folder, self._known, seconds=seconds, generation="" if is_start else LATER)
         walk.with_gradients = self.with_gradients
+        walk.memo = self._memo
         everything = replace(roots, process=self.process)
         everything.add_to(walk)
         walk.run()
@@ -145,7 +146,6 @@ class Observer:
             unknown=[f"{name(way)}: {why}" for way, why in walk.unknown.items()]
             + [f"{what}: {why}" for what, why in walk.unknown_names.items()],
             walk_s=_now() - begun,
-            names={name(node.way): node.kind for node in changed},
         )  # fmt: skip
         self._last = walk  # keeps what owns the memory alive until it is copied
         return found

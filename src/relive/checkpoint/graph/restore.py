@@ -91,7 +91,7 @@ class GraphRestore:
             owner = live.source
             if isinstance(owner, np.ndarray):
                 return owner.reshape(-1).view(np.uint8) if owner.flags.c_contiguous else live.view()
-            return np.asarray(sys.modules["torch"].empty(0, dtype=sys.modules["torch"].uint8).set_(owner))
+            return _bytes_of_storage(live.storage())
         if way not in self._storages:
             self._storages[way] = self._new_memory(way)
         found = self._storages[way]
@@ -103,7 +103,7 @@ class GraphRestore:
         live = self._live.buffers.get(way)
         if live is not None and live.source is not None:
             if not isinstance(live.source, np.ndarray):
-                return live.source
+                return live.storage()
             return torch.from_numpy(self.memory(way)).untyped_storage()
         if way not in self._storages:
             self._storages[way] = self._new_memory(way)

@@ -84,6 +84,7 @@ class ObjectWalk:
         self.unknown: dict[int, str] = {}  # reasons, by way
         self.unknown_names: dict[str, str] = {}  # the same for what has no way
         self.with_gradients = True
+        self.memo: dict[int, Any] = {}  # what handlers remember from walk to walk, by identity
         self.is_end = False
         self._folder = folder
         self._known = known

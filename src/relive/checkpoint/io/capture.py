@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.graph import GraphState, Observer, Roots
+from relive.checkpoint.graph import GraphState, Observer, Roots, changed_roots
 from relive.checkpoint.memory import Arena, Copier, Layout, Leaf, max_layout_bytes
 
 
@@ -23,7 +23,11 @@ class CapturedState:
     size_bytes: int
     uncaptured: list[str]  # what changed and could not be captured, and why
     unknown: list[str]  # what could not be looked at, and why
-    names: dict[str, str] = field(default_factory=dict)  # what changed, and its type
+    state_at_start: GraphState
+
+    def changed_names(self) -> dict[str, str]:
+        """Returns the variables and named objects that have changed, with their types."""
+        return changed_roots(self.state_at_start, self.changes)
 
 
 class Capture:
@@ -49,7 +53,8 @@ class Capture:
         elapsed_s = time.process_time() if elapsed_s is None else elapsed_s
         self.observer.begin(
             Roots(self.named, frames, left_out or {}, extra=extra or {}, has_modules=bool(frames)),
-            elapsed_s=elapsed_s, items=items,
+            elapsed_s=elapsed_s,
+            items=items,
         )
         assert self.observer.start is not None
         self._start = self.observer.start.encode()
@@ -88,5 +93,5 @@ class Capture:
         return CapturedState(
             self._start, found.changes, [*observer.start_leaves, *copies],
             [(buffer.way, buffer.leaf) for buffer in found.copied if buffer.leaf is not None],
-            self._size_bytes, found.unkept, found.unknown, found.names,
+            self._size_bytes, found.unkept, found.unknown, observer.start or GraphState(),
         )  # fmt: skip

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore
     from relive.checkpoint.graph.walk import ObjectWalk
 
-_TENSORS = ("_parameters", "_buffers", "_modules")
+_TENSORS = frozenset({"_parameters", "_buffers", "_modules"})
+_EMPTY_AT_FIRST = frozenset(
+    "_non_persistent_buffers_set _backward_pre_hooks _backward_hooks _forward_hooks _forward_hooks_with_kwargs "
+    "_forward_hooks_always_called _forward_pre_hooks _forward_pre_hooks_with_kwargs _state_dict_hooks "
+    "_state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks".split()
+)
 
 
 class ModuleHandler(Handler):
@@ -36,7 +41,7 @@ class ModuleHandler(Handler):
                 for key, one in value.items():
                     inner += (key, one if one is None else ref(one, ".", key))
                 found += (name, tuple(inner))
-            elif (name.endswith("_hooks") or "_hooks_" in name) and not value:
+            elif name in _EMPTY_AT_FIRST and not value:
                 found += (name, ())
             elif name not in skipped:
                 found += (name, ref(value, ".", name))
@@ -51,7 +56,7 @@ class ModuleHandler(Handler):
                 holder = own.setdefault(name, {})
                 holder.clear()
                 holder.update(values)
-            elif token == () and (name.endswith("_hooks") or "_hooks_" in name):
+            elif token == () and name in _EMPTY_AT_FIRST:
                 if own.get(name):
                     own[name].clear()
             else:
