@@ -3,10 +3,11 @@
     python -m bench awkward                         # all of them
     python -m bench awkward --only torch --jobs 4   # those whose name holds a text, four at a time
 
-The programs are those of tests/laws/awkward_programs.py. Each is recorded, its statements are added, and relive is asked
-for each; a twin that had them from the start tells what is right. `right`; `cautious`: right, but marked as doubtful;
-`marked`: wrong or missing, and said so; `wrong`: and nobody is told; `hung`: no answer; `broken`: the program does not
-run here. `lost_exact` are questions that were right once (tests/laws/awkward_exact.txt) and aren't simply right now.
+The programs are those of tests/laws/awkward_programs.py. Each is recorded, its statements are added, and relive is
+asked for each; a twin that had them from the start tells what is right. `right`; `cautious`: right, but marked as
+doubtful; `marked`: wrong or missing, and said so; `wrong`: and nobody is told; `hung`: no answer; `broken`: the program
+does not run here. `lost_exact` are questions that were right once (tests/laws/awkward_exact.txt), and aren't simply
+right now.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ probes from the start tells what is right. What a replay says of its values is r
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,19 +75,23 @@ class Outcome:
         return f"{self.program}.{self.probe}"
 
 
-def ask(one: Awkward) -> list[Outcome]:
+def ask(one: Awkward, patience_s: float = PATIENCE_S) -> list[Outcome]:
     """Record a program, add its probes, ask for each, and compare with the twin."""
     with tempfile.TemporaryDirectory(prefix="awkward-") as name:
         plain, twin = Path(name, "plain", "project"), Path(name, "twin", "project")
         for folder, source in ((plain, one.plain), (twin, one.asked)):
-            told = _run(one, folder, source, Path(name))
+            told = _run(one, folder, source, Path(name), patience_s)
             if told:
                 return [Outcome(one.name, probe, "broken", told) for probe in one.probes]
         (plain / "train.py").write_text(one.asked)
-        return [_asked(one, probe, plain, twin) for probe in one.probes]
+        return [
+            found
+            for question, probes in one.questions.items()
+            for found in _asked(one, question, probes, plain, twin, patience_s)
+        ]
 
 
-def _run(one: Awkward, folder: Path, source: str, place: Path) -> str:
+def _run(one: Awkward, folder: Path, source: str, place: Path, patience_s: float) -> str:
     """Run a program for real; returns why that failed, or nothing."""
     folder.mkdir(parents=True)
     for path, text in {**one.files, "train.py": source}.items():
@@ -95,44 +100,45 @@ def _run(one: Awkward, folder: Path, source: str, place: Path) -> str:
     starting.mkdir(exist_ok=True)
     (starting / "sitecustomize.py").write_text(textwrap.dedent(_START))
     search = os.pathsep.join(filter(None, [str(starting), os.environ.get("PYTHONPATH")]))
-    env = {**_environment(), "PYTHONPATH": search, **one.env}
-    done = subprocess.run(
-        [sys.executable, "train.py"], cwd=folder, env=env, capture_output=True, text=True, check=False,
-        timeout=PATIENCE_S,
-    )  # fmt: skip
+    env = {**_environment(), "PYTHONPATH": search, "RELIVE_EVERY": "1", **one.env}
+    how = ["-m", "relive", "run"] if one.is_hands_free else []
+    try:
+        done = subprocess.run(
+            [sys.executable, *how, "train.py"], cwd=folder, env=env, capture_output=True, text=True, check=False,
+            timeout=patience_s,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"it takes longer than {patience_s} s"
     return "" if (done.returncode != 0) == one.ends_badly else f"{done.returncode}: {done.stderr[-800:]}"
 
 
 def _environment() -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith("RELIVE_")}
-    return {
-        **kept,
-        "RELIVE_SELF_CHECK": "never",
-        "RELIVE_WARM_SECONDS": "0",
-        "OMP_NUM_THREADS": "1",
-        "COLUMNS": "200",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
+    return {**kept, "RELIVE_SELF_CHECK": "never", "RELIVE_WARM_SECONDS": "0", "OMP_NUM_THREADS": "1", "COLUMNS": "200",
+            "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
 
 
-def _asked(one: Awkward, probe: str, plain: Path, twin: Path) -> Outcome:
+def _asked(
+    one: Awkward, question: str, probes: list[str], plain: Path, twin: Path, patience_s: float
+) -> list[Outcome]:  # fmt: skip
     # These programs run in no time, so that no checkpoint would be worth its restore: here it costs nothing.
     free = {"restore_s": [0.0], "first_restore_s": [0.0], "bytes_per_s": [1e30]}
     (plain / ".relive" / "costs.json").write_bytes(msgspec.json.encode(CostModel(readings=free)))
-    where = one.where(probe)
-    words = ["replay", probe, *([where] if where else []), "--yes", "--guesses"]
+    words = ["replay", *probes, *([f"epoch >= {one.late}"] if question == "late" else []), "--yes", "--guesses"]
     try:
-        done = _relive(plain, *words)
+        done = _relive(plain, *words, patience_s=patience_s)
     except subprocess.TimeoutExpired:
-        return Outcome(one.name, probe, "hung", f"no answer in {PATIENCE_S} s")
+        return [Outcome(one.name, probe, "hung", f"no answer in {patience_s} s") for probe in probes]
+    return [_compared(one, question, probe, plain, twin, done) for probe in probes]
+
+
+def _compared(
+    one: Awkward, question: str, probe: str, plain: Path, twin: Path, replay: subprocess.CompletedProcess[str]
+) -> Outcome:
     truth, got = read_values(twin, probe), read_values(plain, probe)
-    wanted = {row: value for row, value in truth.items() if _is_asked(row, probe) and not _is_last(one, row, truth)}
-    marks = read_marks(plain, probe, done)
-    return judge(one.name, probe, wanted, truth, got, marks, done.stdout + done.stderr)
-
-
-def _is_asked(row: Row, probe: str) -> bool:
-    return probe != "late" or dict(row)["epoch"] >= 6
+    asked = {row: value for row, value in truth.items() if question != "late" or dict(row)["epoch"] >= one.late}
+    wanted = {row: value for row, value in asked.items() if not _is_last(one, row, truth)}
+    return judge(one.name, probe, wanted, truth, got, read_marks(plain, probe, replay), replay.stdout + replay.stderr)
 
 
 def _is_last(one: Awkward, row: Row, truth: Mapping[Row, Any]) -> bool:
@@ -203,6 +209,16 @@ def _table(folder: Path, name: str) -> list[dict[str, Any]]:
     return [row for row in rows if row[name] is not None and (row[name] == row[name] or row[f"{name}_source"])]
 
 
-def _relive(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "relive", *words], cwd=folder, env=_environment(), capture_output=True,
-                          text=True, check=False, timeout=PATIENCE_S)  # fmt: skip
+def _relive(folder: Path, *words: str, patience_s: float) -> subprocess.CompletedProcess[str]:
+    """Ask relive; when it takes too long, whatever it has started ends with it."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "relive", *words], cwd=folder, env=_environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "awkward"
 ITERATIONS = 8
-LATE = "epoch >= 6"  # what is asked of the probe `late`
+LATE = 6  # the first iteration that is asked of the probe `late`
 _PROBE = re.compile(r"^( *)# probe (\w+): (.*)\n", re.MULTILINE)
 
 _PLAIN = """
@@ -73,13 +73,18 @@ with relive.checkpointing(model=model, opt=opt, every=1):
 
 @dataclass(frozen=True)
 class Awkward:
-    """A program. `# probe NAME: EXPRESSION` in its source is a statement that is added later."""
+    """A program. `# probe NAME: EXPRESSION` in its source is a statement that is added later.
+
+    Probes whose names begin with the same word, up to a `_`, are asked for at once: `late_loss` and `late_rate`.
+    """
 
     name: str
     source: str
     files: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)  # of the run that is recorded, not of its replay
     ends_badly: bool = False
+    late: int = LATE
+    is_hands_free: bool = False  # it knows nothing of relive
 
     @property
     def probes(self) -> tuple[str, ...]:
@@ -91,10 +96,16 @@ class Awkward:
 
     @property
     def asked(self) -> str:
-        return _PROBE.sub(r'\1relive.log("\2", \3)\n', self.source)
+        statement = r'print("\2:", \3)' if self.is_hands_free else r'relive.log("\2", \3)'
+        return _PROBE.sub(rf"\1{statement}\n", self.source)
 
-    def where(self, probe: str) -> str | None:
-        return LATE if probe == "late" else None
+    @property
+    def questions(self) -> dict[str, list[str]]:
+        """The probes that are asked for at once."""
+        found: dict[str, list[str]] = {}
+        for probe in self.probes:
+            found.setdefault(probe.partition("_")[0], []).append(probe)
+        return found
 
 
 def read_programs(folder: Path = FOLDER) -> Iterator[Awkward]:
