@@ -12,9 +12,9 @@ The main loop is asked with further statements in all loops inside, so that the 
 before it. The inner loops are asked without, so that none of them runs: what they changed is restored. `complete`: the
 replay used checkpoints, and its number is that one. `from_start`: relive knew that something is missing, and said so.
 `cautious`: relive said that it may be wrong, and it is right. `flagged`: it came out differently, and relive said so.
-`wrong`: it did not. For the six rules of the Flor paper, a loop
-is complete if they give an estimate and everything that changed between two checkpoints is in it, models and optimizers
-added by the paper's two facts; random generators are not asked of them.
+`wrong`: it did not. For the six rules of the Flor paper, a loop is complete if they give an estimate and everything
+that changed between two checkpoints is in it, models and optimizers added by the paper's two facts; random generators
+are not asked of them.
 
 `right` are the complete ones and those from the start, `marked` the flagged ones; `relied_share` is the share of loops
 whose answer is right, and is told as proven or reproduced. Scripts with libraries that keep state of their own follow
