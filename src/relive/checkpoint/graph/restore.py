@@ -271,7 +271,10 @@ class GraphRestore:
             from relive.checkpoint.graph.handlers.code import class_handler
 
             return class_handler
-        found: Handler = handler_of(self.find_class(node.kind))[0]
+        try:
+            found: Handler = handler_of(self.find_class(node.kind))[0]
+        except CannotRestore:
+            return _NO_CLASS
         return found
 
     def _find_class(self, name: str) -> Any:
@@ -369,6 +372,16 @@ class GraphRestore:
         memory = np.empty(stored.size_bytes, np.uint8)
         self._read(way, memory)
         return memory
+
+
+class _MissingClassHandler(Handler):
+    """Stands for a class that this process does not have."""
+
+    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+        raise CannotRestore(f"there is no class {kind} here")
+
+
+_NO_CLASS = _MissingClassHandler()
 
 
 def _bytes_of_storage(storage: Any) -> Any:

@@ -164,7 +164,8 @@ def _restore_points(journal: ParsedJournal, rows: Sequence[CheckpointRow]) -> di
     partial = {line.loop for line in taken if line.place != LOOP and line.left_out}
     whole = {line.loop for line in taken if line.place != LOOP} - partial
     for line in taken:
-        if (line.seq, line.manifest) in existing:
+        # Earlier releases did not observe what a loop changes: nobody knows whether their checkpoints are complete.
+        if (line.seq, line.manifest) in existing and line.unknown is not UNSET:
             outer = journal.loops[line.loop].parent if line.loop in journal.loops else ROOT
             can_resume = outer in whole if line.left_around is UNSET else not line.left_around
             found[_state_key(line)] = RestorePoint(
