@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -129,6 +129,19 @@ def restore(
     if damaged:
         warn_once("checkpoint-damaged", f"{damaged[0]}; an earlier one was restored, name its iteration to be sure")
     return checkpoint
+
+
+def state_handler(kind: type, *, capture: Callable[[Any], Any], restore: Callable[[Any, Any], None]) -> None:
+    """Tell checkpoints how to keep the objects of a class, and of classes derived from it.
+
+    `capture(obj)` returns the state as a value that relive can keep: numbers, texts, containers, arrays, tensors.
+    `restore(obj, value)` gives it back. Only objects that hide their state need this, such as those of C libraries.
+
+    >>> relive.state_handler(Simulator, capture=Simulator.dump, restore=Simulator.load)
+    """
+    from relive.checkpoint.graph import UserHandler, register_handler
+
+    register_handler(kind, UserHandler(capture, restore))
 
 
 def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs: Any) -> Background:

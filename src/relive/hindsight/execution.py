@@ -204,8 +204,19 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
-        rank=rank.number, ranks=history.width, moments=_moments(rank),
+        rank=rank.number, ranks=history.width, moments=_moments(rank), digests=_digests(rank),
+        random_states=_random_states(rank),
     )  # fmt: skip
+
+
+def _random_states(rank: RankHistory) -> str:
+    lines = line_schema.lines_of(line_schema.RandomStates, rank.recorded.lines)
+    return lines[0].states if lines else ""
+
+
+def _digests(rank: RankHistory) -> list[tuple[int, int, str]]:
+    lines = line_schema.lines_of(line_schema.StateDigest, rank.recorded.lines)
+    return [(line.loop, line.i, line.digest) for line in lines]
 
 
 def _moments(rank: RankHistory) -> list[Moment]:

@@ -323,6 +323,8 @@ class GraphRestore:
             cls = self.value(token[1])
             base = next(base for base in (str, int, float, complex, bytes) if issubclass(cls, base))
             return base.__new__(cls, token[2])
+        if tag == tokens.IDENTITY:
+            return id(self.value(token[1]))
         if tag == tokens.UNSEEN:
             raise CannotRestore(f"a {token[1]} is left out of checkpoints")
         raise CannotRestore(f"a token of an unknown kind {tag!r}; upgrade relive")

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from relive.checkpoint.state.loader_iterators import track_loader_iterator
     from relive.checkpoint.state.module_parts import ModulePartsCache
     from relive.checkpoint.state.object_state import ObjectHandler
-    from relive.checkpoint.state.random_state import capture_random_states, restore_random_states
+    from relive.checkpoint.state.random_state import (
+        capture_random_states,
+        encoded_random_states,
+        restore_encoded_random_states,
+        restore_random_states,
+    )
     from relive.checkpoint.state.state_handlers import (
         ModuleHandler,
         OptimizerHandler,

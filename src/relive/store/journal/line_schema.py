@@ -254,6 +254,19 @@ class CheckpointTaken(JournalLine, tag="checkpoint", kw_only=True, frozen=True):
     unknown: list[str] | UnsetType = UNSET  # state that could not be looked at; absent before manifests of format 2
 
 
+class RandomStates(JournalLine, tag="random", kw_only=True, frozen=True):
+    """The global random generators when the run began: a replay of a script that is not seeded begins with them."""
+
+    states: str  # of `random`, numpy and torch, as far as they were loaded; marshalled, in base 64
+
+
+class StateDigest(JournalLine, tag="digest", kw_only=True, frozen=True):
+    """A hash of the parameters at the end of an iteration of the main loop."""
+
+    digest: str
+    leaves: Count  # tensors that were hashed
+
+
 class CallRemembered(JournalLine, tag="memo", kw_only=True, frozen=True):
     """A call of a memoized function: a hit, or a miss that was computed."""
 
