@@ -6,6 +6,7 @@ from functools import lru_cache
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from relive.checkpoint.graph.registry import MISSING
 from relive.checkpoint.graph.tokens import PLAIN_TYPES
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.walk import ObjectWalk
 
 _HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
-_MISSING = object()
 
 
 class Attributes:
@@ -112,9 +112,13 @@ def attribute_tokens(obj: Any, walk: ObjectWalk) -> tuple[Any, ...]:
 def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore) -> None:
     """Gives an object these attributes and no others, except those that are skipped."""
     where = Attributes.of(type(obj))
-    values = {name: restore.value(token) for name, token in zip(tokens[::2], tokens[1::2], strict=True)}
     slots = dict(where.slots)
     own = own_dict(obj) if where.has_dict else None
+    current = own or {}
+    values = {
+        name: restore.value_or(token, current.get(name, MISSING))
+        for name, token in zip(tokens[::2], tokens[1::2], strict=True)
+    }
     if own is not None:
         in_dict = {name: value for name, value in values.items() if name not in slots}
         for name in [name for name in own if name not in in_dict and name not in where.skipped]:
@@ -127,5 +131,5 @@ def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore)
     for name, member in where.slots:
         if name in values:
             member.__set__(obj, values[name])
-        elif getattr(obj, name, _MISSING) is not _MISSING:
+        elif getattr(obj, name, MISSING) is not MISSING:
             member.__delete__(obj)

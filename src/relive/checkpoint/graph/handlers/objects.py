@@ -25,7 +25,7 @@ from relive.checkpoint.graph.handlers.attributes import (
     restore_attributes,
 )
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
+from relive.checkpoint.graph.tokens import LOCK, REENTRANT_LOCK, TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class LockHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
-        return (UNSEEN, "lock")
+        return (UNSEEN, LOCK if type(obj) is _LOCKS[0] else REENTRANT_LOCK)
 
 
 class WeakReferenceHandler(Handler):
