@@ -72,6 +72,27 @@ class Job(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
+class StateCheck(msgspec.Struct, frozen=True):
+    """The state of the script, compared with the recorded one at a moment of the run.
+
+    The moment is the end of iteration `iteration` of `loop`, whether the replay passed it or restored its checkpoint;
+    at the entry of a loop, `iteration` is -1.
+    """
+
+    loop: int
+    iteration: int
+    # "restored" (right after restoring a checkpoint), "entry" (of a main loop), or a recorded moment that the replay
+    # passed: "iteration", "loop", "end".
+    place: str
+    agreed: int  # objects that compared equal
+    differences: list[str] = []  # at most 20, by path: "model.fc.weight: other content"
+    differing: int = 0  # how many differ in all
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differences and not self.differing
+
+
 class WorkerReport(msgspec.Struct):
     """How a segment went. The worker writes it when it ends by itself; a killed worker leaves none."""
 
@@ -90,6 +111,8 @@ class WorkerReport(msgspec.Struct):
     ran_s: float = 0.0  # from the start of the process to the end
     written_ns: int = 0
     ended_early: bool = False  # by the error that ended the run when it was recorded
+    checks: list[StateCheck] = []  # in the order in which they were made
+    unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()
