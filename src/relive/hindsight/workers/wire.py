@@ -87,6 +87,7 @@ class StateCheck(msgspec.Struct, frozen=True):
     agreed: int  # objects that compared equal
     differences: list[str] = []  # at most 20, by path: "model.fc.weight: other content"
     differing: int = 0  # how many differ in all
+    position: int = 0  # of the next slot in the worker's journal (`Journal.written()`); 0: by loop and iteration
 
     @property
     def agrees(self) -> bool:
