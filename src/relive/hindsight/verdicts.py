@@ -1,4 +1,4 @@
-"""The rules that give a replayed value its verdict, from the evidence about it. `docs/explanation/proof.md` explains them."""
+"""The rules that give a replayed value its verdict, from the evidence; `docs/explanation/proof.md` explains them."""
 
 from __future__ import annotations
 
@@ -65,40 +65,45 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A verdict, the reason for it, and the evidence that it follows from."""
+    """A verdict, the reason for it, and the evidence that it follows from. `ground` names the part that decides."""
 
     verdict: Verdict
+    ground: str
     reason: str
     holds: Callable[[Evidence], bool]
 
 
+STATE, VALUES, START, READS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE, PROOF = (
+    "state", "values", "start", "reads", "incomplete", "next", "nothing", "no state", "maybe", "unused", "machine",
+    "proof",
+)  # fmt: skip
 # The first rule that holds gives the verdict. The table in docs/explanation/proof.md has the same rows.
 RULES = (
-    Rule(Verdict.CONTRADICTED, "the recorded state differs, before it or in its own iteration",
+    Rule(Verdict.CONTRADICTED, STATE, "the recorded state differs, before it or in its own iteration",
          lambda one: one.state is Agreement.DIFFERS),
-    Rule(Verdict.CONTRADICTED, "a recorded value differs, before it or in its own iteration",
+    Rule(Verdict.CONTRADICTED, VALUES, "a recorded value differs, before it or in its own iteration",
          lambda one: one.values is Agreement.DIFFERS),
-    Rule(Verdict.CONTRADICTED, "state that the code uses was not as recorded when it began",
+    Rule(Verdict.CONTRADICTED, START, "state that the code uses was not as recorded when it began",
          lambda one: one.restored is Restored.USED_DIFFERS),
-    Rule(Verdict.UNVERIFIED, "it reads unknown state, a clock, an address or the network",
+    Rule(Verdict.UNVERIFIED, READS, "it reads unknown state, a clock, an address or the network",
          lambda one: one.reads is Reads.UNKNOWN),
-    Rule(Verdict.UNVERIFIED, "a part of the checkpoint could not be put back",
+    Rule(Verdict.UNVERIFIED, INCOMPLETE, "a part of the checkpoint could not be put back",
          lambda one: one.restored is Restored.INCOMPLETELY),
-    Rule(Verdict.UNVERIFIED, "what was compared next differs, and nothing in its own iteration agrees",
+    Rule(Verdict.UNVERIFIED, NEXT, "what was compared next differs, and nothing in its own iteration agrees",
          lambda one: one.next_differs and not one.own_agrees),
-    Rule(Verdict.UNVERIFIED, "there was nothing to compare",
+    Rule(Verdict.UNVERIFIED, NOTHING, "there was nothing to compare",
          lambda one: not one.anything_agrees),
-    Rule(Verdict.REPRODUCED, "what was compared next differs",
+    Rule(Verdict.REPRODUCED, NEXT, "what was compared next differs",
          lambda one: one.next_differs),
-    Rule(Verdict.REPRODUCED, "recorded values agree, but no recorded state was compared",
+    Rule(Verdict.REPRODUCED, NO_STATE, "recorded values agree, but no recorded state was compared",
          lambda one: not one.state_agrees),
-    Rule(Verdict.REPRODUCED, "the code that ran may use unknown state",
+    Rule(Verdict.REPRODUCED, MAYBE, "the code that ran may use unknown state",
          lambda one: one.reads is Reads.MAYBE_UNKNOWN),
-    Rule(Verdict.REPRODUCED, "state that the code does not use was not as recorded",
+    Rule(Verdict.REPRODUCED, UNUSED, "state that the code does not use was not as recorded",
          lambda one: one.restored is Restored.UNUSED_DIFFERS),
-    Rule(Verdict.REPRODUCED, "it was computed on another machine",
+    Rule(Verdict.REPRODUCED, MACHINE, "it was computed on another machine",
          lambda one: not one.is_same_machine),
-    Rule(Verdict.PROVEN, "the recorded state before or after it agrees, and it depends on nothing else",
+    Rule(Verdict.PROVEN, PROOF, "the recorded state before or after it agrees, and it depends on nothing else",
          lambda one: True),
 )  # fmt: skip
 

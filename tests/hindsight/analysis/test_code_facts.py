@@ -16,7 +16,7 @@ def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **f
     lines = [at for at, line in enumerate(text.splitlines(), start=1) if f'"{name}"' in line]
     added = [AddedStatement("train.py", line, name) for line in lines]
     others = {f"{module}.py": dedent(other) for module, other in files.items()}
-    return CodeFacts({"train.py": text, **others}, "train.py", added=added, mains=mains)
+    return CodeFacts({"train.py": text, **others}.get, "train.py", added=added, mains=mains)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
-from relive.hindsight.analysis.patched_source import Files
 from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.volatile_calls import VolatileFlow, any_volatile, has_volatile_name
 from relive.instrument import reachable_files
 
+ReadFile = Callable[[str], str | None]
 _PATH_PART = re.compile(r"\w+")
 _STATEMENT_LINES = 20  # that a log statement may span
 _SEED = re.compile(
@@ -25,15 +25,15 @@ _SEED = re.compile(
 class CodeFacts:
     """Facts about the patched source of a version, each computed when it is first needed.
 
-    `mains` are the names of the main loops, as the source has them; `is_instrumented`: the source has no loops of
-    relive, instrumentation chooses them.
+    `read` returns the text of a file, if there is one. `mains` are the names of the main loops, as the source has
+    them; `is_instrumented`: the source has no loops of relive, instrumentation chooses them.
     """
 
     def __init__(
-        self, files: Files, entry: str, *, added: Sequence[AddedStatement] = (), mains: Collection[str] = (),
+        self, read: ReadFile, entry: str, *, added: Sequence[AddedStatement] = (), mains: Collection[str] = (),
         is_instrumented: bool = False,
     ) -> None:  # fmt: skip
-        self._files = files
+        self._read = read
         self._entry = entry
         self._added = added
         self._mains = mains
@@ -81,7 +81,9 @@ class CodeFacts:
         if has_volatile_name(name):
             return True
         return any(
-            self._flow.label(file, scope, reads) for file in self._scopes for scope, _, reads in file.logged.get(name, [])
+            self._flow.label(file, scope, reads)
+            for file in self._scopes
+            for scope, _, reads in file.logged.get(name, [])
         )
 
     def is_volatile_path(self, path: str) -> bool:
@@ -114,8 +116,9 @@ class CodeFacts:
     @cached_property
     def _scopes(self) -> list[FileScopes]:
         """The scopes of the files that the script imports, directly or not."""
-        texts = dict(reachable_files(self._entry, self._files.get))
-        texts |= {one.file: self._files[one.file] for one in self._added if one.file in self._files}
+        texts = dict(reachable_files(self._entry, self._read))
+        added = {one.file: self._read(one.file) for one in self._added if one.file not in texts}
+        texts |= {file: text for file, text in added.items() if text is not None}
         found = (read_scopes(file, text) for file, text in texts.items())
         return [scopes for scopes in found if scopes is not None]
 
@@ -126,7 +129,7 @@ class CodeFacts:
     @cached_property
     def _loads(self) -> frozenset[Chain]:
         """Everything that is read, except by code that only runs before the main loops."""
-        read = {file.file: self._files.get(file.file, "") for file in self._scopes}
+        read = {file.file: self._read(file.file) or "" for file in self._scopes}
         program = read_program(read, self._entry if self._is_instrumented else None)
         begins: dict[tuple[str, str], int] = {}
         for unit in program.units:

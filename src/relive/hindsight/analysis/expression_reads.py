@@ -149,7 +149,7 @@ def _is_class_name(dotted: str) -> bool:
 def _imported_names(node: ast.AST) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.Import):
         for alias in node.names:
-            yield (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0],) * 2  # type: ignore[misc]
+            yield (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0],) * 2
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             yield alias.asname or alias.name, f"{node.module or ''}.{alias.name}".lstrip(".")
@@ -271,9 +271,9 @@ class _ScopeReader(ast.NodeVisitor):
             self.generic_visit(node)
 
     def _assign(self, targets: list[ast.expr], value: ast.expr) -> None:
-        if len(targets) == 1 and isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
-            if len(targets[0].elts) == len(value.elts):
-                for target, part in zip(targets[0].elts, value.elts, strict=True):
+        match targets, value:
+            case [ast.Tuple(elts=several)], ast.Tuple(elts=values) if len(several) == len(values):
+                for target, part in zip(several, values, strict=True):
                     self._assign([target], part)
                 return
         chains = [chain for target in targets for chain in _target_chains(target)]

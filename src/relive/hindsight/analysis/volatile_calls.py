@@ -17,15 +17,16 @@ _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
     "thread_time_ns localtime gmtime ctime strftime asctime clock_gettime"
 )
+_MACHINE = (
+    "os.getpid os.getppid os.getloadavg threading.get_ident threading.get_native_id socket.gethostname platform.node "
+    "resource.getrusage torch.cuda.memory_allocated torch.cuda.max_memory_allocated torch.cuda.memory_reserved "
+    "torch.cuda.max_memory_reserved torch.cuda.mem_get_info torch.cuda.utilization"
+)
 _CALLS = {
     **{f"time.{name}": CLOCK for name in _TIME.split()},
     **{f"datetime.{name}": CLOCK for name in "datetime.now datetime.utcnow datetime.today date.today".split()},
+    **dict.fromkeys(_MACHINE.split(), PROCESS),
     "timeit.default_timer": CLOCK, "os.times": CLOCK, "id": ADDRESS, "hash": ADDRESS,
-    **{name: PROCESS for name in (
-        "os.getpid os.getppid os.getloadavg threading.get_ident threading.get_native_id socket.gethostname "
-        "platform.node resource.getrusage torch.cuda.memory_allocated torch.cuda.max_memory_allocated "
-        "torch.cuda.memory_reserved torch.cuda.max_memory_reserved torch.cuda.mem_get_info torch.cuda.utilization"
-    ).split()},
     "os.urandom": SYSTEM, "uuid.uuid1": SYSTEM, "uuid.uuid4": SYSTEM, "random.SystemRandom": SYSTEM,
     "socket.socket": NETWORK, "socket.create_connection": NETWORK,
 }  # fmt: skip
@@ -75,7 +76,7 @@ class VolatileFlow:
     _functions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        while any([self._spread(file, scope) for file in self.files for scope in file.scopes]):
+        while sum(self._spread(file, scope) for file in self.files for scope in file.scopes):
             pass  # until nothing is added: each round adds a variable, an attribute or a function
 
     def label(self, file: FileScopes, scope: Scope, reads: ExpressionReads, *, is_own: bool = False) -> str | None:
@@ -104,7 +105,7 @@ class VolatileFlow:
         is_more = False
         for targets, reads in scope.assigned:
             if label := self.label(file, scope, reads):
-                is_more |= any([self._add_target(file, scope, target, label) for target in targets])
+                is_more |= bool(sum(self._add_target(file, scope, target, label) for target in targets))
         for reads in scope.returned:
             if (label := self.label(file, scope, reads)) and scope.simple_name not in self._functions:
                 self._functions[scope.simple_name] = label
@@ -121,9 +122,7 @@ class VolatileFlow:
         owner = "" if target[0] in scope.global_names else scope.name
         return _add(self._variables, (file.file, owner, target[0]), label)
 
-    def _add_argument(
-        self, file: FileScopes, scope: Scope, function: Chain, at: int | str, label: str
-    ) -> bool:
+    def _add_argument(self, file: FileScopes, scope: Scope, function: Chain, at: int | str, label: str) -> bool:
         """Adds the parameter of a function of the project that is called by its plain name, or a container's owner."""
         if len(function) > 1:
             return function[-1] in _GROWING and self._add_target(file, scope, function[:-1], label)

@@ -122,14 +122,14 @@ class Catalog:
     def summaries(
         self, names: Collection[str] | None, *, all_ranks: bool, runs: Collection[int] | None = None
     ) -> list[Row]:
-        """Returns (run id, name, path, rank, process, …STORED); per rank recorded rows, then replays, latest first."""
+        """Returns (run id, name, path, rank, process, …STORED); per rank recorded rows, then replays, best first."""
         conditions = "" if names is None else f" and n.name in ({_placeholders(names)})"
         conditions += "" if runs is None else f" and s.run_id in ({_placeholders(runs)})"
         return self.tables.query(
             f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
             f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{conditions}"
-            " order by s.rank, s.process > 0, s.process desc",
+            " order by s.rank, s.process > 0, s.verdict, s.process desc",
             (REPLAY_OFFSET, *(names or ()), *(runs or ())),
         )
 
