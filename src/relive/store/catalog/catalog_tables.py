@@ -37,7 +37,7 @@ create table if not exists summaries (
     lowest_at    text,               -- of the lowest
     highest_at   text,               -- of the highest
     tail         blob not null,      -- the last 100 values as little-endian doubles, NaN for what is no number
-    verdict      integer not null default 0,  -- the worst of its values: 0 recorded, 1 proven, 2 reproduced, 3 unverified
+    verdict      integer not null default 0,  -- the worst: 0 recorded, 1 proven, 2 reproduced, 3 unverified
     primary key (name_id, run_id, rank, process)
 ) without rowid;
 create table if not exists loops (

@@ -7,7 +7,7 @@ from typing import Any
 
 from relive.model import Verdict
 from relive.store.catalog.parquet_segments import Columns, dim_keys
-from relive.store.home import REPLAY_OFFSET, Home, JournalName
+from relive.store.home import REPLAY_OFFSET, Home, JournalName, list_journals
 from relive.store.journal import first_line, line_schema
 
 LATEST, ALL, NONE = "latest", "all", "none"
@@ -19,6 +19,20 @@ def replay_header(home: Home, run: str, number: int) -> line_schema.ReplayStarte
     """Returns the header of a replay: names, patch, and the result of its checks. Rank 0 stores it for all ranks."""
     header = first_line(home.run_folder(run) / JournalName.of_replay(number).stem)
     return header if isinstance(header, line_schema.ReplayStarted) else None
+
+
+def list_replays(home: Home, run: str) -> list[dict[str, Any]]:
+    """Returns the replays of a run, oldest first: what was asked for, how many values have which verdict, and why."""
+    numbers = sorted({name.replay for name, _ in list_journals(home.run_folder(run)) if name.replay})
+    headers = [(number, replay_header(home, run, number)) for number in numbers]
+    return [
+        {
+            "replay": number, "names": header.names or [], "verdict": Verdict.of(header.verdict or None).word,
+            "verdicts": header.verdicts or {}, "causes": header.causes or [], "resume": header.resume or "",
+        }
+        for number, header in headers
+        if header is not None
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
