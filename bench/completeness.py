@@ -314,9 +314,8 @@ def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) ->
     skipped = sum(len(segment.skips) for segment in case.plan.segments)
     if told.missing:
         return "flagged", told.missing[0], skipped
-    if told.verdict == "unverified":
-        first = told.mismatches[0] if told.mismatches else told.unrestored[0]
-        return "flagged", str(first), skipped
+    if not told.is_verified:
+        return "flagged", str(next(iter([*told.mismatches, *told.causes]), told.verdict)), skipped
     if came[-1:] != wanted[-1:]:
         return "wrong", f"{came[-1:]} instead of {wanted[-1:]}", skipped
     jumped = any(visit.restore or visit.warm for segment in case.plan.segments for visit in segment.visits)

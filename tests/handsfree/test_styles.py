@@ -44,4 +44,4 @@ def test_a_script_of_each_style_answers_questions_at_every_depth(style: Style, t
     found = check(style, tmp_path, workers=2)
 
     assert "unverified" not in found.values()
-    assert found["epoch"] == found["inside"] == "exact"
+    assert {found["epoch"], found["inside"]} <= {"proven", "reproduced"}

@@ -150,7 +150,8 @@ def test_the_exact_position_of_a_check_counts(tmp_path: Path) -> None:
          "an object of type lib.Tok is not in the checkpoints (tok.t)"),
         ({"unknown": ["unused.t: too large"]}, "PPPPP",
          "the recorded state before or after it agrees, and it depends on nothing else"),
-        ({"unrestored": ["ema"]}, "UUUUU", "ema was not there yet when its state was to be restored"),
+        ({"unrestored": ["ema"]}, "UUUUU",
+         "ema was not there yet when its state was to be restored; ask again with --from-start"),
         ({"is_same_machine": False}, "RRRRR", "recorded values agree, but no recorded state was compared"),
     ],
 )  # fmt: skip

@@ -226,7 +226,8 @@ class SurroundingEvidence:
         if rule.ground == MAYBE:
             return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))
         if rule.ground == INCOMPLETE:
-            return f"{facts.unrestored[0]} was not there yet when its state was to be restored"
+            missing = ", ".join(facts.unrestored[:3])
+            return f"{missing} was not there yet when its state was to be restored; ask again with --from-start"
         if rule.ground == UNUSED:
             return f"{next(path for one in self.states for path in one.unused)}, which the code does not use"
         return rule.reason

@@ -22,7 +22,7 @@ _UNVERIFIED_CODE = 3  # some values are unverified, and none is contradicted or 
 _TELL_EVERY_S = 5.0
 _NUMBERS = ("iterations", "segments", "predicted")
 _ADVICE = {
-    Verdict.UNVERIFIED: "unverified values are marked ? in tables; --from-start --again may verify them",
+    Verdict.UNVERIFIED: "unverified values are marked ? in tables",
     Verdict.CONTRADICTED: "contradicted values are not in tables; `relive dataframe --contradicted` shows them, and"
     " --from-start --again computes them without checkpoints",
 }

@@ -10,5 +10,6 @@ if TYPE_CHECKING:
     from relive.store.catalog.replay_overlay import REPLAY_CHOICES, list_replays, replay_header
     from relive.store.catalog.run_catalog import is_database_url
     from relive.store.catalog.summaries import TAIL_LENGTH, Summary
+    from relive.store.catalog.verdict_column import verdict_column
 
 __getattr__ = lazy_names(__name__)

@@ -62,6 +62,7 @@ class RunDetailRows:
     summaries: list[Summary]
     loops: list[Row]
     checkpoints: list[Row]
+    names: list[str]  # of all values, also those that no summary counts
 
     @classmethod
     def of(cls, journals: Sequence[ParsedJournal]) -> RunDetailRows:
@@ -74,7 +75,8 @@ class RunDetailRows:
             where = (journal.journal.rank, journal.journal.process)
             loops |= {(*where, row.loop): (*where, *loop_row(row)) for row in journal.loops.values()}
             checkpoints |= {(*where, row.seq): checkpoint_to_columns(row) for row in list_checkpoints(journal)}
-        return cls(summaries, list(loops.values()), list(checkpoints.values()))
+        names = list(dict.fromkeys(name for journal in journals for name in journal.names))
+        return cls(summaries, list(loops.values()), list(checkpoints.values()), names)
 
 
 class Catalog:
@@ -100,7 +102,7 @@ class Catalog:
 
     def add_details(self, number: int, details: RunDetailRows) -> None:
         """Inserts the summaries, loops and checkpoints of a run (inside a transaction)."""
-        names = self.name_ids(summary.name for summary in details.summaries)
+        names = self.name_ids(details.names)
         paths = self.path_ids(to_json(summary.path) for summary in details.summaries)
         # Of two rows with the same key the later one is stored.
         summaries: dict[Row, Row] = {}
