@@ -12,7 +12,7 @@ from relive.hindsight.merge import RankReplay, merge_replay, next_replay_number
 from relive.record import Place
 from relive.record.recorder import Recorder
 from relive.store import Home, JournalName, list_journals
-from relive.store.catalog import replay_header
+from relive.store.catalog.replay_overlay import replay_header
 from relive.store.chunks import Chunks
 from relive.store.journal import Journal, ParsedJournal, line_schema, parse_journal
 

@@ -56,7 +56,8 @@ def execute_plan(
         reader.answer.notes += [
             f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in damaged
         ]
-        if strict and reader.answer.mismatches and not execution.is_stopped and replay.case.plan.resume != FROM_START:
+        is_wrong = bool(reader.answer.mismatches or reader.answer.differing)
+        if strict and is_wrong and not execution.is_stopped and replay.case.plan.resume != FROM_START:
             execution.replay_from_start(replay)
             reader = execution.read(replay)
         execution.merge(replay, reader)

@@ -12,7 +12,7 @@ from relive.hindsight.plan.segments import Selection
 from relive.model import Verdict
 from relive.query import IterationContext, QueryEngine
 from relive.store import Home
-from relive.store.catalog import verdict_column
+from relive.store.catalog import read_verdicts
 from relive.store.journal import ParsedJournal, to_json
 
 
@@ -64,7 +64,7 @@ def _answered_iterations(names: Sequence[str], draft: Draft) -> tuple[dict[int, 
         if rank and not journal.journal.replay:
             continue
         mains = history.ranks[rank].main_loops(history.profile)
-        is_answer = verdict_column(journal) < Verdict.CONTRADICTED
+        is_answer = read_verdicts(journal) < Verdict.CONTRADICTED
         for code, name in enumerate(journal.names):
             if name in contexts:
                 rows = (journal.name == code) & is_answer

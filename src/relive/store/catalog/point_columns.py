@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from relive.store.catalog.parquet_segments import TEXTS, Columns, dim_keys
 from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import ReplayChoice, overlay_replays
-from relive.store.catalog.verdict_column import verdict_column
+from relive.store.catalog.verdict_column import read_verdicts
 from relive.store.journal import ParsedJournal
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _journal_columns(journal: ParsedJournal, run: int, names: list[int], paths: 
         "path": np.asarray(paths, np.int64)[journal.path], "rank": np.full(rows, journal.journal.rank),
         "process": np.full(rows, journal.journal.process), "seq": journal.seq, "time_us": journal.time_us,
         "loop": journal.loop, "kind": journal.kind, "value": journal.value, "exact": journal.exact,
-        "verdict": verdict_column(journal),
+        "verdict": read_verdicts(journal),
     }  # fmt: skip
     for depth in range(journal.dims.shape[1]):
         part[f"d{depth}"] = journal.dims[:, depth]

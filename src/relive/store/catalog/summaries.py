@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relive.model import Verdict
-from relive.store.catalog.verdict_column import verdict_column
+from relive.store.catalog.verdict_column import read_verdicts
 from relive.store.journal import ParsedJournal, from_json, slot_kinds, to_json
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def summarise(journal: ParsedJournal) -> list[Summary]:
     """Returns the summaries of all names in a journal, in the order in which the names first occur."""
     import numpy as np
 
-    verdicts = verdict_column(journal)
+    verdicts = read_verdicts(journal)
     order = np.argsort(journal.name, kind="stable")
     order = order[verdicts[order] < Verdict.CONTRADICTED]
     if not len(order):

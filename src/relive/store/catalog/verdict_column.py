@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def verdict_column(journal: ParsedJournal) -> NDArray[Any]:
+def read_verdicts(journal: ParsedJournal) -> NDArray[Any]:
     """Returns the verdict of each row. Older journals of replays have one verdict for all their values."""
     import numpy as np
 
