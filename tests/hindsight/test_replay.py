@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -714,7 +715,7 @@ with relive.checkpointing(net=net, every=1):
     assert relive.dataframe("x", home=asked.script.home)["x"].tolist() == []
     everything = relive.dataframe("x", home=asked.script.home, sources=True, contradicted=True)
     assert everything["x_source"].tolist() == ["replay 1, contradicted"] * 3
-    assert asked.replay(with_x).runs[0].verdict == "reproduced"  # contradicted values are no answer
+    assert asked.replay(with_x).runs[0].is_verified  # contradicted values are no answer
     assert relive.dataframe("x", home=asked.script.home)["x"].tolist() == asked.reference(with_x)
 
 
@@ -741,7 +742,7 @@ with relive.checkpointing(net=net, every=1):
     finally:
         del os.environ["SHIFT"]
 
-    assert (first.verdict, second.verdict, second.added) == ("reproduced", "contradicted", 3)
+    assert (first.is_verified, second.verdict, second.added) == (True, "contradicted", 3)
     assert asked.column("x") == right == asked.reference(with_x)
 
 
@@ -754,6 +755,39 @@ def test_a_value_of_the_clock_is_unverified_and_says_why(asked: Asked) -> None:
     assert (run.verdicts, run.causes) == ({"x": {"unverified": 6}}, ["x reads the clock (time.time)"])
     table = relive.dataframe("x", home=asked.script.home)
     assert (table["x"].dtype.kind, table["x_verdict"].tolist()) == ("f", ["unverified"] * 6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("added", "shift", "code", "told"),
+    [
+        ("net[0]", "0", 0, r"3 values added: 3 (proven|reproduced); 3 recorded values came out the same"),
+        ("time.time() + net[0]", "0", 3, "3 values added: 3 unverified"),
+        ("net[0]", "1", 1, "3 values added: 3 contradicted"),
+    ],
+)
+def test_the_exit_code_and_the_summary_tell_the_verdicts(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, added: str, shift: str, code: int, told: str
+) -> None:
+    monkeypatch.setenv("SHIFT", "0")
+    source = (
+        "import time\n"
+        + HEAD
+        + """
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(3)):
+        net[0] += random.random()
+        relive.log("loss", net[0] + float(os.environ["SHIFT"]))
+"""
+    )
+    asked.record(source)
+    asked.script.write(source + f"        relive.log('x', {added})\n")
+    monkeypatch.setenv("SHIFT", shift)
+
+    done = asked.script.relive("replay", "x", "--yes", check=False)
+
+    assert done.returncode == code, done
+    assert re.search(told, done.stdout), done
 
 
 @pytest.mark.long

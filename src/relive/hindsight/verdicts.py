@@ -91,7 +91,7 @@ RULES = (
          lambda one: one.restored is Restored.INCOMPLETELY),
     Rule(Verdict.UNVERIFIED, NEXT, "what was compared next differs, and nothing in its own iteration agrees",
          lambda one: one.next_differs and not one.own_agrees),
-    Rule(Verdict.UNVERIFIED, NOTHING, "there was nothing to compare",
+    Rule(Verdict.UNVERIFIED, NOTHING, "no recorded state and no number that varies was compared",
          lambda one: not one.anything_agrees),
     Rule(Verdict.REPRODUCED, NEXT, "what was compared next differs",
          lambda one: one.next_differs),

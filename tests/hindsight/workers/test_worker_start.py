@@ -119,7 +119,7 @@ def test_libraries_stay_loaded_for_the_next_question(watched: Watched, monkeypat
     os.kill(parent, signal.SIGKILL)
 
     assert parent == again != os.getpid()
-    assert (first.added, first.is_verified, second.added, second.is_verified) == (1, True, 1, True)
+    assert (first.added, first.is_good, second.added, second.is_good) == (1, True, 1, True)
 
 
 @pytest.mark.long
