@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relive.hindsight.analysis import CodeFacts
 from relive.hindsight.plan import RankHistory, RunHistory
-from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts, SurroundingEvidence, judge_segment
+from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.verdict_causes import CauseFinder
 from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
@@ -175,9 +175,9 @@ class ResultReader:
         verdicts = judge_segment(facts, self._names)
         self.verdicts[rank.number].append(verdicts)
         self._causes.add(facts, verdicts)
-        states = SurroundingEvidence(facts).states
-        _add_new(answer.differing, (path for state in states for path in state.used))
-        answer.proofs += len(facts.comparison.proofs) + sum(state.agreement is Agreement.AGREES for state in states)
+        _add_new(answer.differing, (path for state in verdicts.states for path in state.used))
+        agreeing = sum(state.agreement is Agreement.AGREES for state in verdicts.states)
+        answer.proofs += len(facts.comparison.proofs) + agreeing
 
 
 def _name_rank(wrong: Mismatch, rank: RankHistory) -> Mismatch:

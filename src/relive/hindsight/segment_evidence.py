@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 RESTORED, ENTRY = "restored", "entry"
+_SCALES = (len(Agreement),) * 4 + (len(Restored), 2)  # how many values each part of the evidence has
 Context = tuple[int, int]  # loop, iteration
 
 
@@ -106,6 +107,7 @@ class SegmentVerdicts:
     positions: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     verdicts: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     judgements: tuple[Judgement, ...] = ()
+    states: tuple[CheckedState, ...] = ()  # that were compared
 
     def of(self, positions: Ints) -> NDArray[np.uint8]:
         """Returns the verdicts on these values; a value that was not judged is unverified."""
@@ -120,23 +122,20 @@ def judge_segment(facts: SegmentFacts, names: Sequence[str]) -> SegmentVerdicts:
     """Gives every value of these names its verdict."""
     journal = facts.journal
     rows = np.flatnonzero(np.isin(journal.name, [at for at, name in enumerate(journal.names) if name in names]))
-    if not len(rows):
-        return SegmentVerdicts()
     around = SurroundingEvidence(facts)
     verdicts = np.zeros(len(rows), np.uint8)
-    rules: dict[tuple[int, Evidence], Rule] = {}
     counts: dict[tuple[str, Rule], int] = {}
-    for at, row in enumerate(rows.tolist()):
-        code = int(journal.name[row])
-        evidence = around.of(journal.names[code], row)
-        rule = rules.get((code, evidence)) or rules.setdefault((code, evidence), judge(evidence))
-        verdicts[at] = int(rule.verdict)
-        key = journal.names[code], rule
-        counts[key] = counts.get(key, 0) + 1
+    for code in np.unique(journal.name[rows]).tolist():
+        at, name = np.flatnonzero(journal.name[rows] == code), journal.names[code]
+        found, which = around.of(name, rows[at])
+        rules = [judge(evidence) for evidence in found]
+        verdicts[at] = np.asarray([int(rule.verdict) for rule in rules], np.uint8)[which]
+        for rule, count in zip(rules, np.bincount(which, minlength=len(rules)).tolist(), strict=True):
+            counts[name, rule] = counts.get((name, rule), 0) + count
     judgements = tuple(
         Judgement(name, rule, count, around.cause(name, rule)) for (name, rule), count in counts.items()
     )  # fmt: skip
-    return SegmentVerdicts(journal.seq[rows].astype(np.int64), verdicts, judgements)
+    return SegmentVerdicts(journal.seq[rows].astype(np.int64), verdicts, judgements, tuple(around.states))
 
 
 class SurroundingEvidence:
@@ -146,9 +145,8 @@ class SurroundingEvidence:
         self._facts = facts
         self._places = _Places(facts.journal)
         self.states = list(self._checked_states())
-        seq = facts.journal.seq
-        proofs = [(float(seq[row]), self._context(row), True) for row in facts.comparison.proofs.tolist()]
-        wrong = [(float(seq[row]), self._context(row), False) for row in facts.comparison.differing.tolist()]
+        proofs = self._events(facts.comparison.proofs, agrees=True)
+        wrong = self._events(facts.comparison.differing, agrees=False)
         lost = [(self._places.end_of(context), context, False) for context in facts.comparison.lost]
         computed = [one for one in self.states if not (one.is_start and one.used)]
         self._values = _Timeline([*proofs, *wrong, *lost], self._places)
@@ -164,30 +162,41 @@ class SurroundingEvidence:
         self._start_positions = np.asarray([one.position for one in self._starts])
         self._reads: dict[str, Reads] = {}
 
-    def of(self, name: str, row: int) -> Evidence:
-        """Returns the evidence about the value in a row of the journal."""
-        position, context = float(self._facts.journal.seq[row]), self._context(row)
-        start = self._start_before(position)
+    def of(self, name: str, rows: Ints) -> tuple[list[Evidence], Ints]:
+        """Returns the different evidence about values of a name, and for each row of the journal which of it counts."""
+        journal = self._facts.journal
+        position = journal.seq[rows].astype(np.float64)
+        context = journal.loop[rows].astype(np.int64) << 32 | journal.iteration[rows]
+        start = np.searchsorted(self._start_positions, position, side="right")  # 0: before the first
         # The state that the replay went on from makes up for earlier differences, if it was compared and agrees.
-        since = start.position if start is not None and start.agreement is Agreement.AGREES else -1.0
-        next_state, next_value = self._states.after(position), self._values.after(position)
-        is_closed = next_state is not None and next_state[1] and next_value is not None
-        if is_closed and next_value[0] > next_state[0]:  # type: ignore[index]
-            next_value = None
-        return Evidence(
-            state=self._states.between(since, position, context), values=self._values.between(since, position, context),
-            next_state=_agreement(next_state), next_value=_agreement(next_value), reads=self._reads_of(name),
-            restored=self._restored(start),
-            own_agrees=self._values.agrees_in(context) or self._states.agrees_in(context),
-            is_same_machine=self._facts.is_same_machine,
-        )  # fmt: skip
+        begins = [one.position if one.agreement is Agreement.AGREES else -1.0 for one in self._starts]
+        since = np.asarray([-1.0, *begins])[start]
+        next_state, state_at = self._states.after(position)
+        next_value, value_at = self._values.after(position)
+        next_value[(next_state == Agreement.AGREES) & (value_at > state_at)] = Agreement.NOTHING
+        state, own_state = self._states.between(since, position, context)
+        values, own_values = self._values.between(since, position, context)
+        restored = np.asarray([self._restored(one) for one in [None, *self._starts]])[start]
+        columns = [state, values, next_state, next_value, restored, own_state | own_values]
+        key = np.ravel_multi_index([column.astype(np.int64) for column in columns], _SCALES)
+        different, which = np.unique(key, return_inverse=True)
+        found = [
+            Evidence(
+                state=Agreement(codes[0]), values=Agreement(codes[1]), next_state=Agreement(codes[2]),
+                next_value=Agreement(codes[3]), reads=self._reads_of(name), restored=Restored(codes[4]),
+                own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine,
+            )
+            for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
+        ]  # fmt: skip
+        return found, which.reshape(-1)
 
-    def _context(self, row: int) -> Context:
-        return int(self._facts.journal.loop[row]), int(self._facts.journal.iteration[row])
-
-    def _start_before(self, position: float) -> CheckedState | None:
-        at = int(np.searchsorted(self._start_positions, position, side="right")) - 1
-        return self._starts[at] if at >= 0 else None
+    def _events(self, rows: Ints, *, agrees: bool) -> list[tuple[float, Context, bool]]:
+        """The comparisons of values in rows of the journal: position, context, and the result."""
+        journal = self._facts.journal
+        contexts = zip(journal.loop[rows].tolist(), journal.iteration[rows].tolist(), strict=True)
+        return [
+            (float(seq), context, agrees) for seq, context in zip(journal.seq[rows].tolist(), contexts, strict=True)
+        ]  # fmt: skip
 
     def _restored(self, start: CheckedState | None) -> Restored:
         if start is not None and start.used:
@@ -284,12 +293,6 @@ def _describe_difference(state: CheckedState | None) -> str:
     return f"the state differs from the recorded one at {where}: {'; '.join(state.used[:3])}"
 
 
-def _agreement(event: tuple[float, bool] | None) -> Agreement:
-    if event is None:
-        return Agreement.NOTHING
-    return Agreement.AGREES if event[1] else Agreement.DIFFERS
-
-
 class _Places:
     """Where the iterations of loops lie in the journal of a segment."""
 
@@ -300,14 +303,20 @@ class _Places:
         self._ends: dict[int, dict[int, int]] = {}  # loop → iteration → its last position
         self._first: dict[int, int] = {}  # of loops
         self._last: dict[int, int] = {}
-        pairs = zip(journal.loop.tolist(), journal.iteration.tolist(), journal.seq.tolist(), strict=True)
         turns = line_schema.lines_of(line_schema.IterationReplayed, journal.lines)
-        for loop, iteration, seq in [*pairs, *((line.loop, line.i, line.seq) for line in turns)]:
+        contexts, index = np.unique(journal.loop.astype(np.int64) << 32 | journal.iteration, return_inverse=True)
+        first, last = np.full(len(contexts), 1 << 62), np.zeros(len(contexts), np.int64)
+        np.minimum.at(first, index, journal.seq)
+        np.maximum.at(last, index, journal.seq)
+        found = zip(
+            (contexts >> 32).tolist(), (contexts & 0xFFFFFFFF).tolist(), first.tolist(), last.tolist(), strict=True
+        )
+        for loop, iteration, begin, end in [*found, *((line.loop, line.i, line.seq, line.seq) for line in turns)]:
             for number, inside in self.around((loop, iteration)):
                 ends = self._ends.setdefault(number, {})
-                ends[inside] = max(seq, ends.get(inside, seq))
-                self._first[number] = min(seq, self._first.get(number, seq))
-                self._last[number] = max(seq, self._last.get(number, seq))
+                ends[inside] = max(end, ends.get(inside, end))
+                self._first[number] = min(begin, self._first.get(number, begin))
+                self._last[number] = max(end, self._last.get(number, end))
 
     def around(self, context: Context) -> Iterator[Context]:
         """The iteration itself and those around it, without the top level of the script."""
@@ -337,27 +346,32 @@ class _Timeline:
     def __init__(self, events: list[tuple[float, Context, bool]], places: _Places) -> None:
         events.sort(key=lambda event: event[0])
         self._positions = np.asarray([position for position, _, _ in events])
-        self._agree = [agrees for _, _, agrees in events]
+        self._agree = np.asarray([agrees for _, _, agrees in events], bool)
         self._agreeing = np.concatenate([[0], np.cumsum(self._agree)]).astype(np.int64)
-        self._own: dict[Context, list[int]] = {}  # iteration → how many differ and how many agree inside it
+        own: dict[int, list[int]] = {}  # iteration → how many differ and how many agree inside it
         for _, context, agrees in events:
-            for around in places.around(context):
-                self._own.setdefault(around, [0, 0])[agrees] += 1
+            for loop, iteration in places.around(context):
+                own.setdefault(loop << 32 | iteration, [0, 0])[agrees] += 1
+        self._own_contexts = np.asarray(sorted(own), np.int64)
+        self._own = np.asarray([own[key] for key in sorted(own)] or [[0, 0]], np.int64)
 
-    def between(self, since: float, position: float, context: Context) -> Agreement:
-        """The result of all comparisons from a position to another, and of those in an iteration."""
-        first = int(np.searchsorted(self._positions, since, side="left"))
-        last = int(np.searchsorted(self._positions, position, side="right"))
-        own_differ, own_agree = self._own.get(context, (0, 0))
-        agree = int(self._agreeing[last] - self._agreeing[first]) if last > first else 0
-        if own_differ or max(0, last - first) > agree:
-            return Agreement.DIFFERS
-        return Agreement.AGREES if agree or own_agree else Agreement.NOTHING
+    def between(self, since: NDArray[Any], position: NDArray[Any], context: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The results of all comparisons between two positions and in an iteration, and whether one there agrees."""
+        first = np.searchsorted(self._positions, since, side="left")
+        last = np.maximum(first, np.searchsorted(self._positions, position, side="right"))
+        own = np.zeros((len(context), 2), np.int64)
+        if len(self._own_contexts):
+            at = np.searchsorted(self._own_contexts, context).clip(max=len(self._own_contexts) - 1)
+            own = self._own[at] * (self._own_contexts[at] == context)[:, None]
+        agree = self._agreeing[last] - self._agreeing[first]
+        differs = (own[:, 0] > 0) | (last - first > agree)
+        agrees = (agree > 0) | (own[:, 1] > 0)
+        result = np.where(differs, Agreement.DIFFERS, np.where(agrees, Agreement.AGREES, Agreement.NOTHING))
+        return result.astype(np.int64), own[:, 1] > 0
 
-    def agrees_in(self, context: Context) -> bool:
-        return bool(self._own.get(context, (0, 0))[1])
-
-    def after(self, position: float) -> tuple[float, bool] | None:
-        """The first comparison after a position."""
-        at = int(np.searchsorted(self._positions, position, side="right"))
-        return (float(self._positions[at]), self._agree[at]) if at < len(self._agree) else None
+    def after(self, position: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+        """The results of the first comparisons after some positions, and where they are."""
+        at = np.searchsorted(self._positions, position, side="right")
+        results = np.where(np.append(self._agree, False), Agreement.AGREES, Agreement.DIFFERS)
+        results[-1] = Agreement.NOTHING
+        return results[at].astype(np.int64), np.append(self._positions, np.inf)[at]
