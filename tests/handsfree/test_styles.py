@@ -35,7 +35,7 @@ BRIEFLY = ("trainer.py", "while_loop.py", "package")
 def test_an_unchanged_script_answers_questions_later(style: Style, tmp_path: Path):
     found = check(style, tmp_path, ("epoch", "inside"))
 
-    assert set(found.values()) == {"exact"}
+    assert set(found.values()) <= {"proven", "reproduced"}
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ def check_and_tell(program: Program, share: float, seed: int, workers: int) -> N
         event(outcome)
         if TALLY:
             with open(TALLY, "a") as file:
-                told = "" if outcome in ("exact", "failed") else repr(program)
+                told = "" if outcome in ("proven", "reproduced", "failed") else repr(program)
                 file.write(json.dumps({"outcome": outcome, "program": told}) + "\n")
 
 

@@ -8,6 +8,7 @@ from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts, des
 from relive.hindsight.verdicts import READS, VALUES
 from relive.model import Verdict
 
+_PREDICATES = ("reads ", "draws ")
 NOT_SEEDED = "the random generators were not seeded before relive began: call their seed functions first"
 NOT_DETERMINISTIC = (
     "it ran from the start, so its checkpoints are not the cause: the script is not deterministic, or something that it"
@@ -31,7 +32,9 @@ class CauseFinder:
         """Adds what is known about a segment."""
         for one in verdicts.judgements:
             if one.rule.ground != VALUES:
-                cause = f"{one.name} {one.cause}" if one.rule.ground == READS else one.cause
+                cause = one.cause
+                if one.rule.ground == READS:  # `x reads the clock`, `x: an object … is not in the checkpoints`
+                    cause = f"{one.name}{' ' if cause.startswith(_PREDICATES) else ': '}{cause}"
                 self._seen[cause] = max(one.rule.verdict, self._seen.get(cause, one.rule.verdict))
         if facts.comparison.mismatches:
             self._guesses += [describe_unknown(path) for path in facts.unknown if facts.code.is_used(path)]

@@ -67,7 +67,9 @@ def _table(*headings: str) -> Any:
 def _run_row(run: dict[str, Any]) -> list[str]:
     args = " ".join(f"{name}={format_value(given)}" for name, given in run["args"].items())
     mark = "● " if run["outcome"] == RUNNING else ""
-    values = " ".join(f"{name}={_format_last(given)}" for name, given in list(run["last"].items())[:6])
+    marks = {name: f" {Verdict.of(word).mark}" for name, word in run.get("marked", {}).items()}
+    last = list(run["last"].items())[:6]
+    values = " ".join(f"{name}={_format_last(given)}{marks.get(name, '')}" for name, given in last)
     named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
     took = format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
     return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, mark + run["outcome"], values]

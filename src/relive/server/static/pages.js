@@ -56,7 +56,7 @@ async function runsPage() {
     older.disabled = offset + ROWS >= found.total;
     place.replaceChildren(table(["run", "when", "script", "args", "outcome", "last values"], found.runs.map((run) => [
       runLink(run.run), when(run.started_us), run.name ? `${run.filename} (${run.name})` : run.filename, pairs(run.args),
-      make("span", { class: run.outcome }, run.outcome), pairs(Object.fromEntries(Object.entries(run.last).slice(0, 6))),
+      make("span", { class: run.outcome }, run.outcome), make("span", {}, ...Object.entries(run.last).slice(0, 6).flatMap(([name, value]) => [`${name}=${short(value)}`, mark(run.marked[name]), " "]).filter((part) => part !== null)),
     ])));
   };
   const again = () => { offset = 0; return show(); };
