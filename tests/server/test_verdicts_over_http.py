@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from relive.cli.main import main
 from relive.model import Verdict
+from relive.store.catalog import Index
 from tests.hindsight.test_verdict_tables import Replayed
 
 from .conftest import Server
@@ -22,6 +23,9 @@ from .conftest import Server
 def test_a_server_gives_the_verdicts(tmp_path: Path, serve: Callable[..., Server]) -> None:
     run = Replayed(tmp_path)
     run.replay(1.0, 2.0, 3.0, verdicts=[Verdict.PROVEN, Verdict.UNVERIFIED, Verdict.CONTRADICTED])
+    index = Index(run.home)
+    index.refresh()  # a server reads the summaries of runs that it has not indexed from their own journals only
+    index.close()
     server = serve(store=run.home.path)
 
     def ask(path: str) -> Any:
