@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.walk import ObjectWalk
 
 
+_CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
+
+
 class ProcessState:
     """Stands for the process in the graph. Environment variables and the folder count from when it was made."""
 
@@ -127,10 +130,9 @@ class ProcessHandler(Handler):
 
 def _is_standard(name: str, value: Any) -> bool:
     """Whether a name in `builtins` is Python's own, rather than one that a script has put there."""
-    if name[0] == "_" or value in (None, True, False, Ellipsis, NotImplemented):
-        return name[0] == "_" or name in ("None", "True", "False", "Ellipsis", "NotImplemented")
-    module = value.__module__ if isinstance(value, type | types.BuiltinFunctionType) else type(value).__module__
-    return module in ("builtins", "_sitebuiltins", "io", "_io", "site", "os")
+    if name[0] == "_" or name in _CONSTANTS or type(value).__module__ == "_sitebuiltins":
+        return True
+    return isinstance(value, type | types.BuiltinFunctionType) and value.__module__ in ("builtins", "io", "_io")
 
 
 def _is_made_at_run_time(name: str) -> bool:

@@ -53,7 +53,7 @@ class SegmentDriver(JournalDriver):
         self._random_states = job.random_states
         self._primed: set[str] = set()
         self.report = WorkerReport(ok=False)
-        self.proof = StateProof(job, self.chunks, self._packs, self.report)
+        self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
         self._pid, self._parent = os.getpid(), os.getppid()
         self._begun = time.perf_counter()
         journal.line(

@@ -104,7 +104,7 @@ class UnknownHandler(Handler):
             if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
                 walk.ref(inner, ".", f"(inside {at})")
         attribute_tokens(obj, walk)
-        raise Unreadable(f"{type(obj).__module__}.{type(obj).__qualname__} can't be looked into")
+        raise Unreadable(f"{type(obj).__module__}.{type(obj).__qualname__} is opaque")
 
 
 class PickledHandler(Handler):
