@@ -82,7 +82,7 @@ class StateProof:
         if self._is_entry_compared:
             return
         self._is_entry_compared = True
-        now, then = self._observer.start or GraphState(), checkpoint.start
+        now, then = self._observer.start or GraphState(), checkpoint.start  # files are not compared at the start
         differences = [
             Difference(then.name(way), "other content")
             for way, node in then.nodes.items()
