@@ -63,8 +63,7 @@ def execute_plan(
         is_wrong = bool(reader.answer.mismatches or reader.answer.differing)
         has_faults = reader.answer.has_restore_faults  # a checkpoint that did not restore what it holds is passed over
         if ((strict and is_wrong) or has_faults) and not execution.is_stopped and replay.case.plan.resume != FROM_START:
-            execution.replay_from_start(replay)
-            reader = execution.read(replay)
+            reader = execution.replay_from_start(replay, reader)
         execution.merge(replay, reader)
         answer.runs.append(reader.answer)
     answer.is_stopped = execution.is_stopped
@@ -120,11 +119,20 @@ class _Execution:
             self.run([replay])
         return damaged
 
-    def replay_from_start(self, replay: _CaseReplay) -> None:
-        """Replays a case without any checkpoint: slower, and independent of what they hold."""
+    def replay_from_start(self, replay: _CaseReplay, reader: ResultReader) -> ResultReader:
+        """Replays a case without any checkpoint: slower, and independent of what they hold.
+
+        A script that is not deterministic comes out worse that way; then what was read before stays.
+        """
+        before = replay.case, replay.history, replay.tasks
         question = replace(self._plan.question, from_start=True)
         self._plan_again(replay, question, parts=1, without=replay.case.without)
         self.run([replay])
+        again = self.read(replay)
+        if again.answer.is_better_than(reader.answer):
+            return again
+        replay.case, replay.history, replay.tasks = before
+        return reader
 
     def _plan_again(self, replay: _CaseReplay, question: Question, *, parts: int, without: tuple[str, ...]) -> None:
         old = replay.case

@@ -53,6 +53,15 @@ class RunAnswer:
             return Verdict.CONTRADICTED.word
         return (Verdict.REPRODUCED if self.proofs and not self.unrestored else Verdict.UNVERIFIED).word
 
+    def is_better_than(self, other: RunAnswer) -> bool:
+        """Whether more of it can be trusted: by what is missing, by what was judged, by what differed."""
+        return self._badness < other._badness
+
+    @property
+    def _badness(self) -> tuple[int, int, int, int]:
+        doubted = len(self.mismatches) + len(self.differing)
+        return len(self.missing), int(Verdict.of(self.verdict)), doubted, -self.proofs
+
     @property
     def is_verified(self) -> bool:
         """Whether all its values are proven or reproduced."""
