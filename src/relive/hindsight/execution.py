@@ -12,8 +12,8 @@ from typing import Any
 
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
-from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment
-from relive.hindsight.replay_plan import Case, Plan, Question, plan_case
+from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment, describe_ending
+from relive.hindsight.replay_plan import BEYOND, Case, Plan, Question, plan_case
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import Answer, ResultReader
 from relive.hindsight.workers import (
@@ -57,6 +57,11 @@ def execute_plan(
             execution.replay_from_start(replay)
             reader = execution.read(replay)
         execution.merge(replay, reader)
+        if cut := execution.describe_cut(replay, reader):
+            if reader.answer.added:
+                reader.answer.notes.append(cut)
+            else:
+                answer.refusals.append((replay.case.record.run, cut))
         answer.runs.append(reader.answer)
     answer.is_stopped = execution.is_stopped
     if updates_costs and plan.cases:
@@ -135,7 +140,7 @@ class _Execution:
             rendezvous = rendezvous_variables(history.ranks[0].variables)
             return [
                 RankTask(
-                    _job(self._session.home, replay, segment, place, rank),
+                    _job(self._session.home, self._plan.question, replay, segment, place, rank),
                     worker_environment(record, rank.variables, base, offline=self._offline, threads=threads)
                     | rendezvous,
                     was_cut_short=not rank.is_finished,
@@ -178,14 +183,33 @@ class _Execution:
             RankReplay(rank.number, rank.recorded, reader.journals[rank.number], _iterations_begun(rank))
             for rank in replay.history.ranks
         ]
-        answer.replay, answer.added = merge_replay(self._session.home, case.record.run, ranks, names=names, about=about)
+        home, run = self._session.home, case.record.run
+        answer.replay, answer.added = merge_replay(home, run, ranks, names=names, about=about)
+        if self._plan.question.beyond_the_end:
+            beyond = [replace(rank, segments=reader.beyond[rank.rank], begun={}) for rank in ranks]
+            _, answer.beyond = merge_replay(home, run, beyond, names=names, about={**about, "beyond": True})
+
+    def describe_cut(self, replay: _CaseReplay, reader: ResultReader) -> str:
+        """Where the replay of a run had to end before the script did, if values may be missing for it."""
+        if self._plan.question.beyond_the_end or not reader.is_cut:
+            return ""
+        record, history = replay.case.record, replay.history
+        ending = describe_ending(record, history)
+        if not history.is_cut_short:
+            return f"it {ending}, which its replay does not meet; what follows is left out"
+        names = ", ".join(self._plan.question.names)
+        if reader.answer.added:
+            return f"it {ending}; what it had not come to is left out; {BEYOND}"
+        return f"it {ending}; {names} is logged where it never came; {BEYOND}"
 
 
 def _iterations_begun(rank: RankHistory) -> dict[int, int]:
     return {number: loop.iteration_count for number, loop in rank.profile.loops.items()}
 
 
-def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory) -> Job:
+def _job(
+    home: Home, question: Question, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory
+) -> Job:
     record, history = replay.case.record, replay.history
     module = record.code.get("module")
     root = Path(record.code["root"])
@@ -200,7 +224,8 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
-        rank=rank.number, ranks=history.width,
+        rank=rank.number, ranks=history.width, horizon=rank.horizon, beyond=question.beyond_the_end,
+        names=list(question.names),
     )  # fmt: skip
 
 

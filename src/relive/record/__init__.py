@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.child_processes import ProcessMember
     from relive.record.journal_driver import JournalDriver
-    from relive.record.loops import RecordedLoop
+    from relive.record.loops import RecordedLoop, how_left
     from relive.record.off import NullJournal, Off
     from relive.record.outcome import outcome_of
     from relive.record.run_context import explicit_run

@@ -13,7 +13,8 @@ from relive.checkpoint.state import find_loop_frame
 from relive.errors import ReliveError
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.segment_driver import SegmentDriver, is_left_normally
-from relive.record import Place, RecordedLoop, current_place
+from relive.record import Place, RecordedLoop, current_place, how_left
+from relive.store.journal import slot_kinds
 
 
 class Diverged(ReliveError):
@@ -41,9 +42,17 @@ class ReplayedLoop(RecordedLoop[Any]):
         driver.stop_before(number)
         visits = driver.visits_of(number) if number is not None else None
         if visits is None:
-            yield from super().__iter__()
+            yield from self._run_as_written(number)
             return
         yield from self._visit(visits, parent, outside)
+
+    def _run_as_written(self, number: int | None) -> Iterator[Any]:
+        driver = self._recorder
+        if number is None or not driver.is_in_doubt(number):
+            return super().__iter__()
+        watched: RecordedLoop[Any] = RecordedLoop(driver, self._name, _WatchedItems(driver, number, self._items))
+        watched._made_in = self._made_in
+        return iter(watched)
 
     def _skip(self, number: int, frame: FrameType | None, parent: Place) -> Iterator[Any]:
         driver, line = self._recorder, 0
@@ -60,7 +69,7 @@ class ReplayedLoop(RecordedLoop[Any]):
         driver = self._recorder
         number = driver.enter_loop(self._name, parent, self._items)
         cursor = ItemCursor(self._items)
-        have_all_begun = False
+        have_all_begun, handled = False, sys.exc_info()[1]
         try:
             if visits[0].restore is not None and driver.needs_priming(self._name, number):
                 with driver.priming(parent):
@@ -87,6 +96,7 @@ class ReplayedLoop(RecordedLoop[Any]):
                 self._end(visit, number, cursor, time.perf_counter() - begun)
             if driver.is_last(number):
                 driver.stop()
+            driver.note_left(number, slot_kinds.LEFT_EXHAUSTED)
             end = driver.end_manifest(number)
             if end is not None:
                 driver.restore(end, find_loop_frame(sys._getframe(1), self._made_in), driver.named_objects())
@@ -94,10 +104,12 @@ class ReplayedLoop(RecordedLoop[Any]):
         finally:
             current_place.set(outside)
             if have_all_begun:
+                driver.note_left(number, how_left(sys._getframe(1), self._made_in, handled))
                 driver.note_loop_left(number, find_loop_frame(sys._getframe(1), self._made_in))
 
     def _begin(self, visit: Visit, number: int, parent: Place) -> None:
         driver = self._recorder
+        driver.begin_iteration(number, visit.iteration)
         current_place.set(Place(driver, number, visit.iteration, parent))
         if visit.counts:
             driver.mark(number, visit.iteration)
@@ -111,6 +123,7 @@ class ReplayedLoop(RecordedLoop[Any]):
                 f"{self._name} {visit.iteration} did not come to the loop that it came to when it was recorded;"
                 " replay it with --from-start"
             )
+        driver.end_iteration(number, visit.iteration)
         if visit.counts:
             cursor.look_ahead()
             driver.note_iteration_end(number, visit.iteration, took_s)
@@ -128,6 +141,27 @@ class ReplayedLoop(RecordedLoop[Any]):
                 self._recorder.fail(
                     f"{self._name} was left in an iteration that does not count; replay it with --from-start"
                 )
+
+
+class _WatchedItems:
+    """The items of a loop whose iterations may go beyond the recorded ones: says when each begins and ends."""
+
+    def __init__(self, driver: SegmentDriver, loop: int, items: Iterable[Any]) -> None:
+        self._driver = driver
+        self._loop = loop
+        self._iterator = iter(items)
+        self._next = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._next:
+            self._driver.end_iteration(self._loop, self._next - 1)
+        item = next(self._iterator)
+        self._driver.begin_iteration(self._loop, self._next)
+        self._next += 1
+        return item
 
 
 class ReplayedBlock:

@@ -17,9 +17,12 @@ class Replayer(SegmentDriver):
 
     def _logger(self, journal: Journal) -> Callable[[str, Any, Place], Any]:
         write = super()._logger(journal)
+        is_muted = not isinstance(journal, Journal)
 
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left()
+            if self.tracker is not None and not is_muted and not self.tracker.note_value(name, place):
+                self.leave_record()
             return write(name, value, place)
 
         return log

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from relive.hindsight.plan import Segment, Skip, Visit
+from relive.hindsight.plan import Horizon, Segment, Skip, Visit
 from relive.store import atomic_write
 
 JOB_FILE, REPORT_FILE = "job.json", "report.json"
@@ -47,6 +47,9 @@ class Job(msgspec.Struct, frozen=True):
     only: list[tuple[str, int, str]] = []  # file and line of each added statement, and the name it logs
     rank: int = 0
     ranks: int = 1  # that are replayed together
+    horizon: Horizon | None = None  # of the recorded rank; the replay ends there
+    beyond: bool = False  # it goes on, and reports the values beyond
+    names: list[str] = []  # that are asked for
 
     @classmethod
     def of(cls, segment: Segment, **fields: Any) -> Job:
@@ -89,7 +92,9 @@ class WorkerReport(msgspec.Struct):
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
     ran_s: float = 0.0  # from the start of the process to the end
     written_ns: int = 0
-    ended_early: bool = False  # by the error that ended the run when it was recorded
+    ended_early: bool = False  # where the run ended when it was recorded
+    left_record: bool = False  # it came where the run never came
+    unshown: list[tuple[int, int, str, int]] = []  # loop, iteration, name and ordinal of the first value in doubt
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()
