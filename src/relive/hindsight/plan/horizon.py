@@ -14,6 +14,7 @@ from relive.hindsight.plan.run_profile import ITERATION, count_iterations
 from relive.store.journal import ROOT, LoopRow, ParsedJournal, line_schema, slot_kinds
 
 LoggedKey = tuple[int, int, str]  # loop, iteration, name
+_VALUES, _BEGUN, _ENDED, _ENTERED = "values", "begun", "ended", "entered"
 _REGULAR = (slot_kinds.LEFT_EXHAUSTED, slot_kinds.LEFT_BY_CODE)
 
 
@@ -25,10 +26,12 @@ class Horizon(msgspec.Struct, frozen=True):
     """
 
     is_whole: bool  # the run ended normally: only iterations that an error left are in doubt
+    has_end: bool  # the run recorded its end, so exit handlers ran; else it was killed, or is running
     last: dict[int, int]  # the last iteration shown to have begun, of each loop not shown to be complete; -1: none
     by_error: list[int]  # those of them that an error left
     unclear: list[int]  # those of them that ended, in a way that older records don't tell
     ended: list[int]  # those of them whose last iteration is shown to have ended
+    inside: list[int]  # loops that began in incomplete iterations
     counts: list[tuple[int, int, str, int]]  # loop, iteration, name, recorded values, in incomplete iterations
 
 
@@ -42,10 +45,12 @@ def read_horizon(journal: ParsedJournal, *, is_finished: bool) -> Horizon | None
     taken = line_schema.lines_of(line_schema.CheckpointTaken, journal.lines)
     ended = {line.loop for line in taken if line.place == ITERATION and last.get(line.loop) == line.i}
     return Horizon(
-        is_finished, last,
+        is_finished, bool(line_schema.lines_of(line_schema.RunEnded, journal.lines)), last,
         [row.loop for row in open_rows if row.left == slot_kinds.LEFT_BY_ERROR],
         [row.loop for row in open_rows if row.ended_us is not None and row.left == slot_kinds.LEFT_UNKNOWN],
-        sorted(ended), _count_values(journal, contexts),
+        sorted(ended),
+        [row.loop for row in journal.loops.values() if (row.parent, row.parent_iteration) in contexts],
+        _count_values(journal, contexts),
     )  # fmt: skip
 
 
@@ -93,19 +98,29 @@ class HorizonTracker:
         self._seen: Counter[LoggedKey] = Counter()
         self._pending: dict[int, dict[LoggedKey, int]] = {}  # thread → the first value of each key in doubt
         self._beyond: dict[LoggedKey, int] = {}  # the same of values that are beyond
-        self._begun: set[int] = set()
+        self._to_meet = self._recorded_events()
         self.is_past = False
 
     @property
     def is_whole(self) -> bool:
         return self._horizon.is_whole
 
+    def _recorded_events(self) -> set[tuple[str, Any]]:
+        """Everything that is recorded of the incomplete iterations."""
+        horizon = self._horizon
+        found: set[tuple[str, Any]] = {(_VALUES, key) for key in self._counts if key[2] not in self._names}
+        found |= {(_BEGUN, loop) for loop, last in horizon.last.items() if last >= 0}
+        return found | {(_ENDED, loop) for loop in horizon.ended} | {(_ENTERED, loop) for loop in horizon.inside}
+
     @property
     def is_at_end(self) -> bool:
         """Whether everything that is recorded of the incomplete iterations has been met."""
-        shown = {loop for loop, last in self._horizon.last.items() if last >= 0}
-        is_met = all(self._seen[key] >= count for key, count in self._counts.items() if key[2] not in self._names)
-        return is_met and shown <= self._begun
+        return not self._to_meet
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the replay is where the record of a run without an end breaks off: nothing more can be shown."""
+        return not self._to_meet and not self._horizon.has_end
 
     def is_in_doubt(self, loop: int) -> bool:
         return loop in self._horizon.last
@@ -123,26 +138,35 @@ class HorizonTracker:
             return True
         if is_complete:
             return self._show() if is_recorded else True
-        return self._show() if is_recorded and self._seen[key] <= self._counts.get(key, 0) else False
+        recorded = self._counts.get(key, 0) if is_recorded else 0
+        if self._seen[key] == recorded:
+            self._to_meet.discard((_VALUES, key))
+        return self._seen[key] <= recorded and self._show()
 
     def begin_iteration(self, loop: int, iteration: int) -> bool:
+        if loop not in self._loops:
+            return True
         last = self._horizon.last.get(loop)
         if last is not None and iteration > last:
             return False
         if iteration == last:
-            self._begun.add(loop)
+            self._to_meet.discard((_BEGUN, loop))
         return self._show()
 
     def end_iteration(self, loop: int, iteration: int) -> bool:
         if loop in self._horizon.ended and iteration == self._horizon.last[loop]:
+            self._to_meet.discard((_ENDED, loop))
             self._show()
         return True
 
-    def enter_loop(self) -> bool:
+    def enter_loop(self, loop: int) -> bool:
         """A loop of the record begins."""
+        self._to_meet.discard((_ENTERED, loop))
         return self._show()
 
     def leave_loop(self, loop: int, how: int) -> bool:
+        if loop not in self._loops:
+            return True
         if loop not in self._horizon.last:
             return self._show()
         return how not in _REGULAR or loop in self._horizon.unclear

@@ -21,9 +21,13 @@ class Replayer(SegmentDriver):
 
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left()
-            if self.tracker is not None and not is_muted and not self.tracker.note_value(name, place):
-                self.leave_record()
-            return write(name, value, place)
+            if self.tracker is None or is_muted:
+                return write(name, value, place)
+            is_recorded = self.tracker.note_value(name, place)
+            if is_recorded:
+                write(name, value, place)
+            self.check_record(is_recorded)
+            return value if is_recorded else write(name, value, place)
 
         return log
 

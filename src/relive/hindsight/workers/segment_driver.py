@@ -78,7 +78,7 @@ class SegmentDriver(JournalDriver):
         key = parent.loop, parent.iteration, name
         self._entered[key] = self._entered.get(key, 0) + 1
         if self.tracker is not None:
-            self.tracker.enter_loop()
+            self.check_record(self.tracker.enter_loop(number))
         return number
 
     def leave_loop(self, loop: int, iterations: int, how: int = slot_kinds.LEFT_UNKNOWN) -> None:
@@ -118,8 +118,8 @@ class SegmentDriver(JournalDriver):
     def stop_before(self, loop: int | None) -> None:
         """Ends a segment without visits when the first main loop begins: all that is selected lies before it."""
         if self._job.stop and not self._job.visits and loop in self._job.mains:
-            if self.tracker is not None:
-                self.tracker.enter_loop()
+            if self.tracker is not None and loop is not None:
+                self.tracker.enter_loop(loop)
             self.stop()
 
     # --- the horizon --------------------------------------------------------------------------------------------
@@ -129,24 +129,26 @@ class SegmentDriver(JournalDriver):
         return self.tracker is not None and loop is not None and self.tracker.is_in_doubt(loop)
 
     def begin_iteration(self, loop: int, iteration: int) -> None:
-        if self.tracker is not None and not self.tracker.begin_iteration(loop, iteration):
-            self.leave_record()
+        if self.tracker is not None:
+            self.check_record(self.tracker.begin_iteration(loop, iteration))
 
     def end_iteration(self, loop: int, iteration: int) -> None:
         if self.tracker is not None:
-            self.tracker.end_iteration(loop, iteration)
+            self.check_record(self.tracker.end_iteration(loop, iteration))
 
     def note_left(self, loop: int, how: int) -> None:
         """A loop of the script is left."""
-        if self.tracker is not None and not self.tracker.leave_loop(loop, how):
-            self.leave_record()
+        if self.tracker is not None:
+            self.check_record(self.tracker.leave_loop(loop, how))
 
-    def leave_record(self) -> None:
-        """The script is where the recorded run never came, or came by another way: ends the segment here.
+    def check_record(self, is_recorded: bool) -> None:
+        """Ends the segment where the recorded run never came, or came by another way.
 
         Other threads may be ahead of what they did then; only the main thread ends the script.
         """
-        if self.tracker is None or self.tracker.is_past or threading.current_thread() is not threading.main_thread():
+        if self.tracker is None or self.tracker.is_past or (is_recorded and not self.tracker.is_over):
+            return
+        if threading.current_thread() is not threading.main_thread():
             return
         self.tracker.go_past()
         self.report.ended_early = self.report.left_record = True
