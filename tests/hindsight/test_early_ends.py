@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import relive
 from relive.errors import QueryError
 from relive.hindsight import Answer
+from relive.store import Home
+from relive.store.catalog import Index
 
 # The script ends in epoch 5, after it has logged the loss of that epoch.
 VERBS = """
@@ -134,3 +137,149 @@ def test_a_replay_ends_where_the_run_ended(ended: Ended, how: str, checkpoints: 
 
     found, real = ended.columns(), ended.twin(with_verbs(*PLACES, checkpoints=checkpoints), *argv, **env)
     assert found == known_part(real, how, recurs=recurs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", WAYS)
+def test_a_replay_of_a_hands_free_run_ends_where_it_ended(ended: Ended, how: str) -> None:
+    ended.record(hands_free(), verb="run", HOW=how)
+
+    ended.replay(hands_free(*PLACES))
+
+    real = ended.twin(hands_free(*PLACES), verb="run", HOW=how)
+    assert ended.columns() == known_part(real, how, recurs=False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
+@pytest.mark.parametrize(
+    ("how", "ending"),
+    [
+        ("SIGKILL", "it was killed in epoch 5"),
+        ("SIGINT", "it was interrupted in epoch 5"),
+        ("exit", "it failed (SystemExit) in epoch 5"),
+    ],
+)
+def test_what_a_run_never_reached_is_refused_without_work(
+    ended: Ended, how: str, ending: str, checkpoints: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended.record(with_verbs(checkpoints=checkpoints), HOW=how)
+    ended.script.write(with_verbs("suffix", checkpoints=checkpoints))
+
+    told = ended.script.relive("replay", "x_suffix", check=False)
+
+    assert f"{ending}; x_suffix is logged after the loop, which it never reached; add --beyond-the-end" in told.stderr
+    assert "nothing to replay" in told.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
+def test_beyond_the_end_values_are_computed_and_never_taken_for_what_happened(ended: Ended, checkpoints: bool) -> None:
+    ended.record(with_verbs(checkpoints=checkpoints), HOW="SIGKILL")
+
+    (run,) = ended.replay(with_verbs("before", "suffix", checkpoints=checkpoints), beyond_the_end=True).runs
+
+    assert (run.added, run.beyond, run.mismatches) == (6, 7, [])
+    happened = ended.columns()
+    assert {name: len(values) for name, values in happened.items()} == {"x_before": 6}
+    every = ended.columns(replays="all")
+    assert every["x_before"][:6] == happened["x_before"]
+    assert {name: len(values) for name, values in every.items()} == {"x_before": 12, "x_suffix": 1}
+    table = relive.dataframe("x_suffix", home=ended.script.home, replays="all", sources=True)
+    assert table["x_suffix_source"].dropna().tolist() == ["replay 2, never happened"]
+    assert "x_suffix" not in ended.script.relive("show", "last").stdout
+
+
+CAUGHT = """
+import os, signal
+import relive
+net = [0.5]
+try:
+    {opened}
+        for epoch in relive.loop("epoch", range(12)):
+            net[0] = net[0] * 0.9 + 0.01 * epoch
+            relive.log("loss", net[0])
+            if epoch == 5 and os.environ.get("HOW"):
+                signal.raise_signal(signal.SIGINT)
+            net[0] += 0.001
+except KeyboardInterrupt:
+    pass
+relive.log("final", net[0])
+{suffix}
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
+def test_a_run_that_went_on_after_an_interrupt_gets_no_value_of_another_way(ended: Ended, checkpoints: bool) -> None:
+    opened = "with relive.checkpointing(net=net, every=1):" if checkpoints else "if True:"
+    ended.script(CAUGHT.format(opened=opened, suffix=""), env={"HOW": "SIGINT"})
+
+    found = ended.replay(CAUGHT.format(opened=opened, suffix='relive.log("x_suffix", net[0])'), "x_suffix")
+
+    assert ended.columns() == {}
+    ((_, why),) = found.refusals
+    assert "met an error in epoch 5, which its replay does not meet" in why
+
+
+@pytest.mark.long
+def test_a_run_that_is_still_running_counts_as_far_as_its_record_shows(ended: Ended, tmp_path: Path) -> None:
+    source = """
+        import os
+        import relive
+        for epoch in relive.loop("epoch", range(12)):
+            relive.log("loss", epoch * 0.5)
+            if epoch == 4:
+                print("here", flush=True)
+                open(os.environ["FIFO"]).read() if os.environ.get("FIFO") else None
+            {added}
+        {suffix}
+    """
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = ended.script.start(source.format(added="pass", suffix=""), env={"FIFO": str(fifo)})
+    assert process.stdout is not None
+    process.stdout.readline()
+    (run,) = [entry.record.run for entry in Index(Home(ended.script.home)).runs()]
+
+    ended.replay(
+        source.format(added='relive.log("x_before", epoch)', suffix='relive.log("x_suffix", 1.0)'),
+        "x_before", "x_suffix", runs=[run],
+    )  # fmt: skip
+
+    fifo.write_text("go on")
+    assert process.wait(60) == 0
+    assert ended.columns() == {"x_before": [0, 1, 2, 3]}
+
+
+THREADED = """
+import os, signal, threading
+import relive
+stop = threading.Event()
+def watch():
+    while not stop.wait(0.001):
+        relive.log("load", 1.0)
+        {inside}
+threading.Thread(target=watch, daemon=True).start()
+for epoch in relive.loop("epoch", range(40)):
+    stop.wait(0.005)
+    {added}
+    if epoch % 4 == 0:
+        relive.log("loss", epoch * 0.5)
+    if epoch == 18 and os.environ.get("HOW"):
+        os.kill(os.getpid(), signal.SIGKILL)
+{suffix}
+"""
+
+
+@pytest.mark.long
+def test_what_other_threads_log_does_not_show_how_far_the_training_came(ended: Ended) -> None:
+    added = 'relive.log("x_before", epoch)'
+    ended.record(THREADED.format(inside="pass", added="pass", suffix="pass"), HOW="SIGKILL")
+
+    ended.replay(THREADED.format(inside='relive.log("x_inside", 2.0)', added=added, suffix='relive.log("x_suffix", 1)'))
+
+    found = ended.columns()
+    assert found["x_before"][:17] == list(range(17))
+    assert found["x_before"][-1] <= 18
+    assert "x_suffix" not in found

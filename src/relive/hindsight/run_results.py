@@ -96,14 +96,13 @@ class ResultReader:
             self.journals[rank.number].append(parsed)
             return
         if report is None:  # a worker that was ended: how far it came in the last iterations is not known
-            last = {(loop, iteration) for loop, iteration in horizon.last.items()}
+            last = set(horizon.last.items())
             shown = [not _is_inside(parsed, *place, last) and place[0] != ROOT for place in _contexts(parsed)]
-            self.journals[rank.number].append(_with_needed_loops(parsed.only(shown)))
-            return
-        self.is_cut |= report.left_record or bool(report.unshown)
-        shown = shown_rows(parsed, report.unshown)
+        else:
+            self.is_cut |= report.left_record or bool(report.unshown)
+            shown = shown_rows(parsed, report.unshown)
+            self.beyond[rank.number].append(_with_needed_loops(parsed.only([not one for one in shown])))
         self.journals[rank.number].append(_with_needed_loops(parsed.only(shown)))
-        self.beyond[rank.number].append(_with_needed_loops(parsed.only([not one for one in shown])))
 
     def _read_task(self, task: Task) -> list[tuple[RankHistory, ParsedJournal]]:
         """Returns the journal of each rank; of a failed task, only the iterations that every rank completed."""

@@ -14,7 +14,7 @@ from relive.query.context_selection import IterationContext, select_contexts
 from relive.query.sql import Result, columns_of, filter_table, is_text, run, sql_views
 from relive.query.table import FIXED_DIMS, PROCESS_DIMS, RunFacts, Table, pivot, to_pandas
 from relive.store import Home
-from relive.store.catalog import REPLAY_CHOICES, Index, RunEntry, replay_header
+from relive.store.catalog import REPLAY_CHOICES, Index, RunEntry, has_happened, replay_header
 from relive.store.chunks import Chunks
 from relive.store.journal import decode_value
 
@@ -98,6 +98,8 @@ class QueryEngine:
         if not replay:
             return "recorded"
         header = replay_header(self._home, run, replay)
+        if not has_happened(header):
+            return f"replay {replay}, never happened"
         verdict = (header.verdict if header else None) or "unknown"
         return f"replay {replay}" + ("" if verdict == "exact" else f", {verdict}")
 

@@ -18,7 +18,7 @@ from relive.hindsight.analysis.program import LoopPath
 from relive.instrument import RULES_VERSION
 from relive.store import Home, atomic_write
 
-_CACHE_VERSION = 4  # is incremented whenever the same sources would give another result
+_CACHE_VERSION = 5  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
 
 

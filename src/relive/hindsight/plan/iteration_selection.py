@@ -11,6 +11,7 @@ from relive.hindsight.plan.run_profile import RunProfile
 from relive.hindsight.plan.segments import Selection
 from relive.query import IterationContext, QueryEngine
 from relive.store import Home
+from relive.store.catalog import has_happened
 from relive.store.journal import ParsedJournal, to_json
 
 
@@ -58,7 +59,7 @@ def _answered_iterations(names: Sequence[str], draft: Draft) -> tuple[dict[int, 
     contexts: dict[str, set[tuple[int, int]]] = {name: set() for name in names}
     for journal in history.journals:
         rank = journal.journal.rank
-        if rank and not journal.journal.replay:
+        if (rank and not journal.journal.replay) or not has_happened(journal.header):
             continue
         mains = history.ranks[rank].main_loops(history.profile)
         for code, name in enumerate(journal.names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,6 +99,17 @@ class RunHistory:
     def is_cut_short(self) -> bool:
         """Whether a rank ended before its end."""
         return any(rank.horizon is not None and not rank.horizon.is_whole for rank in self.ranks)
+
+    @property
+    def endless_loops(self) -> frozenset[tuple[str, ...]]:
+        """The outermost loops in which a run ended, by their path, if the run entered none of them a second time."""
+        rank = self.ranks[0]
+        if rank.horizon is None or rank.horizon.is_whole:
+            return frozenset()
+        loops = rank.recorded.loops
+        outermost = [loops[number] for number in rank.horizon.last if loops[number].parent not in loops]
+        entries = Counter(row.path for row in loops.values())
+        return frozenset(row.path for row in outermost if entries[row.path] == 1)
 
     @property
     def threads(self) -> int | None:

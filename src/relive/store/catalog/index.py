@@ -18,7 +18,7 @@ from relive.store.catalog import parquet_segments
 from relive.store.catalog.live_summaries import LiveSummaries
 from relive.store.catalog.point_columns import combine_journals, to_points
 from relive.store.catalog.points import Points
-from relive.store.catalog.replay_overlay import LATEST
+from relive.store.catalog.replay_overlay import LATEST, has_happened, replay_header
 from relive.store.catalog.run_catalog import Catalog, RunDetailRows, loop_row
 from relive.store.catalog.summaries import Summary, read_summary
 from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
@@ -210,7 +210,10 @@ class Index:
             for journal in self._live_journals(entry, all_ranks=all_ranks)
         ]
         paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths()}
-        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
+        return to_points(
+            entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays,
+            lambda run, number: has_happened(replay_header(self.home, run, number)),
+        )  # fmt: skip
 
     def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         """Returns what a query engine needs to read the segments itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from relive.store.catalog.parquet_segments import Columns, dim_keys
@@ -19,11 +20,18 @@ def replay_header(home: Home, run: str, number: int) -> line_schema.ReplayStarte
     return header if isinstance(header, line_schema.ReplayStarted) else None
 
 
-def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) -> Columns:
+def has_happened(header: line_schema.JournalStarted | None) -> bool:
+    """Whether the values of a journal happened in the run; else they are what it would have logged had it gone on."""
+    return not (isinstance(header, line_schema.ReplayStarted) and header.beyond)
+
+
+def overlay_replays(
+    columns: Columns, paths: list[tuple[str, ...]], which: str, is_shown: Callable[[int, int], bool] = lambda *_: True
+) -> Columns:
     """Places replayed rows where the run itself would have logged them, and adds the column `replay`.
 
     `replay` is the number of the replay, 0 for recorded rows. Among several replays of a context only the latest is
-    kept, unless `which` is ALL.
+    kept, of those that `is_shown` accepts by run and number; if `which` is ALL, all of them.
     """
     import numpy as np
 
@@ -34,11 +42,22 @@ def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) 
     if which == NONE:
         return _select_rows(columns, replay == 0)
     if which == LATEST:
+        columns = _without_hidden(columns, is_shown)
+        if not columns["replay"].any():
+            return columns
         columns = _select_rows(columns, _is_latest(columns))
     order = np.argsort(_sort_positions(columns, paths), kind="stable")
     ordered = _select_rows(columns, order)
     ordered["process"] = np.where(ordered["replay"] > 0, 0, ordered["process"]).astype(np.int32)
     return ordered
+
+
+def _without_hidden(columns: Columns, is_shown: Callable[[int, int], bool]) -> Columns:
+    import numpy as np
+
+    pairs, where = np.unique([columns["run"], columns["replay"]], axis=1, return_inverse=True)
+    shown = np.asarray([not replay or is_shown(run, replay) for run, replay in pairs.T.tolist()], bool)
+    return columns if shown.all() else _select_rows(columns, shown[where.ravel()])
 
 
 def _select_rows(columns: Columns, rows: Any) -> Columns:
