@@ -16,5 +16,6 @@ if TYPE_CHECKING:
     from relive.record.run_context import explicit_run
     from relive.record.run_notes import current_home, current_run, record_line
     from relive.record.run_start import OpenRun, open_driver, open_explicit_run
+    from relive.record.scalars import scalar_dtype
 
 __getattr__ = lazy_names(__name__)

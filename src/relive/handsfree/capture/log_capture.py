@@ -8,7 +8,7 @@ from typing import Any
 
 from relive.errors import ReliveError
 from relive.instrument import find_named_numbers, flatten_dict
-from relive.record import current_place, open_driver, session
+from relive.record import current_place, open_driver, scalar_dtype, session
 from relive.record.process import warn_once
 
 
@@ -104,14 +104,8 @@ def _split_parts(values: Sequence[Any]) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an int, a float, or a scalar of numpy or torch, but no bool."""
-    if type(value) in (int, float):
-        return True
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    if numpy is not None and isinstance(value, numpy.number):
-        return True
-    is_tensor = torch is not None and isinstance(value, torch.Tensor)
-    return is_tensor and value.ndim == 0 and value.dtype != torch.bool  # type: ignore[union-attr]
+    """Whether a value is an int, a float, or a scalar or 0-dimensional array of numbers, but no bool."""
+    return type(value) in (int, float) or scalar_dtype(value) not in (None, "bool")
 
 
 script_logs = LogCapture()
