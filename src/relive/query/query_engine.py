@@ -64,7 +64,7 @@ class QueryEngine:
         table = self._wide(all_names, all_ranks=ranks == "all", replays=replays, sources=sources)
         if where is None:
             return table
-        kept = filter_table(table, where)
+        kept = filter_table(table, where, self._find_loop_variables)
         hidden = {name for name in filters if name not in names}
         return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
 
@@ -73,7 +73,9 @@ class QueryEngine:
         names = [name for column in columns_of(where) for name in self._names_like(column)]
         points = self._index.points(self._entries, names)
         facts = [self._facts(entry) for entry in self._entries]
-        return select_contexts(points, names, facts, contexts, where, get_chunk=self._chunks.get)
+        return select_contexts(
+            points, names, facts, contexts, where, get_chunk=self._chunks.get, aliases=self._find_loop_variables
+        )
 
     def sql(self, text: str) -> Result:
         """Runs one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
@@ -116,6 +118,11 @@ class QueryEngine:
     def _known_names(self) -> list[str]:
         args = {name for entry in self._entries for name in entry.record.config["args"]}
         return sorted(args.union(self._index.names(self._entries)))
+
+    def _find_loop_variables(self) -> dict[str, str]:
+        from relive.query.loop_variables import find_loop_variables
+
+        return find_loop_variables([entry.record for entry in self._entries])
 
     def _names_like(self, column: str) -> list[str]:
         """Returns the names that a column of a where clause may refer to; SQL is case-insensitive."""
