@@ -17,3 +17,4 @@ class ScriptStart:
     sources: Collection[str] | None = None  # log sources to capture; None: those of the settings
     explains: bool = False  # print at exit what the checkpoints of each loop hold
     only: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # (file, line) → names to capture
+    recorded: Mapping[str, str | None] = field(default_factory=dict)  # real path of a patched file → its text before

@@ -224,6 +224,7 @@ def _job(
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
+        recorded={str(place.tree / file): text for file, text in replay.case.patch.originals.items()},
         rank=rank.number, ranks=history.width, horizon=rank.horizon, beyond=question.beyond_the_end,
         names=list(question.names),
     )  # fmt: skip

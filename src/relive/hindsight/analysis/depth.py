@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relive.hindsight.analysis.program import CallSite, CodeUnit, LoopPath, LoopSite, Program, read_program
+from relive.hindsight.analysis.program import NO_FILES, CallSite, CodeUnit, LoopPath, LoopSite, Program, read_program
 from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 
 _MAX_DEPTH = 8  # nested loops; deeper paths come from recursion only
@@ -50,14 +50,15 @@ class Reach:
 
 def find_reach(
     files: Mapping[str, str], entry: str, added: Sequence[AddedStatement], mains: Collection[LoopPath], *,
-    instrumented: bool = False, has_framework_loop: bool = False,
+    instrumented: bool = False, has_framework_loop: bool = False, recorded: Mapping[str, str | None] = NO_FILES,
 ) -> Reach:  # fmt: skip
     """Finds where the added statements of a patched version may run when the script `entry` is started.
 
+    `recorded` are the files that they were added to, without them: loops are instrumented as they were.
     `has_framework_loop`: a framework runs a main loop, which is then not in the source. Code that may be called from
     anywhere may be called inside it, and all other code may run after it.
     """
-    program = read_program(files, entry if instrumented else None)
+    program = read_program(files, entry if instrumented else None, recorded)
     contexts = _LoopContexts(program, mains)
     contexts.propagate(program.top(entry))
     found: set[LoopPath] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -73,10 +73,11 @@ class PatchCache:
 
     def of_patch(self, patch: Patch, old: Files, shape: ScriptShape) -> PatchFit:
         """Analyses a given patch."""
+        patch = replace(patch, originals={file: old.get(file) for file in patch.files})
         files = {**old, **patch.files}
         reach = find_reach(
             files, shape.entry, patch.added, shape.mains, instrumented=self._instrumented,
-            has_framework_loop=shape.has_framework_loop,
+            has_framework_loop=shape.has_framework_loop, recorded=patch.originals,
         )  # fmt: skip
         leaving = leaving_loops(old, shape.entry if self._instrumented else None)
         return PatchFit(patch, reach, leaving, heavy_imports(files))

@@ -45,6 +45,7 @@ class Job(msgspec.Struct, frozen=True):
     tree: str = ""  # the project, as it was
     instrumented: dict[str, Any] | None = None  # how a script that does not import relive was instrumented
     only: list[tuple[str, int, str]] = []  # file and line of each added statement, and the name it logs
+    recorded: dict[str, str | None] = {}  # files that statements were added to, and their text without them
     rank: int = 0
     ranks: int = 1  # that are replayed together
     horizon: Horizon | None = None  # of the recorded rank; the replay ends there

@@ -113,7 +113,10 @@ def _run_script(job: Job) -> None:
     if job.instrumented is not None:
         only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
         target, sources = job.module or job.script, job.instrumented["sources"]
-        start_hands_free(ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only))
+        recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
+        start_hands_free(
+            ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
+        )
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
