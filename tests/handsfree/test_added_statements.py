@@ -55,31 +55,20 @@ def test_an_added_print_does_not_change_which_loops_are_found(script: Any, state
 
 
 SOMETIMES = """
-import os, sys
-import {logger}
+import wandb
 class Net:
     def __init__(self):
         self.w = 0.5
     def step(self):
         self.w = self.w * 0.9 + 0.01
 net = Net()
-uses_logger = {uses}
 for epoch in range(4):
     net.step()
-    {first}
-    if uses_logger:
-        {logger}.log({{"loss": net.w}})
-    {second}
-    {{after}}
-"""
-LOGGER = """
-import sys, types
-class Run:
-    def log(self, data):
-        pass
-class Tracker:
-    pass
-sys.modules["wandb"] = types.ModuleType("wandb")
+    FIRST
+    if USES:
+        wandb.log({{"loss": net.w}})
+    SECOND
+    {after}
 """
 
 
@@ -90,7 +79,7 @@ def count_losses(script: Any) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["first", "second"])
+@pytest.mark.parametrize("place", ["FIRST", "SECOND"])
 @pytest.mark.parametrize("uses", ["True", "False", "epoch % 2"])
 def test_a_printed_metric_is_recorded_unless_its_logger_ran_there(script: Any, uses: str, place: str) -> None:
     package = script.project / "wandb" / "sdk"
@@ -98,10 +87,8 @@ def test_a_printed_metric_is_recorded_unless_its_logger_ran_there(script: Any, u
     (package.parent / "__init__.py").write_text("from wandb.sdk.wandb_run import Run\nrun = Run()\nlog = run.log\n")
     (package / "__init__.py").write_text("")
     (package / "wandb_run.py").write_text("class Run:\n    def log(self, data):\n        pass\n")
-    printed = dict.fromkeys(("first", "second"), "pass") | {place: 'print(f"loss {net.w}")'}
-    source = SOMETIMES.format(logger="wandb", uses=uses if uses != "epoch % 2" else "False", **printed)
-    if uses == "epoch % 2":
-        source = source.replace("if uses_logger", "if epoch % 2")
+    printed = 'print(f"loss {{net.w}}")'
+    source = SOMETIMES.replace("USES", uses).replace(place, printed).replace("FIRST", "").replace("SECOND", "")
 
     run = run_and_replay(script, source, "double", after="print(f'double {net.w * 2}')")
 

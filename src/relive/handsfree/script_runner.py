@@ -91,7 +91,10 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
     script_logs.explicit_names = names_passed_to_loggers(files.values())
     script_logs.is_project_file = partial(is_project_file, root=root)
-    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources)}
+    script_logs.holds_back = start.holds_back
+    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
+    session.flushes.append(script_logs.flush)
+    session.at_exit.insert(0, script_logs.flush)
     hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS
     sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
     for name, hook in hooks.items():

@@ -125,7 +125,8 @@ class HorizonTracker:
     def is_in_doubt(self, loop: int) -> bool:
         return loop in self._horizon.last
 
-    def note_value(self, name: str, place: LoopPlace) -> bool:
+    def note_value(self, name: str, place: LoopPlace, *, is_here: bool = True) -> bool:
+        """`is_here`: the script is at this place; values that were held back are logged later."""
         key = place.loop, place.iteration, name
         self._seen[key] += 1
         is_recorded = place.loop == ROOT or place.loop in self._loops
@@ -137,11 +138,13 @@ class HorizonTracker:
                 self._pending.setdefault(threading.get_ident(), {}).setdefault(key, self._seen[key] - 1)
             return True
         if is_complete:
-            return self._show() if is_recorded else True
+            return self._show() if is_recorded and is_here else True
         recorded = self._counts.get(key, 0) if is_recorded else 0
         if self._seen[key] == recorded:
             self._to_meet.discard((_VALUES, key))
-        return self._seen[key] <= recorded and self._show()
+        if self._seen[key] > recorded:
+            return False
+        return self._show() if is_here else True
 
     def begin_iteration(self, loop: int, iteration: int) -> bool:
         if loop not in self._loops:

@@ -20,7 +20,7 @@ from relive.errors import Damaged
 from relive.hindsight.plan import HorizonTracker, Visit
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.wire import Job, WorkerReport
-from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place
+from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.store import Home, JournalName
 from relive.store.chunks import Chunks
 from relive.store.journal import ROOT, Journal, line_schema, slot_kinds
@@ -102,6 +102,8 @@ class SegmentDriver(JournalDriver):
         return visits or None
 
     def note_iteration_end(self, loop: int, iteration: int, took_s: float) -> None:
+        here = current_place.get()
+        self._flush(here.parent if here is not None else None)
         self.report.iterations_s.append((loop, iteration, took_s))
         self.journal.line(line_schema.IterationReplayed, loop, iteration)
 
@@ -261,6 +263,8 @@ class SegmentDriver(JournalDriver):
         """
         if os.getpid() != self._pid:
             return  # a forked child of the script has ended
+        if ok and not (self.tracker is not None and self.report.left_record):
+            self._flush(None)
         if self.tracker is not None:
             if as_recorded:
                 self.tracker.note_recorded_end()
@@ -273,6 +277,10 @@ class SegmentDriver(JournalDriver):
         self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
         self.report.ran_s = time.perf_counter() - self._begun
         self.report.write(Path(self._job.folder))
+
+    def _flush(self, here: Place | None) -> None:
+        for flush in session.flushes:
+            flush(here)
 
     def stop(self) -> None:
         """Ends the process after the last visit, without the rest of the script and without its exit handlers."""

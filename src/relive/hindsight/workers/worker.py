@@ -115,7 +115,16 @@ def _run_script(job: Job) -> None:
         target, sources = job.module or job.script, job.instrumented["sources"]
         recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
         start_hands_free(
-            ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
+            ScriptStart(
+                target,
+                job.argv,
+                bool(job.module),
+                job.tree,
+                sources,
+                only=only,
+                recorded=recorded,
+                holds_back=bool(job.instrumented.get("holds_back")),
+            )  # fmt: skip
         )
         return
     if job.module:
