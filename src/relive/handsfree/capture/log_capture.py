@@ -31,9 +31,7 @@ class LogCapture:
     def __init__(self) -> None:
         self.sources: frozenset[str] = frozenset()  # enabled sources; none until a script runs hands-free
         self.explicit_names: frozenset[str] = frozenset()  # that the source passes to a logger
-        self.holds_back = (
-            True  # texts with these names, until it is known whether the logger ran; else they are dropped
-        )
+        self.holds_back = True  # texts with these names, until it is known whether the logger runs; else drops them
         self._held: list[tuple[Place, str, Any]] = []  # values of texts whose name a logger may log at the same place
         self._logged: dict[str, Place] = {}  # where a logger last logged a name
         self._pid = os.getpid()  # of the process that held values back

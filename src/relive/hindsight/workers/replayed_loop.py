@@ -123,6 +123,7 @@ class ReplayedLoop(RecordedLoop[Any]):
                 f"{self._name} {visit.iteration} did not come to the loop that it came to when it was recorded;"
                 " replay it with --from-start"
             )
+        driver.flush_iteration()
         driver.end_iteration(number, visit.iteration)
         if visit.counts:
             cursor.look_ahead()

@@ -102,8 +102,6 @@ class SegmentDriver(JournalDriver):
         return visits or None
 
     def note_iteration_end(self, loop: int, iteration: int, took_s: float) -> None:
-        here = current_place.get()
-        self._flush(here.parent if here is not None else None)
         self.report.iterations_s.append((loop, iteration, took_s))
         self.journal.line(line_schema.IterationReplayed, loop, iteration)
 
@@ -277,6 +275,11 @@ class SegmentDriver(JournalDriver):
         self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
         self.report.ran_s = time.perf_counter() - self._begun
         self.report.write(Path(self._job.folder))
+
+    def flush_iteration(self) -> None:
+        """Logs what was held back in the current iteration, which ends."""
+        here = current_place.get()
+        self._flush(here.parent if here is not None else None)
 
     def _flush(self, here: Place | None) -> None:
         for flush in session.flushes:

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 import types
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -114,18 +115,8 @@ def _run_script(job: Job) -> None:
         only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
         target, sources = job.module or job.script, job.instrumented["sources"]
         recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
-        start_hands_free(
-            ScriptStart(
-                target,
-                job.argv,
-                bool(job.module),
-                job.tree,
-                sources,
-                only=only,
-                recorded=recorded,
-                holds_back=bool(job.instrumented.get("holds_back")),
-            )  # fmt: skip
-        )
+        start = ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
+        start_hands_free(replace(start, holds_back=bool(job.instrumented.get("holds_back"))))
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
