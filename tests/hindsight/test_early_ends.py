@@ -180,14 +180,14 @@ def test_beyond_the_end_values_are_computed_and_never_taken_for_what_happened(en
     (run,) = ended.replay(with_verbs("before", "suffix", checkpoints=checkpoints), beyond_the_end=True).runs
 
     assert (run.added, run.beyond, run.mismatches) == (6, 7, [])
+    assert "x_suffix" not in ended.script.relive("show", "last").stdout
+    table = relive.dataframe("x_suffix", home=ended.script.home, replays="all", sources=True)
+    assert table["x_suffix_source"].dropna().tolist() == ["replay 2, never happened"]
     happened = ended.columns()
     assert {name: len(values) for name, values in happened.items()} == {"x_before": 6}
     every = ended.columns(replays="all")
     assert every["x_before"][:6] == happened["x_before"]
     assert {name: len(values) for name, values in every.items()} == {"x_before": 12, "x_suffix": 1}
-    table = relive.dataframe("x_suffix", home=ended.script.home, replays="all", sources=True)
-    assert table["x_suffix_source"].dropna().tolist() == ["replay 2, never happened"]
-    assert "x_suffix" not in ended.script.relive("show", "last").stdout
 
 
 CAUGHT = """

@@ -8,7 +8,6 @@ from typing import Any
 
 from relive.errors import ReliveError
 from relive.store.catalog.catalog_tables import CatalogTables, Row
-from relive.store.catalog.replay_overlay import has_happened
 from relive.store.catalog.summaries import STORED, Summary, summarise
 from relive.store.chunks import checkpoint_to_columns, list_checkpoints
 from relive.store.home import REPLAY_OFFSET, Home
@@ -66,7 +65,7 @@ class RunDetailRows:
 
     @classmethod
     def of(cls, journals: Sequence[ParsedJournal]) -> RunDetailRows:
-        summaries = [summary for journal in journals if has_happened(journal.header) for summary in summarise(journal)]
+        summaries = [summary for journal in journals for summary in summarise(journal)]
         for summary in summaries:
             to_json(summary.path), summary.to_row()  # whatever can't be encoded fails here
         loops: dict[Row, Row] = {}
