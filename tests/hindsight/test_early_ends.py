@@ -140,9 +140,9 @@ def test_a_replay_ends_where_the_run_ended(ended: Ended, how: str, checkpoints: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", WAYS)
-def test_a_replay_of_a_hands_free_run_ends_where_it_ended(ended: Ended, how: str) -> None:
-    ended.record(hands_free(), verb="run", HOW=how)
+@pytest.mark.parametrize(("how", "every"), [*((way, "0") for way in WAYS), ("SIGINT", "1"), ("SIGKILL", "1")])
+def test_a_replay_of_a_hands_free_run_ends_where_it_ended(ended: Ended, how: str, every: str) -> None:
+    ended.record(hands_free(), verb="run", HOW=how, RELIVE_EVERY=every)
 
     ended.replay(hands_free(*PLACES))
 
@@ -283,3 +283,29 @@ def test_what_other_threads_log_does_not_show_how_far_the_training_came(ended: E
     assert found["x_before"][:17] == list(range(17))
     assert found["x_before"][-1] <= 18
     assert "x_suffix" not in found
+
+
+CLOSED = """
+import relive
+def batches(epoch):
+    for step in relive.loop("step", range(5)):
+        yield epoch * 10 + step
+def train():
+    for epoch in relive.loop("epoch", range(3)):
+        for batch in batches(epoch):
+            {added}
+            if batch % 10 == 2:
+                break
+        {after}
+train()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("after", ["pass", 'relive.log("loss", batch)'])
+def test_a_finished_run_lacks_nothing_because_a_generator_was_closed(ended: Ended, after: str) -> None:
+    ended.script(CLOSED.format(added="pass", after=after))
+
+    ended.replay(CLOSED.format(added='relive.log("x_inside", batch)', after=after), "x_inside")
+
+    assert ended.columns() == {"x_inside": [0, 1, 2, 10, 11, 12, 20, 21, 22]}

@@ -22,7 +22,7 @@ _INT32 = range(-(1 << 31), 1 << 31)
 _ITEM_TYPES = frozenset({int, str, float})  # items of these types are shown in the column of the loop
 _GENERATOR = 0x20  # the flag of code objects, as in `inspect`, which takes long to import
 _LEAVING_OPERATIONS = ("POP_TOP", "POP_ITER", "END_FOR")  # of `break` and `return`
-_DROPPING_OPERATIONS = ("FOR_ITER", "STORE", "DELETE", "RETURN")  # an iterator may be dropped there, too
+_DROPPING_OPERATIONS = ("FOR_ITER", "STORE", "DELETE", "RETURN", "YIELD", "RESUME", "SEND")  # or dropped there, too
 
 
 def is_int32_range(items: Iterable[Any]) -> bool:

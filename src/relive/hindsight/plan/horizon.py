@@ -157,6 +157,9 @@ class HorizonTracker:
         return self._show()
 
     def end_iteration(self, loop: int, iteration: int) -> bool:
+        last = self._horizon.last.get(loop)
+        if loop in self._loops and (last is None or iteration < last):
+            return self._show()
         if loop in self._horizon.ended and iteration == self._horizon.last[loop]:
             self._to_meet.discard((_ENDED, loop))
             self._show()
