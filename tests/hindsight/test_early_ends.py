@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ class Ended:
         self.script.write(source)
         return relive.replay(*(names or NAMES), home=self.script.home, workers=1, **how)
 
-    def columns(self, home: Path | None = None, **how: Any) -> dict[str, list[float]]:
+    def columns(self, home: Path | None = None, names: Sequence[str] = NAMES, **how: Any) -> dict[str, list[float]]:
         found = {}
-        for name in NAMES:
+        for name in names:
             try:
                 table = relive.dataframe(name, home=home or self.script.home, **how)
             except QueryError:  # no run has it
@@ -309,3 +310,83 @@ def test_a_finished_run_lacks_nothing_because_a_generator_was_closed(ended: Ende
     ended.replay(CLOSED.format(added='relive.log("x_inside", batch)', after=after), "x_inside")
 
     assert ended.columns() == {"x_inside": [0, 1, 2, 10, 11, 12, 20, 21, 22]}
+
+
+ANYWHERE = """
+import os, signal
+import relive
+net = [0.5]
+def at(*place):
+    if os.environ.get("AT") == " ".join(map(str, place)):
+        os.kill(os.getpid(), getattr(signal, os.environ["HOW"]))
+        for _ in range(1000):  # an interrupt is raised by now
+            pass
+def log(place):
+    {log}
+def evaluate(epoch):
+    for step in relive.loop("eval", range(2)):
+        log("eval")
+        at("eval", epoch, step)
+        relive.log("eval_loss", net[0])
+        at("scored", epoch, step)
+at("start")
+log("prefix")
+relive.log("begin", 1.0)
+at("begun")
+try:
+    {opened}
+        for epoch in relive.loop("epoch", range(5)):
+            log("first")
+            at("first", epoch)
+            for step in relive.loop("step", range(3)):
+                net[0] = net[0] * 0.9 + 0.01 * step
+                log("inside")
+                at("inside", epoch, step)
+                relive.log("step_loss", net[0])
+                at("stepped", epoch, step)
+            log("between")
+            at("between", epoch)
+            evaluate(epoch)
+            log("before")
+            at("before", epoch)
+            relive.log("loss", net[0])
+            log("after")
+            at("after", epoch)
+finally:
+    log("finally")
+    at("finally")
+log("suffix")
+at("suffix")
+relive.log("final", net[0])
+log("end")
+at("end")
+"""
+EVERYWHERE = ("prefix", "first", "inside", "between", "eval", "before", "after", "finally", "suffix", "end")
+ENDS = ("start", "begun", "first 0", "first 3", "inside 0 0", "inside 2 1", "stepped 4 2", "between 1", "eval 3 0",
+        "scored 4 1", "before 4", "after 0", "after 4", "finally", "suffix", "end")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+@pytest.mark.parametrize("end", ENDS)
+def test_wherever_a_run_ends_its_replay_has_nothing_that_did_not_happen(
+    ended: Ended, end: str, how: str, checkpoints: bool
+) -> None:
+    opened = "with relive.checkpointing(net=net, every=1):" if checkpoints else "if True:"
+    plain = ANYWHERE.format(log="pass", opened=opened)
+    asking = ANYWHERE.format(log='relive.log(f"x_{place}", net[0])', opened=opened)
+    names = [f"x_{place}" for place in EVERYWHERE]
+    if end != "start":
+        ended.record(plain, HOW=how, AT=end)
+        ended.replay(asking, *names)
+    else:
+        ended.script(plain, check=False, env={"HOW": how, "AT": end})  # it ends before it records anything
+
+    found = ended.columns(names=names)
+    home = ended.script.project.parent / "twin"
+    ended.script(asking, check=False, env={"HOW": how, "AT": end, "RELIVE_HOME": str(home)})
+    real = ended.columns(home, names=names) if home.exists() else {}
+    assert {name: values for name, values in found.items() if values != real.get(name, [])[: len(values)]} == {}
+    missing = sum(map(len, real.values())) - sum(map(len, found.values()))
+    assert missing <= 3, (found, real)  # what it logged after its last record, and while it was interrupted

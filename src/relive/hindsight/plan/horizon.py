@@ -14,7 +14,7 @@ from relive.hindsight.plan.run_profile import ITERATION, count_iterations
 from relive.store.journal import ROOT, LoopRow, ParsedJournal, line_schema, slot_kinds
 
 LoggedKey = tuple[int, int, str]  # loop, iteration, name
-_VALUES, _BEGUN, _ENDED, _ENTERED = "values", "begun", "ended", "entered"
+_VALUES, _BEGUN, _ENDED, _ENTERED, _LEFT = "values", "begun", "ended", "entered", "left"
 _REGULAR = (slot_kinds.LEFT_EXHAUSTED, slot_kinds.LEFT_BY_CODE)
 
 
@@ -110,7 +110,8 @@ class HorizonTracker:
         horizon = self._horizon
         found: set[tuple[str, Any]] = {(_VALUES, key) for key in self._counts if key[2] not in self._names}
         found |= {(_BEGUN, loop) for loop, last in horizon.last.items() if last >= 0}
-        return found | {(_ENDED, loop) for loop in horizon.ended} | {(_ENTERED, loop) for loop in horizon.inside}
+        found |= {(_ENDED, loop) for loop in horizon.ended} | {(_ENTERED, loop) for loop in horizon.inside}
+        return found | {(_LEFT, loop) for loop in horizon.inside if loop not in horizon.last}
 
     @property
     def is_at_end(self) -> bool:
@@ -174,6 +175,7 @@ class HorizonTracker:
         if loop not in self._loops:
             return True
         if loop not in self._horizon.last:
+            self._to_meet.discard((_LEFT, loop))
             return self._show()
         return how not in _REGULAR or loop in self._horizon.unclear
 

@@ -64,6 +64,7 @@ class ReplayedLoop(RecordedLoop[Any]):
         finally:  # the priming iteration may have left the loop, too
             driver.skip(number, frame, line)
             driver.enter_loop(self._name, parent, self._items)
+            driver.note_left(number, slot_kinds.LEFT_EXHAUSTED)
 
     def _visit(self, visits: list[Visit], parent: Place, outside: Place | None) -> Iterator[Any]:
         driver = self._recorder
@@ -172,13 +173,14 @@ class ReplayedBlock:
         self._driver = driver
         self._name = name
         self._manifest: str | None = None
+        self._number = 0
         self._line = 0
 
     def step_into(self) -> bool:
         driver = self._driver
         parent = _parent_place(driver, current_place.get())
         number = driver.peek_loop(self._name, parent)
-        driver.enter_loop(self._name, parent, ())
+        self._number = driver.enter_loop(self._name, parent, ())
         self._manifest = driver.end_manifest(number or 0)
         self._line = sys._getframe(1).f_lineno
         return self._manifest is None
@@ -187,6 +189,7 @@ class ReplayedBlock:
         if self._manifest is not None:
             everything = {str(place): thing for place, thing in enumerate(objects)} | named
             self._driver.restore(self._manifest, sys._getframe(1), everything, line=self._line)
+        self._driver.note_left(self._number, slot_kinds.LEFT_EXHAUSTED)
 
 
 def _parent_place(driver: SegmentDriver, outside: Place | None) -> Place:
