@@ -16,8 +16,8 @@ from msgspec import UNSET
 from relive.hindsight.analysis import CodeFacts, read_source
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
-from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment
-from relive.hindsight.replay_plan import Case, Plan, Question, plan_case
+from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment, describe_ending
+from relive.hindsight.replay_plan import BEYOND, Case, Plan, Question, plan_case
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import Answer, ResultReader
 from relive.hindsight.workers import (
@@ -65,6 +65,11 @@ def execute_plan(
         if ((strict and is_wrong) or has_faults) and not execution.is_stopped and replay.case.plan.resume != FROM_START:
             reader = execution.replay_from_start(replay, reader)
         execution.merge(replay, reader)
+        if cut := execution.describe_cut(replay, reader):
+            if reader.answer.added:
+                reader.answer.notes.append(cut)
+            else:
+                answer.refusals.append((replay.case.record.run, cut))
         answer.runs.append(reader.answer)
     answer.is_stopped = execution.is_stopped
     if updates_costs and plan.cases:
@@ -152,7 +157,7 @@ class _Execution:
             rendezvous = rendezvous_variables(history.ranks[0].variables)
             return [
                 RankTask(
-                    _job(self._session.home, replay, segment, place, rank),
+                    _job(self._session.home, self._plan.question, replay, segment, place, rank),
                     worker_environment(record, rank.variables, base, offline=self._offline, threads=threads)
                     | rendezvous,
                     was_cut_short=not rank.is_finished,
@@ -207,17 +212,35 @@ class _Execution:
             )
             for rank in replay.history.ranks
         ]  # fmt: skip
-        merged = merge_replay(
-            self._session.home, case.record.run, ranks, names=names, about=about, causes=reader.reasons()
-        )  # fmt: skip
+        home, run = self._session.home, case.record.run
+        merged = merge_replay(home, run, ranks, names=names, about=about, causes=reader.reasons())
         answer.replay, answer.added, answer.verdicts = merged.number, merged.count, merged.verdicts
+        if self._plan.question.beyond_the_end:
+            beyond = [replace(rank, segments=reader.beyond[rank.rank], begun={}, verdicts=()) for rank in ranks]
+            about = {**about, "beyond": True}
+            answer.beyond = merge_replay(home, run, beyond, names=names, about=about, causes={}).count
+
+    def describe_cut(self, replay: _CaseReplay, reader: ResultReader) -> str:
+        """Where the replay of a run had to end before the script did, if values may be missing for it."""
+        if self._plan.question.beyond_the_end or not reader.is_cut:
+            return ""
+        record, history = replay.case.record, replay.history
+        ending = describe_ending(record, history)
+        if not history.is_cut_short:
+            return f"it {ending}, which its replay does not meet; what follows is left out"
+        names = ", ".join(self._plan.question.names)
+        if reader.answer.added:
+            return f"it {ending}; what it had not come to is left out; {BEYOND}"
+        return f"it {ending}; {names} is logged where it never came; {BEYOND}"
 
 
 def _iterations_begun(rank: RankHistory) -> dict[int, int]:
     return {number: loop.iteration_count for number, loop in rank.profile.loops.items()}
 
 
-def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory) -> Job:
+def _job(
+    home: Home, question: Question, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory
+) -> Job:
     record, history = replay.case.record, replay.history
     module = record.code.get("module")
     root = Path(record.code["root"])
@@ -232,7 +255,9 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
-        rank=rank.number, ranks=history.width, moments=_moments(rank), digests=_digests(rank),
+        recorded={str(place.tree / file): text for file, text in replay.case.patch.originals.items()},
+        rank=rank.number, ranks=history.width, horizon=rank.horizon, beyond=question.beyond_the_end,
+        names=list(question.names), moments=_moments(rank), digests=_digests(rank),
         random_states=_random_states(rank),
     )  # fmt: skip
 

@@ -18,18 +18,27 @@ from relive.hindsight.analysis import (
     PinnedPatches,
     ScriptShape,
     make_patch,
+    may_handle_errors,
     patch_at_line,
     patch_from_files,
     read_python_files,
 )
-from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, select_iterations
-from relive.hindsight.replay_plan import Plan, Question, assemble_plan
+from relive.hindsight.plan import (
+    CostModel,
+    Draft,
+    RunHistory,
+    RunProfile,
+    SelectionTerms,
+    describe_ending,
+    select_iterations,
+)
+from relive.hindsight.replay_plan import BEYOND, Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.self_check_result import read_check
 from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
 from relive.machine import usable_cpu_count
-from relive.model import RUNNING, RunRecord
+from relive.model import FAILED, RUNNING, RunRecord
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
@@ -110,7 +119,7 @@ class _DraftCollector:
     ) -> tuple[list[Draft], list[tuple[str, str]]]:
         """Adds the selected iterations to each draft; a run of which none is selected is refused."""
         selected, question = [], self._question
-        terms = SelectionTerms(question.names, question.where, again=question.again)
+        terms = SelectionTerms(question.names, question.where, again=question.again or question.beyond_the_end)
         for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
             if selection is None:
                 refusals.append((draft.record.run, self._why_not()))
@@ -142,15 +151,35 @@ class _DraftCollector:
             )
         history = self._session.history(record)
         check = read_check(self._home.run_folder(record.run))
+        self._refuse_beyond_end(record, history)
         fit = self._fit(record, history.profile)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
 
+    def _refuse_beyond_end(self, record: RunRecord, history: RunHistory) -> None:
+        """Raises if the statements come after the loop in which a run ended, as far as the source tells."""
+        if self._question.beyond_the_end or not history.is_cut_short:
+            return
+        endless = history.endless_loops
+        if not endless:
+            return
+        fit = self._fit(record, history.profile, endless)
+        # An error runs handlers on its way out, which may hold the statements; a kill runs nothing.
+        if fit.reach.is_only_after and (
+            record.outcome != FAILED
+            or not may_handle_errors({**self._version(record), **fit.patch.files}, fit.patch.added)
+        ):
+            raise NotFound(
+                f"it {describe_ending(record, history)}; {', '.join(self._question.names)} is logged after the loop,"
+                f" which it never reached; {BEYOND}"
+            )
+
     # --- patches ------------------------------------------------------------------------------------------------
 
-    def _fit(self, record: RunRecord, profile: RunProfile) -> PatchFit:
+    def _fit(self, record: RunRecord, profile: RunProfile, mains: frozenset[tuple[str, ...]] | None = None) -> PatchFit:
         """The patch for the version of a run: pinned by the user, cached, or made now."""
         tree = str(record.code.get("tree"))
-        shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
+        mains = profile.main_paths if mains is None else mains
+        shape = ScriptShape(entry_file(record), mains, profile.has_framework_loop)
         new = self._new_files(record)
         cache = self._patch_caches[_is_instrumented(record)]
         pinned = self._pinned(tree, record, new)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from relive.hindsight.analysis.program import CallSite, CodeUnit, LoopPath, LoopSite, Program, read_program
+from relive.hindsight.analysis.program import NO_FILES, CallSite, CodeUnit, LoopPath, LoopSite, Program, read_program
 from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 
 _MAX_DEPTH = 8  # nested loops; deeper paths come from recursion only
@@ -34,6 +34,7 @@ class Reach:
     kept: frozenset[str]  # names of loops that can't be skipped: how they are left, or where they are, isn't known
     is_anywhere: bool = False
     elsewhere: frozenset[LoopPath] = frozenset()  # other loops and blocks in which a statement may run
+    is_only_after: bool = False  # every place of every statement comes after a main loop has begun, outside of it
 
     def enters(self, path: LoopPath) -> bool:
         """Whether loops of this path must run because a statement may be in them."""
@@ -49,19 +50,21 @@ class Reach:
 
 def find_reach(
     files: Mapping[str, str], entry: str, added: Sequence[AddedStatement], mains: Collection[LoopPath], *,
-    instrumented: bool = False, has_framework_loop: bool = False,
+    instrumented: bool = False, has_framework_loop: bool = False, recorded: Mapping[str, str | None] = NO_FILES,
 ) -> Reach:  # fmt: skip
     """Finds where the added statements of a patched version may run when the script `entry` is started.
 
+    `recorded` are the files that they were added to, without them: loops are instrumented as they were.
     `has_framework_loop`: a framework runs a main loop, which is then not in the source. Code that may be called from
     anywhere may be called inside it, and all other code may run after it.
     """
-    program = read_program(files, entry if instrumented else None)
+    program = read_program(files, entry if instrumented else None, recorded)
     contexts = _LoopContexts(program, mains)
     contexts.propagate(program.top(entry))
     found: set[LoopPath] = set()
     elsewhere: set[LoopPath] = set()
     before = after = anywhere = False
+    only_after = bool(added)
     reasons: list[str] = []
     for statement in added:
         unit = program.innermost_unit(statement.file, statement.line)
@@ -71,6 +74,7 @@ def find_reach(
         places = contexts.of(unit)
         if places is None:
             anywhere = after = before = True
+            only_after = False
             found |= set(contexts.all_loops())
             found |= {path for main in mains for path in (main, (*main, ANY_LOOP))} if has_framework_loop else set()
             reasons.append(f"{unit.name}() in {statement.file} may be called from anywhere, so every loop is run")
@@ -79,7 +83,9 @@ def find_reach(
             whole = (*path, *local)
             is_inside = any(_starts_with(whole, main) for main in mains)
             (found if is_inside else elsewhere).add(whole)
-            after |= not is_inside and (has_framework_loop or is_after or contexts.is_after(unit, statement.line))
+            is_later = not is_inside and (is_after or contexts.is_after(unit, statement.line))
+            after |= is_later or (has_framework_loop and not is_inside)
+            only_after &= is_later
             before |= not is_inside
         if len(places) > 1:
             reasons.append(f"{unit.name}() in {statement.file} is called from {len(places)} places")
@@ -87,7 +93,7 @@ def find_reach(
     if any(_GRADIENT.search(_source_line(files, one)) for one in added):
         kept |= {site.name for unit in program.units for site in unit.loops}
         reasons.append("the statement reads gradients, which a skipped loop does not produce, so no loop is skipped")
-    return Reach(frozenset(found), before, after, tuple(reasons), kept, anywhere, frozenset(elsewhere))
+    return Reach(frozenset(found), before, after, tuple(reasons), kept, anywhere, frozenset(elsewhere), only_after)
 
 
 def _source_line(files: Mapping[str, str], statement: AddedStatement) -> str:

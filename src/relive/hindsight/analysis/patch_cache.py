@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from relive.hindsight.analysis.program import LoopPath
 from relive.instrument import RULES_VERSION
 from relive.store import Home, atomic_write
 
-_CACHE_VERSION = 4  # is incremented whenever the same sources would give another result
+_CACHE_VERSION = 5  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
 
 
@@ -73,10 +73,11 @@ class PatchCache:
 
     def of_patch(self, patch: Patch, old: Files, shape: ScriptShape) -> PatchFit:
         """Analyses a given patch."""
+        patch = replace(patch, originals={file: old.get(file) for file in patch.files})
         files = {**old, **patch.files}
         reach = find_reach(
             files, shape.entry, patch.added, shape.mains, instrumented=self._instrumented,
-            has_framework_loop=shape.has_framework_loop,
+            has_framework_loop=shape.has_framework_loop, recorded=patch.originals,
         )  # fmt: skip
         leaving = leaving_loops(old, shape.entry if self._instrumented else None)
         return PatchFit(patch, reach, leaving, heavy_imports(files))

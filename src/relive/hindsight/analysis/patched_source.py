@@ -27,6 +27,7 @@ class Patch:
     refusal: str = ""
     notes: tuple[str, ...] = ()
     landings: tuple[Landing, ...] = ()
+    originals: Mapping[str, str | None] = field(default_factory=dict)  # the changed files before; None: added ones
 
     @property
     def confidence(self) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from relive.hindsight.analysis.syntax_facts import (
     ANY_LOOP,
@@ -19,11 +20,21 @@ from relive.hindsight.analysis.syntax_facts import (
     name_argument,
     simple_name,
 )
-from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops, reachable_files, survey_functions
+from relive.instrument import (
+    HOOK_NAME,
+    ProjectSurvey,
+    RecordedSource,
+    instrument_loops,
+    reachable_files,
+    survey_functions,
+)
 
 LoopPath = tuple[str, ...]  # of loop names, outermost first
 _LOOP_VERBS = frozenset({"loop", "main"})
 _NAMING_VERBS = frozenset({"loop", "main", "iterations", "main_iterations", "skipblock"})
+
+
+NO_FILES: Mapping[str, str | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +97,24 @@ class Program:
         return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
 
 
-def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
+def read_program(
+    files: Mapping[str, str], entry: str | None = None, recorded: Mapping[str, str | None] = NO_FILES
+) -> Program:
     """Reads all files; those that can't be parsed have no units.
 
-    `entry` is the script of a run that was instrumented: then the loops are those that instrumentation chooses.
+    `entry` is the script of a run that was instrumented: then the loops are those that instrumentation chooses, in
+    files that statements were added to as they were `recorded`.
     """
-    known = survey_functions(reachable_files(entry, files.get).values()) if entry is not None else None
+    before = {**files, **recorded}
+    known = survey_functions(reachable_files(entry, before.get).values()) if entry is not None else None
     modules = _module_files(frozenset(files))
     # Most files of a version are equal to those of the version before: each text is read once.
-    read = partial(_read_file, known) if known is not None else _read_once
-    return Program([unit for file, text in files.items() for unit in read(file, text, modules)])
+    if known is None:
+        return Program([unit for file, text in files.items() for unit in _read_once(file, text, modules)])
+    sources = {file: RecordedSource(text, files[file]) for file, text in recorded.items() if file in files}
+    return Program(
+        [unit for file, text in files.items() for unit in _read_file(known, file, text, modules, sources.get(file))]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +127,13 @@ def _module_files(files: frozenset[str]) -> _ModuleFiles:
     return _ModuleFiles({_module_name(file): file for file in sorted(files)})
 
 
-def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
+def _read_file(
+    known: ProjectSurvey | None, file: str, text: str, modules: _ModuleFiles, recorded: RecordedSource | None = None
+) -> list[CodeUnit]:
     try:
         tree = ast.parse(text)
         if known is not None:
-            instrument_loops(tree, known)
+            instrument_loops(tree, known, recorded)
     except (SyntaxError, ValueError, RecursionError):
         return []
     reader = _ProgramReader(file, _find_relive_names(tree if "relive" in text else ast.Module([], [])), modules.files)

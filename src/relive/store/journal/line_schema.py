@@ -115,6 +115,7 @@ class ReplayStarted(JournalStarted, tag="replay", kw_only=True, frozen=True):
     depth: str | UnsetType = UNSET
     resume: str | UnsetType = UNSET
     version: str | UnsetType | None = UNSET
+    beyond: bool | UnsetType = UNSET  # its values never happened: the run ended before
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
