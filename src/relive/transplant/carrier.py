@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
 
+from relive.transplant.carry_result import CarryRefused, CarryResult, PlacedUnit
 from relive.transplant.commutativity import is_equivalent_slot
 from relive.transplant.dependency_slice import (
     SliceUnit,
@@ -15,6 +15,7 @@ from relive.transplant.dependency_slice import (
     single_import,
     with_new_wrappers,
 )
+from relive.transplant.old_variables import OldVariables
 from relive.transplant.placement import RankedSlot, rank_slots
 from relive.transplant.project_pair import ProjectPair
 from relive.transplant.syntax import (
@@ -24,7 +25,6 @@ from relive.transplant.syntax import (
     Bound,
     Node,
     Slot,
-    count_old_names,
     effects,
     find_neighbours,
     free_names,
@@ -34,35 +34,9 @@ from relive.transplant.syntax import (
 _MAX_TRIED = 4  # slots that are tried for one in which all names are assigned
 _MIN_PROBABILITY = 0.02  # less probable slots are not tried
 _NEARBY = 10  # statements before and after, of any block, of which one must have a partner
+_SAME_OBJECT = 0.6  # the similarity of two statements that make the same object
 _ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MAX_UNITS = 40  # a statement that needs more new code belongs to another program
-
-
-class CarryRefused(Exception):
-    """A statement can't be carried over; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedUnit:
-    """A unit with the file and slot it goes to, and the old names of its variables."""
-
-    unit: SliceUnit
-    old_path: str
-    slot: Slot
-    names: dict[str, str]
-
-
-@dataclass(slots=True)
-class CarryResult:
-    """A carried statement with everything that is carried along; the statement itself is the last of `placed`."""
-
-    placed: list[PlacedUnit] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)  # complete files that the old version lacks
-    probability: float = 1.0
-    equivalent: bool = False
-    notes: list[str] = field(default_factory=list)
-    node: Node | None = None  # the statement itself
-    where: PlacedUnit | None = None  # its place, which is set even if the statement is refused later
 
 
 class Carrier:
@@ -144,28 +118,21 @@ class Carrier:
 
     def _resolve_names(self, placed: PlacedUnit, alignment: Alignment, missing: dict[str, Bound]) -> None:
         """Finds the old name of each missing variable, or carries its definition along."""
+        variables = OldVariables(self.project, alignment, placed)
+        variables.forbid_foreign_relive()
         for name, state in missing.items():
-            other = self._old_name(alignment, placed, name, state)
-            if other is not None:
-                placed.names[name] = other
-                self.carried.probability *= 0.97
+            renamed = variables.rename(name, state)
+            if renamed is not None:
+                self.carried.probability *= renamed
             elif not self._bring_definition(placed, alignment, name, state):
                 if self.project.names(alignment.old_tree).owns(slot_scope(placed.slot), name):
                     raise CarryRefused(f"{name} has its value there only on some paths through the old version")
                 self.carried.probability *= 0.75
                 self.carried.notes.append(f"{name} may have no value there")
+        for note in variables.rename_new_attributes(missing):
+            self.carried.probability *= 0.7
+            self.carried.notes.append(note)
         self._bring_attributes(placed, alignment)
-
-    def _old_name(self, alignment: Alignment, placed: PlacedUnit, name: str, state: Bound) -> str | None:
-        votes = count_old_names(alignment, name, placed.unit.node.scope)
-        for other, count in votes.most_common(3):
-            if other == name or count <= votes[name]:
-                continue
-            bound = self.project.names(alignment.old_tree).state_at(placed.slot, other)
-            if bound <= state or count_old_names(alignment, other, placed.unit.node.scope)[other] >= count:
-                continue
-            return other
-        return None
 
     def _bring_definition(self, placed: PlacedUnit, alignment: Alignment, name: str, state: Bound) -> bool:
         """Carries the definition of a name along; False if the old version may have one after all."""
@@ -177,11 +144,24 @@ class Carrier:
         is_import = all("import" in node.words for node in definition.statements)
         if state == Bound.PERHAPS and not is_import:
             return False
+        self._forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
         for unit in self._units_for(placed, alignment, name, definition.statements):
             self._bring_unit(unit, placed, alignment)
         self.carried.notes.append(f"{name} comes along")
         return True
+
+    def _forbid_copies(self, alignment: Alignment, name: str, statements: list[Node]) -> None:
+        """Raises CarryRefused if the old version makes the object elsewhere: a second one would be another."""
+        for node in statements:
+            partner = alignment.old[node.order]
+            if partner is None or node.kind in SCOPES or "(" not in node.key:
+                continue
+            if name not in effects(alignment.new_tree, node).binds:
+                continue
+            if alignment.similarity[node.order] >= _SAME_OBJECT:
+                head = alignment.old_tree.head(partner).split("\n")[0].strip()
+                raise CarryRefused(f"{name} has no value there in the old version, which has it as `{head}` elsewhere")
 
     @staticmethod
     def _missing_reason(definition: object, name: str) -> str:

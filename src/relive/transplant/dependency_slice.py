@@ -14,6 +14,7 @@ from relive.transplant.syntax import (
     DefiniteAssignment,
     Node,
     Tree,
+    dedent_source,
     dedented_head,
     effects,
     free_names,
@@ -60,7 +61,9 @@ def origin(names: DefiniteAssignment, node: Node, name: str) -> Origin | None:
     if scope.kind == "def" and name in parameter_names(dedented_head(tree, scope)):
         return Origin(scope, True, [])
     mentions = [other for other in names.mentioning(scope, name) if not node.order <= other.order < node.after]
-    defining = [other for other in mentions if name in effects(tree, other).binds or _only_fills(tree, other, name)]
+    defining = [other for other in mentions if name in effects(tree, other).binds]
+    if not any("import" in other.words for other in defining):  # `np.random.seed(…)` fills no module
+        defining = [other for other in mentions if other in defining or _only_fills(tree, other, name)]
     if scope is node.scope:
         loops = [outer for outer in node.ancestors() if outer.kind in ("for", "while")]
         defining = [
@@ -164,6 +167,24 @@ def parse_import(tree: Tree, node: Node) -> ast.Import | ast.ImportFrom | None:
     except (SyntaxError, ValueError):
         return None
     return found if isinstance(found, ast.Import | ast.ImportFrom) else None
+
+
+def imported_target(names: DefiniteAssignment, scope: Node, name: str) -> str | None:
+    """Returns what an import gives a name that is used in a scope: `torch.nn`, `relive.log`; None if no import does."""
+    owner = names.owner(scope, name)
+    for node in names.mentioning(owner, name) if owner is not None else ():
+        found = parse_import(names.tree, node)
+        for alias in found.names if found is not None else ():
+            if isinstance(found, ast.ImportFrom) and name == (alias.asname or alias.name):
+                return f"{'.' * found.level}{found.module or ''}.{alias.name}"
+            if isinstance(found, ast.Import) and name == (alias.asname or alias.name.split(".")[0]):
+                return alias.name if alias.asname else name
+    return None
+
+
+def unit_source(tree: Tree, unit: SliceUnit) -> str:
+    """Returns the text of a unit without indentation."""
+    return render(tree, unit, dedent_source(tree, unit.node))
 
 
 def render(tree: Tree, unit: SliceUnit, statement: str) -> str:

@@ -70,9 +70,11 @@ class DefiniteAssignment:
         return self.owns(scope, name)
 
     def is_local_or_unowned(self, slot: Slot, name: str) -> bool:
-        """Whether the scope around a slot owns a name, or no scope does."""
+        """Whether the scope around a slot owns a name, or assigns it as a global or nonlocal one, or no scope does."""
         scope = slot_scope(slot)
-        return self.owner(scope, name) in (scope, None)
+        if self.owner(scope, name) in (scope, None):
+            return True
+        return any(name in effects(self.tree, node).elsewhere for node in self.mentioning(scope, name))
 
     def is_used_in(self, scope: Node, name: str) -> bool:
         """Whether binding a name in a scope could change the meaning of code there or in its functions."""

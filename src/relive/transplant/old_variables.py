@@ -1,0 +1,154 @@
+"""Finds the variables of the old version that correspond to those a statement of the new one uses."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from relive.transplant.carry_result import CarryRefused, PlacedUnit
+from relive.transplant.dependency_slice import imported_target, unit_source
+from relive.transplant.project_pair import ProjectPair
+from relive.transplant.syntax import (
+    Alignment,
+    Bound,
+    Node,
+    Tree,
+    assigned_paths,
+    attributes_of,
+    count_old_names,
+    dedented_head,
+    effects,
+    free_names,
+    parse_quietly,
+    slot_scope,
+)
+
+_BY_VOTES, _BY_NAME = 0.97, 0.9  # the certainty of a name that paired statements show, and of an attribute so called
+
+
+class OldVariables:
+    """The variables of the old version for one unit in its slot; what is found is added to `placed.names`."""
+
+    def __init__(self, project: ProjectPair, alignment: Alignment, placed: PlacedUnit) -> None:
+        self.alignment, self.placed = alignment, placed
+        self.old_names, self.new_names = project.names(alignment.old_tree), project.names(alignment.new_tree)
+        self.scope, self.old_scope = placed.unit.node.scope, slot_scope(placed.slot)
+        self.receivers = _receivers(alignment.new_tree, self.scope)
+        self.old_receivers = _receivers(alignment.old_tree, self.old_scope)
+
+    def forbid_foreign_relive(self) -> None:
+        """Raises CarryRefused if a name that the new version imports from relive is something else in the old one."""
+        for name in free_names(self.alignment.new_tree, self.placed.unit.nodes()):
+            target = imported_target(self.new_names, self.scope, name)
+            if not _is_of_relive(target) or self.old_names.owner(self.old_scope, name) is None:
+                continue
+            if imported_target(self.old_names, self.old_scope, name) != target:
+                raise CarryRefused(
+                    f"{name} is not {target} in the old version; call {target} in the statement by a name that is free"
+                )
+
+    def rename(self, name: str, state: Bound) -> float | None:
+        """Finds what the old version calls a name, or each attribute that is used of it; returns the certainty."""
+        found = self._find(name, state)
+        if found is not None:
+            self.placed.names[name], certainty = found
+            return certainty
+        used = attributes_of(self._source(), name)
+        attributes = {f"{name}.{attribute}": self._find(f"{name}.{attribute}", state) for attribute in used or ()}
+        if not attributes or any(each is None for each in attributes.values()):
+            return None
+        certainty = 1.0
+        for attribute, each in attributes.items():
+            assert each is not None
+            self.placed.names[attribute] = each[0]
+            certainty *= each[1]
+        return certainty
+
+    def rename_new_attributes(self, missing: dict[str, Bound]) -> list[str]:
+        """Finds other names of attributes that the old version doesn't mention; returns notes on those not found."""
+        notes = []
+        for name in free_names(self.alignment.new_tree, self.placed.unit.nodes()):
+            if name in missing or name not in self.receivers:
+                continue
+            for attribute in sorted(_attributes_used(self._source(), name)):
+                path = f"{name}.{attribute}"
+                if not _is_assigned(self.alignment.new_tree, path) or _is_mentioned(self.alignment.old_tree, attribute):
+                    continue
+                found = self._find(path, Bound.NO)
+                if found is not None:
+                    self.placed.names[path] = found[0]
+                else:
+                    notes.append(f"{path} may have no value there")
+        return notes
+
+    def _source(self) -> str:
+        return unit_source(self.alignment.new_tree, self.placed.unit)
+
+    def _find(self, name: str, state: Bound) -> tuple[str, float] | None:
+        """Returns the variable that the old version has for one of the new, and the certainty."""
+        target = imported_target(self.new_names, self.scope, name.split(".")[0])
+        if _is_of_relive(target) or (target is not None and "." in name):
+            return None
+        votes = count_old_names(self.alignment, name, self.scope)
+        for other, count in votes.most_common(3):
+            if other == name or count <= votes[name] or self._state(other) <= state:
+                continue
+            if (name in self.receivers) != (other in self.old_receivers):
+                continue  # an object is no variable of itself
+            if count_old_names(self.alignment, other, self.scope)[other] >= count:
+                continue
+            if target is None or imported_target(self.old_names, self.old_scope, other) == target:
+                return other, _BY_VOTES
+        return self._namesake(name, state) if target is None else None
+
+    def _namesake(self, name: str, state: Bound) -> tuple[str, float] | None:
+        """Returns the attribute `self.net` of the old version for a variable `net` of the new one, or the reverse."""
+        base, _, attribute = name.rpartition(".")
+        if base:
+            is_free = self.old_names.owner(self.old_scope, attribute) is None
+            if is_free or base not in self.receivers:
+                return None
+            return (attribute, _BY_NAME) if self._state(attribute) > state else None
+        for receiver in self.old_receivers:
+            if self._state(receiver) > state and _is_assigned(self.alignment.old_tree, f"{receiver}.{attribute}"):
+                return f"{receiver}.{attribute}", _BY_NAME
+        return None
+
+    def _state(self, name: str) -> Bound:
+        return self.old_names.state_at(self.placed.slot, name.split(".")[0])
+
+
+def _is_of_relive(target: str | None) -> bool:
+    return target is not None and target.split(".")[0] == "relive"
+
+
+def _receivers(tree: Tree, scope: Node) -> list[str]:
+    """Returns the first parameters of the methods around a place: `self`."""
+    found = []
+    for outer in (scope, *scope.ancestors()):
+        if outer.kind == "def" and outer.parent is not None and outer.scope.kind == "class":
+            match parse_quietly(f"{dedented_head(tree, outer)} pass"):
+                case [ast.FunctionDef() | ast.AsyncFunctionDef() as function] if function.args.args:
+                    found.append(function.args.args[0].arg)
+    return found
+
+
+def _attributes_used(source: str, name: str) -> set[str]:
+    return set(attributes_of(source, name) or ())
+
+
+def _is_assigned(tree: Tree, path: str) -> bool:
+    """Whether a file assigns an attribute anywhere."""
+    words = set(path.split("."))
+    return any(path in assigned_paths(tree, node) for node in tree.nodes if words <= node.words)
+
+
+def _is_mentioned(tree: Tree, attribute: str) -> bool:
+    """Whether a file takes an attribute of anything, or defines it in the body of a class."""
+    if re.search(rf"\.\s*{attribute}\b(?![^\"'\n]*[\"']\s*[,)\]])", tree.text):
+        return True
+    return any(
+        attribute in effects(tree, node).binds
+        for node in tree.nodes
+        if attribute in node.words and node.scope.kind == "class"
+    )
