@@ -244,3 +244,57 @@ def test_an_attribute_that_the_old_version_lacks_lowers_the_confidence():
 
     assert "self.seen may have no value there" in result.landings[0].notes
     assert result.landings[0].confidence != "high"
+
+
+def test_names_that_differ_in_case_only_are_found():
+    old = "BATCH_SIZE = 8\ndef f(a):\n    x = g(a)\n    return x\n"
+    result = carry(old, "def f(a, batch_size):\n    x = g(a)\n    note('b', batch_size)\n    return x\n", "note(")
+
+    assert "    note('b', BATCH_SIZE)\n" in result.files["a.py"]
+
+
+def test_settings_of_another_object_are_found():
+    old = "def f(args):\n    a(args.width)\n    b(args.depth)\n    x = c()\n    return x\n"
+    new = (
+        "def f(cfg):\n    a(cfg.net.width)\n    b(cfg.run.depth)\n    x = c()\n    note(cfg.net.depth)\n    return x\n"
+    )
+    result = carry(old, new, "note(")
+
+    assert "    note(args.depth)\n" in result.files["a.py"]
+    assert result.landings[0].confidence != "high"
+
+
+def test_a_parameter_that_the_old_version_lacks_has_its_default():
+    old = "def f(a):\n    x = g(a)\n    return x\n"
+    new = "def f(a, stage='val', *, depth=(1, 2)):\n    x = g(a)\n    note(stage, depth)\n    return x\n"
+    result = carry(old, new, "note(")
+
+    assert added_lines(old, result) == ["stage = 'val'", "depth = (1, 2)", "note(stage, depth)"] or added_lines(
+        old, result
+    ) == ["depth = (1, 2)", "stage = 'val'", "note(stage, depth)"]
+    assert result.landings[0].confidence != "high"
+
+
+def test_a_first_value_comes_along_if_the_old_version_assigns_the_name_on_some_paths():
+    old = "def f(a):\n    for i in a:\n        if i % 2:\n            mean = g(i)\n        h(i)\n"
+    new = (
+        "def f(a):\n    mean = 0\n    for i in a:\n        if i % 2:\n            mean = g(i)\n"
+        "        note(mean)\n        h(i)\n"
+    )
+    result = carry(old, new, "note(")
+
+    assert result.files["a.py"] == new
+
+
+def test_a_name_that_a_neighbour_reads_has_a_value_there():
+    old = "def f(a):\n    if a:\n        x = 1\n    h(x)\n    g(a)\n"
+    result = carry(old, "def f(a):\n    x = 1\n    h(x)\n    note('x', x)\n    g(a)\n", "note(")
+
+    assert result.files["a.py"] == old.replace("    g(a)\n", "    note('x', x)\n    g(a)\n")
+
+
+def test_an_import_comes_along_without_the_calls_on_the_module():
+    old = "def f(a):\n    x = g(a)\n    return x\n"
+    new = "import numpy as np\nnp.random.seed(3)\ndef f(a):\n    x = g(a)\n    note(np.abs(x))\n    return x\n"
+
+    assert "seed" not in carry(old, new, "note(").files["a.py"]

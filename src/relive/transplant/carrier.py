@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 
 from relive.transplant.carry_result import CarryRefused, CarryResult, PlacedUnit
 from relive.transplant.commutativity import is_equivalent_slot
 from relive.transplant.dependency_slice import (
+    Origin,
     SliceUnit,
+    default_value,
+    is_first_value,
     merge_units,
     origin,
     parse_import,
@@ -25,6 +29,7 @@ from relive.transplant.syntax import (
     Bound,
     Node,
     Slot,
+    can_insert,
     effects,
     find_neighbours,
     free_names,
@@ -107,7 +112,7 @@ class Carrier:
         new_slot = Slot(unit.node.parent, unit.node.index)
         missing = {}
         for name, at_once in free_names(alignment.new_tree, unit.nodes()).items():
-            state = old_names.state_at(slot, name, at_once=at_once)
+            state = old_names.state_of_running(slot, name, at_once=at_once)
             if new_names.is_local(new_slot, name) and not old_names.is_local_or_unowned(slot, name):
                 state = Bound.NO  # a different variable of the same name, which the function doesn't own
             if state < new_names.state_at(new_slot, name, at_once=at_once) and (old_path, name) not in self.provided:
@@ -140,15 +145,57 @@ class Carrier:
         if definition is None or definition.is_parameter or not definition.statements:
             if state == Bound.PERHAPS:
                 return False
+            if definition is not None and self._bring_default(placed, alignment, name, definition):
+                return True
             raise CarryRefused(self._missing_reason(definition, name))
         is_import = all("import" in node.words for node in definition.statements)
         if state == Bound.PERHAPS and not is_import:
-            return False
+            return self._bring_first_value(placed, alignment, name, definition)
         self._forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
         for unit in self._units_for(placed, alignment, name, definition.statements):
             self._bring_unit(unit, placed, alignment)
         self.carried.notes.append(f"{name} comes along")
+        return True
+
+    def _bring_default(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
+        """Carries the default of a parameter that the function doesn't have in the old version."""
+        value = default_value(alignment.new_tree, definition.scope, name) if definition.is_parameter else None
+        scope = slot_scope(placed.slot)
+        nodes = scope.descendants()
+        if value is None or any(
+            name in effects(alignment.old_tree, node).reads for node in nodes if name in node.words
+        ):
+            return False
+        unit = SliceUnit(placed.unit.path, definition.scope, source=f"{name} = {value}")
+        self.carried.placed.append(PlacedUnit(unit, placed.old_path, placed.slot, {}))
+        self.provided.add((placed.old_path, name))
+        self.carried.probability *= 0.8
+        self.carried.notes.append(f"{name} comes along with its default")
+        return True
+
+    def _bring_first_value(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
+        """Carries `best = None` along if the old version assigns the name on some paths, and later only."""
+        tree, scope, node = alignment.new_tree, slot_scope(placed.slot), placed.unit.node
+        old_names = self.project.names(alignment.old_tree)
+        if definition.scope is not node.scope or old_names.owner(scope, name) is not scope:
+            return False
+        first = next((each for each in definition.statements if is_first_value(tree, each, name)), None)
+        if first is None or alignment.old[first.order] is not None or first.order > node.order:
+            return False
+        if any(
+            outer.kind in LOOPS for outer in itertools.takewhile(lambda each: each is not node.scope, first.ancestors())
+        ):
+            return False
+        users = [each for each in old_names.mentioning(scope, name) if name in effects(alignment.old_tree, each).binds]
+        places = [_child_of(scope, each) for each in (*users, placed.slot.after or placed.slot.block)]
+        slot = Slot(scope, min(each.index for each in places if each is not None))
+        if not can_insert(slot, compound=False):
+            return False
+        self.carried.placed.append(PlacedUnit(SliceUnit(placed.unit.path, first), placed.old_path, slot, {}))
+        self.provided.add((placed.old_path, name))
+        self.carried.probability *= 0.9
+        self.carried.notes.append(f"{name} comes along with its first value")
         return True
 
     def _forbid_copies(self, alignment: Alignment, name: str, statements: list[Node]) -> None:
@@ -310,6 +357,11 @@ class Carrier:
             found = parse_import(tree, node)
             for alias in found.names if found is not None else ():
                 self._follow_import(path, node, alias.asname or alias.name)
+
+
+def _child_of(scope: Node, node: Node) -> Node | None:
+    """Returns the statement directly in a scope that contains a node."""
+    return next((each for each in (node, *node.ancestors()) if each.parent is scope and not each.is_clause), None)
 
 
 def _covers(placed: SliceUnit, unit: SliceUnit) -> bool:

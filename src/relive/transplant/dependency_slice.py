@@ -19,6 +19,7 @@ from relive.transplant.syntax import (
     effects,
     free_names,
     parameter_names,
+    parse_quietly,
 )
 
 _METHOD = re.compile(r"\.(\w+)\(")
@@ -126,6 +127,39 @@ def _is_new(alignment: Alignment, block: Node, carried_nodes: Collection[Node]) 
     carried = {order for node in carried_nodes for order in range(node.order, node.after)}
     orders = range(block.order, block.after)
     return all(order in carried or alignment.old[order] is None for order in orders)
+
+
+def default_value(tree: Tree, function: Node, parameter: str) -> str | None:
+    """Returns the source of a parameter's default, if it is a literal."""
+    match parse_quietly(f"{dedented_head(tree, function)} pass"):
+        case [ast.FunctionDef() | ast.AsyncFunctionDef() as parsed]:
+            arguments = parsed.args
+        case _:
+            return None
+    positional = [*arguments.posonlyargs, *arguments.args]
+    with_default = positional[len(positional) - len(arguments.defaults) :]
+    pairs = [
+        *zip(with_default, arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    value = next((default for argument, default in pairs if argument.arg == parameter), None)
+    return ast.unparse(value) if value is not None and _is_literal(value) else None
+
+
+def is_first_value(tree: Tree, node: Node, name: str) -> bool:
+    """Whether a statement assigns a literal to a name, and nothing else: `best = None`."""
+    match parse_quietly(tree.head(node)) if not node.kind else None:
+        case [ast.Assign(targets=[ast.Name(target)], value=value)]:
+            return target == name and _is_literal(value)
+    return False
+
+
+def _is_literal(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def merge_units(units: list[SliceUnit]) -> list[SliceUnit]:

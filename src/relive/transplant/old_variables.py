@@ -15,15 +15,19 @@ from relive.transplant.syntax import (
     Tree,
     assigned_paths,
     attributes_of,
+    count_old_bases,
     count_old_names,
     dedented_head,
     effects,
     free_names,
     parse_quietly,
+    paths_of,
     slot_scope,
 )
 
-_BY_VOTES, _BY_NAME = 0.97, 0.9  # the certainty of a name that paired statements show, and of an attribute so called
+# The certainty of a name that paired statements show, of one that is spelled alike, and of one with like attributes.
+_BY_VOTES, _BY_NAME, _BY_ATTRIBUTES = 0.97, 0.9, 0.7
+_MIN_SHARED_ATTRIBUTES = 2
 
 
 class OldVariables:
@@ -56,13 +60,28 @@ class OldVariables:
         used = attributes_of(self._source(), name)
         attributes = {f"{name}.{attribute}": self._find(f"{name}.{attribute}", state) for attribute in used or ()}
         if not attributes or any(each is None for each in attributes.values()):
-            return None
+            return self._rename_base(name, state) if used else None
         certainty = 1.0
         for attribute, each in attributes.items():
             assert each is not None
             self.placed.names[attribute] = each[0]
             certainty *= each[1]
         return certainty
+
+    def _rename_base(self, name: str, state: Bound) -> float | None:
+        """Takes another name with the same attributes: `args.workers` for `cfg.dataset.workers`."""
+        for base, count in count_old_bases(self.alignment, name, self.scope).most_common(2):
+            if base == name or self._state(base) <= state or base in self.old_receivers or name in self.receivers:
+                continue
+            if count < _MIN_SHARED_ATTRIBUTES:
+                continue
+            for path in paths_of(self._source(), name):
+                attribute = f"{base}.{path.rpartition('.')[2]}"
+                if re.search(rf"(?<![\w.]){re.escape(attribute)}\b", self.alignment.old_tree.text):
+                    self.placed.names[path] = attribute
+            self.placed.names[name] = base
+            return _BY_ATTRIBUTES
+        return None
 
     def rename_new_attributes(self, missing: dict[str, Bound]) -> list[str]:
         """Finds other names of attributes that the old version doesn't mention; returns notes on those not found."""
@@ -112,7 +131,9 @@ class OldVariables:
         for receiver in self.old_receivers:
             if self._state(receiver) > state and _is_assigned(self.alignment.old_tree, f"{receiver}.{attribute}"):
                 return f"{receiver}.{attribute}", _BY_NAME
-        return None
+        spelled = {word for node in self.alignment.old_tree.nodes for word in node.words if _is_alike(word, name)}
+        bound = [word for word in sorted(spelled) if self._state(word) > state]
+        return (bound[0], _BY_NAME) if len(bound) == 1 else None
 
     def _state(self, name: str) -> Bound:
         return self.old_names.state_at(self.placed.slot, name.split(".")[0])
@@ -120,6 +141,11 @@ class OldVariables:
 
 def _is_of_relive(target: str | None) -> bool:
     return target is not None and target.split(".")[0] == "relive"
+
+
+def _is_alike(one: str, other: str) -> bool:
+    """Whether two names differ in case and underscores only: `batch_size`, `BATCH_SIZE`."""
+    return one != other and one.replace("_", "").lower() == other.replace("_", "").lower() and len(other) > 2
 
 
 def _receivers(tree: Tree, scope: Node) -> list[str]:

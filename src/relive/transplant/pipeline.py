@@ -91,9 +91,10 @@ def _make_insertion(project: ProjectPair, placed: PlacedUnit) -> Insertion:
     node = placed.unit.node
     neighbours = find_neighbours(tree, node, project.carried_flags(placed.unit.path))
     source = rename_variables(render(tree, placed.unit, dedent_source(tree, node)), placed.names)
-    return make_insertion(
-        project.old_tree(placed.old_path), placed.slot, source, TextGap(neighbours.gap_before, neighbours.gap_after)
-    )
+    gap = TextGap(neighbours.gap_before, neighbours.gap_after)
+    if placed.unit.source is not None and node.kind:
+        gap = TextGap("", "")  # the default of a parameter, which has no comments of its own
+    return make_insertion(project.old_tree(placed.old_path), placed.slot, source, gap)
 
 
 def _patch_files(

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
         find_neighbours,
         gap_text,
     )
-    from relive.transplant.syntax.name_correspondence import assigned_paths, count_old_names, free_names
+    from relive.transplant.syntax.name_correspondence import (
+        assigned_paths,
+        count_old_bases,
+        count_old_names,
+        free_names,
+    )
     from relive.transplant.syntax.statement_effects import dedented_head, effects, parameter_names, parse_quietly
     from relive.transplant.syntax.statement_pairs import Alignment, dice_similarity
-    from relive.transplant.syntax.statement_rewrite import attributes_of, rename_variables
+    from relive.transplant.syntax.statement_rewrite import attributes_of, paths_of, rename_variables
     from relive.transplant.syntax.statement_tree import LOOPS, SCOPES, Node, Tree, parse
     from relive.transplant.syntax.text_patch import (
         Insertion,

@@ -13,6 +13,7 @@ _PREDEFINED = frozenset(dir(builtins)) | {
     "__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__", "__class__",
     "unicode", "xrange", "raw_input", "long", "basestring", "reduce", "unichr",
 }  # fmt: skip
+_CONDITIONAL_WORDS = frozenset(("and", "or", "else", "lambda", "del"))  # what follows may not be evaluated
 _JUMPS = ("return", "raise", "continue", "break")
 
 
@@ -44,6 +45,33 @@ class DefiniteAssignment:
         if owner is scope and at_once:
             return self._state_in_scope(slot, scope, name)
         return Bound.YES if owner.parent is not None else self._state_in_module(owner, name)
+
+    def state_of_running(self, slot: Slot, name: str, *, at_once: bool = True) -> Bound:
+        """Returns the state like `state_at`, given that the program runs: what a neighbour reads is assigned."""
+        state = self.state_at(slot, name, at_once=at_once)
+        return Bound.YES if state == Bound.PERHAPS and self._is_read_nearby(slot, name) else state
+
+    def _is_read_nearby(self, slot: Slot, name: str) -> bool:
+        """Whether a statement surely reads a name before the slot, or after it with no binding in between."""
+        for node in (slot.block.body or [])[slot.index :]:
+            if self._surely_reads(node, name):
+                return True
+            if _leaves_block(node) or self._binding(node, name):
+                break
+        scope, block, index = slot_scope(slot), slot.block, slot.index
+        while True:
+            if any(self._surely_reads(node, name) for node in (block.body or [])[:index]):
+                return True
+            if block is scope or block.parent is None:
+                return False
+            outer = block.parent if not block.is_clause else block.parent.parent
+            index = block.index if not block.is_clause else block.parent.index
+            block = outer or block
+
+    def _surely_reads(self, node: Node, name: str) -> bool:
+        if name not in node.words or node.kind in SCOPES or node.words & _CONDITIONAL_WORDS:
+            return False
+        return name in effects(self.tree, node).reads
 
     def owner(self, scope: Node, name: str) -> Node | None:
         """Returns the scope that owns a name used in a scope: this scope, or an enclosing one that isn't a class."""

@@ -88,6 +88,22 @@ def _paths_opposite(ours: Sequence[HeadToken], theirs: Sequence[HeadToken], path
     return {other for other in found if other is not None}
 
 
+def count_old_bases(alignment: Alignment, name: str, scope: Node) -> Counter[str]:
+    """Counts the names of the old version whose attributes are opposite attributes of a name: `args` for `cfg`."""
+    votes: Counter[str] = Counter()
+    for node in alignment.new_tree.nodes:
+        old = alignment.old[node.order]
+        if name not in node.words or old is None or node.key == old.key or old.kind != node.kind:
+            continue
+        inside = scope.order <= node.order < scope.after or scope.parent is None
+        ours, theirs = head_tokens(alignment.new_tree.head(node)), head_tokens(alignment.old_tree.head(old))
+        attributes = {token.path[-1] for token in ours if token.path[:1] == (name,) and len(token.path) > 1}
+        for token in theirs[:_MAX_TOKENS]:
+            if len(token.path) > 1 and token.path[-1] in attributes:
+                votes[token.path[0]] += 2 if inside else 1
+    return votes
+
+
 def assigned_paths(tree: Tree, node: Node) -> frozenset[str]:
     """Returns the variables that a header assigns, attributes included: `net`, `self.net`."""
     return effects(tree, node).binds | effects(tree, node).attributes

@@ -96,6 +96,14 @@ def attributes_of(source: str, name: str) -> dict[str, int] | None:
     return used
 
 
+def paths_of(source: str, name: str) -> set[str]:
+    """Returns the longest attributes of a name that a statement takes: `cfg.dataset.workers`."""
+    parsed = parse_quietly(source) or []
+    found = {_path(node) for statement in parsed for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
+    paths = {path for path in found if path.startswith(f"{name}.")}
+    return {path for path in paths if not any(other.startswith(f"{path}.") for other in paths)}
+
+
 def _uses(source: str, name: str) -> Iterator[tuple[str, bool]]:
     """Yields each use of a name: the attribute that is taken of it, and True; the name itself, and False."""
     parsed = parse_quietly(source)
