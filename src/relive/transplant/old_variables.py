@@ -56,7 +56,7 @@ class OldVariables:
         found = self._find(name, state)
         if found is not None:
             self.placed.names[name], certainty = found
-            return certainty
+            return certainty * self._rename_inner_attributes(name, found[0])
         used = attributes_of(self._source(), name)
         attributes = {f"{name}.{attribute}": self._find(f"{name}.{attribute}", state) for attribute in used or ()}
         if not attributes or any(each is None for each in attributes.values()):
@@ -75,13 +75,23 @@ class OldVariables:
                 continue
             if count < _MIN_SHARED_ATTRIBUTES:
                 continue
-            for path in paths_of(self._source(), name):
-                attribute = f"{base}.{path.rpartition('.')[2]}"
-                if re.search(rf"(?<![\w.]){re.escape(attribute)}\b", self.alignment.old_tree.text):
-                    self.placed.names[path] = attribute
+            self._rename_inner_attributes(name, base)
             self.placed.names[name] = base
             return _BY_ATTRIBUTES
         return None
+
+    def _rename_inner_attributes(self, name: str, other: str) -> float:
+        """Finds attributes of attributes directly in the other object: `args.workers` for `cfg.dataset.workers`."""
+        text = self.alignment.old_tree.text
+        certainty = 1.0
+        for path in paths_of(self._source(), name):
+            first, last = path.split(".")[1], path.split(".")[-1]
+            if first == last or f"{other}.{first}" in text:
+                continue
+            certainty = _BY_ATTRIBUTES
+            if re.search(rf"(?<![\w.]){re.escape(f'{other}.{last}')}\b", text):
+                self.placed.names[path] = f"{other}.{last}"
+        return certainty
 
     def rename_new_attributes(self, missing: dict[str, Bound]) -> list[str]:
         """Finds other names of attributes that the old version doesn't mention; returns notes on those not found."""

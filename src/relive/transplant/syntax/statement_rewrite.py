@@ -97,9 +97,10 @@ def attributes_of(source: str, name: str) -> dict[str, int] | None:
 
 
 def paths_of(source: str, name: str) -> set[str]:
-    """Returns the longest attributes of a name that a statement takes: `cfg.dataset.workers`."""
-    parsed = parse_quietly(source) or []
-    found = {_path(node) for statement in parsed for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
+    """Returns the longest attributes of a name that a statement takes, methods aside: `cfg.dataset.workers`."""
+    nodes = [node for statement in parse_quietly(source) or () for node in ast.walk(statement)]
+    methods = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    found = {_path(node) for node in nodes if isinstance(node, ast.Attribute) and id(node) not in methods}
     paths = {path for path in found if path.startswith(f"{name}.")}
     return {path for path in paths if not any(other.startswith(f"{path}.") for other in paths)}
 
