@@ -20,7 +20,7 @@ from relive.transplant.dependency_slice import (
     with_new_wrappers,
 )
 from relive.transplant.old_variables import OldVariables
-from relive.transplant.placement import RankedSlot, rank_slots
+from relive.transplant.placement import RankedSlot, has_evidence, rank_slots, scope_certainty
 from relive.transplant.project_pair import ProjectPair
 from relive.transplant.syntax import (
     LOOPS,
@@ -38,7 +38,6 @@ from relive.transplant.syntax import (
 
 _MAX_TRIED = 4  # slots that are tried for one in which all names are assigned
 _MIN_PROBABILITY = 0.02  # less probable slots are not tried
-_NEARBY = 10  # statements before and after, of any block, of which one must have a partner
 _SAME_OBJECT = 0.6  # the similarity of two statements that make the same object
 _ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MAX_UNITS = 40  # a statement that needs more new code belongs to another program
@@ -61,13 +60,13 @@ class Carrier:
         old_path, alignment = found
         unit = with_new_wrappers(alignment, path, node, self.project.carried_nodes.get(path, ()))
         ranked = self._rank_slots(unit, alignment)
-        if not ranked or not _has_evidence(alignment, unit.node):
+        if not ranked or not has_evidence(alignment, unit.node):
             raise CarryRefused("none of the code around it is in the old version")
         if unit.node.kind in LOOPS:
             self.carried.probability *= 0.8  # a loop that is new, and without most of its body
         chosen, missing = self._choose_slot(unit, old_path, alignment, ranked)
         certainty = sum(place.probability for place in ranked if self._is_equivalent(unit, alignment, chosen, place))
-        self.carried.probability *= certainty * _scope_certainty(alignment, node)
+        self.carried.probability *= certainty * scope_certainty(alignment, node)
         self.carried.equivalent = len(ranked) > 1 and self._is_equivalent(
             unit, alignment, chosen, _runner_up(ranked, chosen)
         )
@@ -93,7 +92,7 @@ class Carrier:
             if first is not None and place.probability < _MIN_PROBABILITY:
                 break
             missing = self._missing_names(unit, old_path, alignment, place.slot)
-            lacking = [name for name, state in missing.items() if state == Bound.NO]
+            lacking = list(missing)
             if first is None:
                 first = (place, missing)
             if not lacking or not self._occurs_in_old(alignment, lacking):
@@ -151,6 +150,13 @@ class Carrier:
         is_import = all("import" in node.words for node in definition.statements)
         if state == Bound.PERHAPS and not is_import:
             return self._bring_first_value(placed, alignment, name, definition)
+        if not is_import:
+            renamed = OldVariables(self.project, alignment, placed).rename_by_definition(
+                name, state, definition.statements
+            )
+            if renamed is not None:
+                self.carried.probability *= renamed
+                return True
         self._forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
         for unit in self._units_for(placed, alignment, name, definition.statements):
@@ -254,7 +260,9 @@ class Carrier:
         """Returns a slot of its own before the statement that uses it, or the slot of that statement."""
         partner = alignment.old[unit.node.order]
         if unit.source is not None and partner is not None and partner.parent is not None:
-            return Slot(partner.parent, partner.index + 1)
+            slot = Slot(partner.parent, partner.index + 1)
+            if slot.order <= user.slot.order or user.unit.node.scope is not unit.node.scope:
+                return slot
         ranked = self._rank_slots(unit, alignment)
         same_scope = user.unit.node.scope is unit.node.scope
         for place in ranked[:_MAX_TRIED]:
@@ -367,21 +375,6 @@ def _child_of(scope: Node, node: Node) -> Node | None:
 def _covers(placed: SliceUnit, unit: SliceUnit) -> bool:
     """Whether a unit is already placed: the complete statement, or the import of the same name."""
     return unit.node is placed.node and placed.source in (None, unit.source)
-
-
-def _has_evidence(alignment: Alignment, node: Node) -> bool:
-    """Whether there is evidence for a place: a partner of the function, of a sibling, or of a statement nearby."""
-    if node.scope.parent is not None and alignment.old[node.scope.order] is not None:
-        return True
-    siblings = [each.order for each in (node.parent.body if node.parent else None) or ()]
-    nearby = [*range(max(0, node.order - _NEARBY), node.order), *range(node.after, node.after + _NEARBY)]
-    return any(alignment.old[order] is not None for order in (*siblings, *nearby) if order < len(alignment.old))
-
-
-def _scope_certainty(alignment: Alignment, node: Node) -> float:
-    """Returns the certainty that the enclosing functions are paired correctly; lower if paired by similarity."""
-    scopes = [outer for outer in node.ancestors() if outer.kind in SCOPES and alignment.old[outer.order] is not None]
-    return min([1.0, *(0.5 + alignment.similarity[scope.order] for scope in scopes)])
 
 
 def _runner_up(ranked: list[RankedSlot], chosen: RankedSlot) -> RankedSlot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from relive.transplant.carry_result import CarryRefused, PlacedUnit
 from relive.transplant.dependency_slice import imported_target, unit_source
@@ -27,6 +28,7 @@ from relive.transplant.syntax import (
 
 # The certainty of a name that paired statements show, of one that is spelled alike, and of one with like attributes.
 _BY_VOTES, _BY_NAME, _BY_ATTRIBUTES = 0.97, 0.9, 0.7
+_BY_DEFINITION = 0.85  # of a variable that is computed in the same way
 _MIN_SHARED_ATTRIBUTES = 2
 
 
@@ -67,6 +69,20 @@ class OldVariables:
             self.placed.names[attribute] = each[0]
             certainty *= each[1]
         return certainty
+
+    def rename_by_definition(self, name: str, state: Bound, statements: Sequence[Node]) -> float | None:
+        """Takes the variable that the old version assigns where the new one assigns a name; returns the certainty."""
+        tree = self.alignment.new_tree
+        defining = [node for node in statements if name in effects(tree, node).binds]
+        for other, _ in count_old_names(self.alignment, name, self.scope, among=defining).most_common(1):
+            partners = [self.alignment.old[node.order] for node in defining]
+            assigned = {
+                path for old in partners if old is not None for path in assigned_paths(self.alignment.old_tree, old)
+            }
+            if other != name and other in assigned and self._state(other) > state:
+                self.placed.names[name] = other
+                return _BY_DEFINITION
+        return None
 
     def _rename_base(self, name: str, state: Bound) -> float | None:
         """Takes another name with the same attributes: `args.workers` for `cfg.dataset.workers`."""

@@ -108,7 +108,9 @@ class DefiniteAssignment:
         """Whether binding a name in a scope could change the meaning of code there or in its functions."""
         if scope.parent is None:
             return self.owns(scope, name)
-        return any(name in node.words for node in scope.descendants()) or self.owns(scope, name)
+        found = (effects(self.tree, node) for node in scope.descendants() if name in node.words)
+        used = any(name in each.reads | each.binds | each.changes | each.elsewhere for each in found)
+        return used or self.owns(scope, name)
 
     def mentioning(self, scope: Node, name: str) -> list[Node]:
         """Returns the statements of a scope, without its functions, whose headers contain the name."""

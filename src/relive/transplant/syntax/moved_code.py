@@ -39,15 +39,15 @@ def _pair_unique(pairs: StatementPairs, key: Callable[[Node], str], *, similarit
         if partner is None or _is_doubtful(pairs, partner):
             by_key[key(node)].append(node)
     news = [
-        node
+        (key(node), node)
         for node in pairs.new_tree.nodes
         if not pairs.is_excluded[node.order] and (pairs.old[node.order] is None or _is_doubtful(pairs, node))
     ]
-    counts = Counter(key(node) for node in news)
+    counts = Counter(each for each, _ in news)
     found = [
-        (by_key[key(node)][0], node)
-        for node in news
-        if len(node.words) >= 2 and counts[key(node)] == 1 and len(by_key.get(key(node), ())) == 1 and key(node)
+        (by_key[each][0], node)
+        for each, node in news
+        if each and len(node.words) >= 2 and counts[each] == 1 and len(by_key.get(each, ())) == 1
     ]
     for old, new in found:
         pairs.repair(old, new, similarity)

@@ -40,12 +40,16 @@ def _bound_in(tree: Tree, scope: Node) -> set[str]:
     return found | (parameter_names(dedented_head(tree, scope)) if scope.kind == "def" else set())
 
 
-def count_old_names(alignment: Alignment, name: str, scope: Node) -> Counter[str]:
+def count_old_names(
+    alignment: Alignment, name: str, scope: Node, *, among: Sequence[Node] | None = None
+) -> Counter[str]:
     """Counts what the partners of statements with a variable call it in the old version, including the name itself.
 
-    A variable is a name or an attribute of one: `net`, `self.net`.
+    A variable is a name or an attribute of one: `net`, `self.net`. `among` are the only statements to count, if given.
     """
     path = tuple(name.split("."))
+    if among is not None:
+        return _count_votes(alignment, path, [node for node in among if alignment.old[node.order] is not None])
     words = set(path)
     voters = [
         node for node in alignment.new_tree.nodes if words <= node.words and alignment.old[node.order] is not None
