@@ -298,3 +298,19 @@ def test_an_import_comes_along_without_the_calls_on_the_module():
     new = "import numpy as np\nnp.random.seed(3)\ndef f(a):\n    x = g(a)\n    note(np.abs(x))\n    return x\n"
 
     assert "seed" not in carry(old, new, "note(").files["a.py"]
+
+
+def test_a_name_that_each_case_assigns_has_a_value():
+    old = "def f(a):\n    if a == 1:\n        x = g(1)\n    elif a == 2:\n        x = g(2)\n    h(a)\n"
+    result = carry(old, "def f(a):\n    x = g(a)\n    note('x', x)\n    h(a)\n", "note(")
+
+    assert result.files["a.py"] == old.replace("    h(a)\n", "    note('x', x)\n    h(a)\n")
+
+
+def test_a_variable_that_is_computed_in_the_same_way_is_found():
+    old = "def f(a):\n    label = lib.wrap(a)\n    h(label)\n    g(a)\n"
+    new = "def f(a):\n    label = a\n    labelv = lib.wrap(a)\n    h(label)\n    note(labelv)\n    g(a)\n"
+    result = carry(old, new, "note(")
+
+    assert "note(label)" in result.files["a.py"]
+    assert result.landings[0].confidence != "high"

@@ -286,7 +286,7 @@ class Carrier:
         bound = {name for node in unit.nodes() for name in effects(alignment.new_tree, node).binds}
         if unit.node.kind in SCOPES:
             bound = {unit.node.name}
-        taken = sorted(name for name in bound if old_names.is_used_in(scope, name))
+        taken = sorted(name for name in bound - {"_"} if old_names.is_used_in(scope, name))
         if taken:
             head = alignment.new_tree.head(unit.node).split("\n")[0].strip()
             raise CarryRefused(

@@ -47,7 +47,10 @@ class DefiniteAssignment:
         return Bound.YES if owner.parent is not None else self._state_in_module(owner, name)
 
     def state_of_running(self, slot: Slot, name: str, *, at_once: bool = True) -> Bound:
-        """Returns the state like `state_at`, given that the program runs: what a neighbour reads is assigned."""
+        """Returns the state like `state_at`, given that the program runs: what a neighbour reads is assigned.
+
+        If each case of an `if` assigns a name, one of the cases is taken.
+        """
         state = self.state_at(slot, name, at_once=at_once)
         return Bound.YES if state == Bound.PERHAPS and self._is_read_nearby(slot, name) else state
 
@@ -60,7 +63,8 @@ class DefiniteAssignment:
                 break
         scope, block, index = slot_scope(slot), slot.block, slot.index
         while True:
-            if any(self._surely_reads(node, name) for node in (block.body or [])[:index]):
+            before = (block.body or [])[:index]
+            if any(self._surely_reads(node, name) or self._binds_in_each_case(node, name) for node in before):
                 return True
             if block is scope or block.parent is None:
                 return False
@@ -72,6 +76,12 @@ class DefiniteAssignment:
         if name not in node.words or node.kind in SCOPES or node.words & _CONDITIONAL_WORDS:
             return False
         return name in effects(self.tree, node).reads
+
+    def _binds_in_each_case(self, node: Node, name: str) -> bool:
+        """Whether an `if` with several cases, and no `else`, binds a name in each of them."""
+        if node.kind != "if" or not node.clauses:
+            return False
+        return all(self._state_through(block, name) == Bound.YES for block in (node, *node.clauses))
 
     def owner(self, scope: Node, name: str) -> Node | None:
         """Returns the scope that owns a name used in a scope: this scope, or an enclosing one that isn't a class."""
