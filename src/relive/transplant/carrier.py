@@ -37,7 +37,7 @@ from relive.transplant.syntax import (
 )
 
 _MAX_TRIED = 4  # slots that are tried for one in which all names are assigned
-_MIN_PROBABILITY = 0.02  # less probable slots are not tried
+_MIN_PROBABILITY = 0.1  # slots that are less probable than this share of the best are not tried
 _SAME_OBJECT = 0.6  # the similarity of two statements that make the same object
 _ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MAX_UNITS = 40  # a statement that needs more new code belongs to another program
@@ -89,7 +89,7 @@ class Carrier:
         """Returns the most probable slot in which all names are assigned, else the most probable, and missing names."""
         first = None
         for place in ranked[:_MAX_TRIED]:
-            if first is not None and place.probability < _MIN_PROBABILITY:
+            if first is not None and place.probability < _MIN_PROBABILITY * first[0].probability:
                 break
             missing = self._missing_names(unit, old_path, alignment, place.slot)
             lacking = list(missing)

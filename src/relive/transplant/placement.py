@@ -6,7 +6,16 @@ import math
 from dataclasses import dataclass
 
 from relive.transplant.slot_scores import WEIGHTS, SlotScorer
-from relive.transplant.syntax import SCOPES, Alignment, Node, Slot, SlotNeighbours, can_insert, candidate_slots
+from relive.transplant.syntax import (
+    SCOPES,
+    Alignment,
+    Node,
+    Slot,
+    SlotNeighbours,
+    can_insert,
+    candidate_slots,
+    leaves_block,
+)
 
 _WEIGHTS = tuple(WEIGHTS.values())
 _NEARBY = 10  # statements before and after, of any block, of which one must have a partner
@@ -24,6 +33,8 @@ def rank_slots(alignment: Alignment, neighbours: SlotNeighbours) -> list[RankedS
     """Returns the candidate slots for a statement, the most probable first."""
     compound = neighbours.node.body is not None
     slots = [slot for slot in candidate_slots(alignment, neighbours) if can_insert(slot, compound=compound)]
+    if not any(leaves_block(node) for node in neighbours.before[:1]):
+        slots = [slot for slot in slots if slot.before is None or not leaves_block(slot.before)]
     if not slots:
         return []
     scorer = SlotScorer(alignment, neighbours)

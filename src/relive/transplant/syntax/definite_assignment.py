@@ -59,7 +59,7 @@ class DefiniteAssignment:
         for node in (slot.block.body or [])[slot.index :]:
             if self._surely_reads(node, name):
                 return True
-            if _leaves_block(node) or self._binding(node, name):
+            if leaves_block(node) or self._binding(node, name):
                 break
         scope, block, index = slot_scope(slot), slot.block, slot.index
         while True:
@@ -246,7 +246,7 @@ class DefiniteAssignment:
         """Returns the state after a block; a block that never reaches its end counts as binding the name."""
         body = block.body or []
         state = self._state_after(body, name)
-        if state != Bound.YES and body and _leaves_block(body[-1]):
+        if state != Bound.YES and body and leaves_block(body[-1]):
             return Bound.YES if block.kind not in LOOPS else state
         return state
 
@@ -256,5 +256,9 @@ def slot_scope(slot: Slot) -> Node:
     return slot.block if slot.block.kind in SCOPES or slot.block.parent is None else slot.block.scope
 
 
-def _leaves_block(node: Node) -> bool:
-    return not node.kind and (node.key.startswith(_JUMPS) or node.key.startswith(("sys.exit(", "exit(", "quit(")))
+def leaves_block(node: Node) -> bool:
+    """Whether what follows a statement in its block is never reached."""
+    if node.kind:
+        return False
+    jumps = any(word in node.words and node.key.startswith(word) for word in _JUMPS)
+    return jumps or node.key.startswith(("sys.exit(", "exit(", "quit("))
