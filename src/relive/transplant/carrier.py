@@ -20,7 +20,7 @@ from relive.transplant.dependency_slice import (
     with_new_wrappers,
 )
 from relive.transplant.old_variables import OldVariables
-from relive.transplant.placement import RankedSlot, has_evidence, rank_slots, scope_certainty
+from relive.transplant.placement import RankedSlot, has_evidence, neighbour_certainty, rank_slots, scope_certainty
 from relive.transplant.project_pair import ProjectPair
 from relive.transplant.syntax import (
     LOOPS,
@@ -66,7 +66,9 @@ class Carrier:
             self.carried.probability *= 0.8  # a loop that is new, and without most of its body
         chosen, missing = self._choose_slot(unit, old_path, alignment, ranked)
         certainty = sum(place.probability for place in ranked if self._is_equivalent(unit, alignment, chosen, place))
-        self.carried.probability *= certainty * scope_certainty(alignment, node)
+        neighbours = find_neighbours(alignment.new_tree, unit.node, self.project.carried_flags(path))
+        certainty *= scope_certainty(alignment, node) * neighbour_certainty(alignment, neighbours, chosen.slot)
+        self.carried.probability *= certainty
         self.carried.equivalent = len(ranked) > 1 and self._is_equivalent(
             unit, alignment, chosen, _runner_up(ranked, chosen)
         )

@@ -74,7 +74,9 @@ class OldVariables:
         """Takes the variable that the old version assigns where the new one assigns a name; returns the certainty."""
         tree = self.alignment.new_tree
         defining = [node for node in statements if name in effects(tree, node).binds]
-        for other, _ in count_old_names(self.alignment, name, self.scope, among=defining).most_common(1):
+        votes = count_old_names(self.alignment, name, self.scope, among=defining)
+        votes.update(path for node in defining for path in self._targets_opposite(node))
+        for other, _ in votes.most_common(1):
             partners = [self.alignment.old[node.order] for node in defining]
             assigned = {
                 path for old in partners if old is not None for path in assigned_paths(self.alignment.old_tree, old)
@@ -83,6 +85,13 @@ class OldVariables:
                 self.placed.names[name] = other
                 return _BY_DEFINITION
         return None
+
+    def _targets_opposite(self, node: Node) -> frozenset[str]:
+        """Returns the variable that the partner of an assignment to one name assigns, if it is one."""
+        old = self.alignment.old[node.order]
+        targets = assigned_paths(self.alignment.old_tree, old) if old is not None else frozenset()
+        is_one = len(assigned_paths(self.alignment.new_tree, node)) == 1 == len(targets)
+        return targets if is_one and not node.kind else frozenset()
 
     def _rename_base(self, name: str, state: Bound) -> float | None:
         """Takes another name with the same attributes: `args.workers` for `cfg.dataset.workers`."""

@@ -18,6 +18,7 @@ from relive.transplant.syntax import (
 )
 
 _WEIGHTS = tuple(WEIGHTS.values())
+_ONE_NEIGHBOUR = 0.98  # the certainty of a place of which one neighbour or none is known
 _NEARBY = 10  # statements before and after, of any block, of which one must have a partner
 
 
@@ -63,3 +64,12 @@ def scope_certainty(alignment: Alignment, node: Node) -> float:
     """Returns the certainty that the enclosing functions are paired correctly; lower if paired by similarity."""
     scopes = [outer for outer in node.ancestors() if outer.kind in SCOPES and alignment.old[outer.order] is not None]
     return min([1.0, *(0.5 + alignment.similarity[scope.order] for scope in scopes)])
+
+
+def neighbour_certainty(alignment: Alignment, neighbours: SlotNeighbours, slot: Slot) -> float:
+    """Returns the certainty of a slot from its neighbours; lower unless both are those of the statement."""
+    before, after = (
+        alignment.old[nodes[0].order] if nodes else None for nodes in (neighbours.before, neighbours.after)
+    )
+    both = before is slot.before and after is slot.after
+    return 1.0 if both else _ONE_NEIGHBOUR
