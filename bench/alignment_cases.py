@@ -1,7 +1,7 @@
 """Finds cases for the alignment benchmark in the histories of other repositories than those of the public cases.
 
     python -m bench.alignment_cases --repos FOLDER --out cases.jsonl.gz
-    python -m bench alignment with RELIVE_ALIGNMENT_CASES=cases.jsonl.gz, RELIVE_ALIGNMENT_REPOS=FOLDER
+    python -m bench.alignment --cases cases.jsonl.gz --repos FOLDER --unseen
 
 A statement is followed from each version of a script to the version before by a diff of statements that shares nothing
 with the one of relive but the parser; it is lost where that diff is ambiguous.

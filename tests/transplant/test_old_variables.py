@@ -314,3 +314,19 @@ def test_a_variable_that_is_computed_in_the_same_way_is_found():
 
     assert "note(label)" in result.files["a.py"]
     assert result.landings[0].confidence != "high"
+
+
+def test_a_variable_that_is_an_attribute_of_one_object_is_found():
+    old = "def f(opt):\n    if opt.evolve == 2:\n        a(opt)\n    x = b()\n    return x\n"
+    new = "def f(opt):\n    evolve, y = opt.parts()\n    x = b()\n    note(evolve)\n    return x\n"
+    result = carry(old, new, "note(")
+
+    assert "    note(opt.evolve)\n" in result.files["a.py"]
+    assert result.landings[0].confidence != "high"
+
+
+def test_a_loop_of_the_old_version_is_not_run_a_second_time_for_its_last_value():
+    old = "class A:\n    def fit(self):\n        for x, y in self.loader:\n            a(x, y)\n\nA().fit()\n"
+    new = "data = load()\nfor x, y in data:\n    a(x, y)\nnote(x)\n"
+
+    assert "for x, y in data" not in carry(old, new, "note(").files.get("a.py", "")

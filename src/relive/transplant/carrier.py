@@ -159,7 +159,7 @@ class Carrier:
             if renamed is not None:
                 self.carried.probability *= renamed
                 return True
-        self._forbid_copies(alignment, name, definition.statements)
+            self._forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
         for unit in self._units_for(placed, alignment, name, definition.statements):
             self._bring_unit(unit, placed, alignment)
@@ -210,7 +210,7 @@ class Carrier:
         """Raises CarryRefused if the old version makes the object elsewhere: a second one would be another."""
         for node in statements:
             partner = alignment.old[node.order]
-            if partner is None or node.kind in SCOPES or "(" not in node.key:
+            if partner is None or node.kind in SCOPES or not (node.kind or "(" in node.key):
                 continue
             if name not in effects(alignment.new_tree, node).binds:
                 continue

@@ -166,12 +166,25 @@ class OldVariables:
         for receiver in self.old_receivers:
             if self._state(receiver) > state and _is_assigned(self.alignment.old_tree, f"{receiver}.{attribute}"):
                 return f"{receiver}.{attribute}", _BY_NAME
+        bases = set(
+            re.findall(
+                rf"(?<![\w.])([^\W\d]\w*)\.{re.escape(name)}\b(?!\s*(?:\(|=(?!=)))", self.alignment.old_tree.text
+            )
+        )
+        objects = [base for base in sorted(bases) if self._state(base) > state and self._is_object(base)]
+        if len(objects) == 1:
+            return f"{objects[0]}.{name}", _BY_DEFINITION
         spelled = {word for node in self.alignment.old_tree.nodes for word in node.words if _is_alike(word, name)}
         bound = [word for word in sorted(spelled) if self._state(word) > state]
         return (bound[0], _BY_NAME) if len(bound) == 1 else None
 
+    def _is_object(self, name: str) -> bool:
+        return imported_target(self.old_names, self.old_scope, name) is None and name not in self.old_receivers
+
     def _state(self, name: str) -> Bound:
-        return self.old_names.state_at(self.placed.slot, name.split(".")[0])
+        base = name.split(".")[0]
+        is_owned = self.old_names.owner(self.old_scope, base) is not None
+        return self.old_names.state_at(self.placed.slot, base) if is_owned else Bound.NO
 
 
 def _is_of_relive(target: str | None) -> bool:

@@ -68,8 +68,6 @@ def scope_certainty(alignment: Alignment, node: Node) -> float:
 
 def neighbour_certainty(alignment: Alignment, neighbours: SlotNeighbours, slot: Slot) -> float:
     """Returns the certainty of a slot from its neighbours; lower unless both are those of the statement."""
-    before, after = (
-        alignment.old[nodes[0].order] if nodes else None for nodes in (neighbours.before, neighbours.after)
-    )
-    both = before is slot.before and after is slot.after
+    sides = ((neighbours.before, slot.before), (neighbours.after, slot.after))
+    both = all(old is (alignment.old[nodes[0].order] or slot) if nodes else old is None for nodes, old in sides)
     return 1.0 if both else _ONE_NEIGHBOUR
