@@ -146,9 +146,11 @@ def find_cases(history: History, dice: random.Random) -> Iterator[dict[str, Any]
         ]
         dice.shuffle(news)
         cases = [case for new in news[:VERSIONS] for case in _cases_of(history, new, distance)]
-        for sample, is_wanted in (("natlog", "log"), ("over", "edited")):
-            chosen = [case for case in cases if case[is_wanted]]
+        logs = [case for case in cases if case["log"]]
+        others = [case for case in cases if case["edited"] or not (case["log"] or case["kind"] == "exact")]
+        for sample, chosen in (("natlog", logs), ("over", others)):
             dice.shuffle(chosen)
+            chosen = [case for case in chosen if sample == "natlog" or case["edited"]]
             seen: set[tuple[str, int]] = set()
             for case in chosen:
                 place = (case["old_blob"], case["old_lines"][0])
@@ -167,6 +169,8 @@ def _cases_of(history: History, new: int, distance: int) -> Iterator[dict[str, A
         old = history.partner(new, distance, node)
         if old is None or old.kind or not (_is_alone(tree, node) and _is_alone(old_tree, old)):
             continue
+        if old.parent is None or len(old.parent.body or ()) < 2:
+            continue  # its block would be empty without it
         edited = old.key != node.key
         repeated = not edited and sum(other.key == node.key for other in tree.nodes) > 1
         yield {
@@ -178,12 +182,12 @@ def _cases_of(history: History, new: int, distance: int) -> Iterator[dict[str, A
 
 
 def _is_alone(tree: Tree, node: Node) -> bool:
-    """Whether no other statement is on the lines of a simple statement, and its block has others."""
+    """Whether no other statement is on the lines of a simple statement."""
     near = tree.nodes[max(0, node.order - 2) : node.order + 3]
     shares = any(each is not node and each.body is None and each.line <= node.last_line and each.last_line >= node.line
                  for each in near)  # fmt: skip
     parent = node.parent
-    return not shares and parent is not None and not parent.inline and len(parent.body or ()) > 1
+    return not shares and parent is not None and not parent.inline
 
 
 def _can_be_taken_out(history: History, case: dict[str, Any]) -> bool:
