@@ -25,6 +25,7 @@ from relive.hindsight.workers import (
     create_workspace,
     execute_tasks,
     materialise,
+    needs_temporary_folder,
     rebuilt_python,
     rendezvous_variables,
     worker_environment,
@@ -133,10 +134,14 @@ class _Execution:
             base = self._session.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
             place = create_workspace(record, [rank.recorded for rank in history.ranks], self._tree(case), base)
             rendezvous = rendezvous_variables(history.ranks[0].variables)
+            protected = _protected(record, self._session.home)
+            scratch = self._session.make_temporary_folder() if needs_temporary_folder(protected) else None
             return [
                 RankTask(
-                    _job(self._session.home, replay, segment, place, rank),
-                    worker_environment(record, rank.variables, base, offline=self._offline, threads=threads)
+                    _job(self._session.home, replay, segment, place, rank, [scratch] if scratch is not None else []),
+                    worker_environment(
+                        rank.variables, base, offline=self._offline, threads=threads, scratch=scratch
+                    )
                     | rendezvous,
                     was_cut_short=not rank.is_finished,
                 )
@@ -185,7 +190,9 @@ def _iterations_begun(rank: RankHistory) -> dict[int, int]:
     return {number: loop.iteration_count for number, loop in rank.profile.loops.items()}
 
 
-def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory) -> Job:
+def _job(
+    home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory, writable: Sequence[Path]
+) -> Job:  # fmt: skip
     record, history = replay.case.record, replay.history
     module = record.code.get("module")
     root = Path(record.code["root"])
@@ -195,7 +202,7 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         rank.translate(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
         script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
-        writable=[str(place.base), str(home.packs / "lock"), str(home.chunks)],
+        writable=[str(place.base), str(home.packs / "lock"), str(home.chunks), *map(str, writable)],
         args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.main_loops(history.profile)),
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
