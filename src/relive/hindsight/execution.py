@@ -49,11 +49,9 @@ def execute_plan(
     workers_ended = time.perf_counter()
     answer = Answer(refusals=list(plan.refusals))
     for replay in replays:
-        damaged = execution.replay_without_damaged(replay)
+        notes = execution.mend(replay)
         reader = execution.read(replay)
-        reader.answer.notes += [
-            f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in damaged
-        ]
+        reader.answer.notes += notes
         if strict and reader.answer.mismatches and not execution.is_stopped and replay.case.plan.resume != FROM_START:
             execution.replay_from_start(replay)
             reader = execution.read(replay)
@@ -98,6 +96,16 @@ class _Execution:
         tasks = [task for replay in replays for task in replay.tasks]
         self.tasks += tasks
         self.is_stopped = not execute_tasks(tasks, self._plan.workers, self._watch, self._session.starter)
+
+    def mend(self, replay: _CaseReplay) -> list[str]:
+        """Replays a case in another way if its checkpoints did not serve; returns notes that say so."""
+        damaged = self.replay_without_damaged(replay)
+        notes = [f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in damaged]
+        why = next((task.needs_start for task in replay.tasks if task.needs_start), "")
+        if why and not self.is_stopped:
+            self.replay_from_start(replay)
+            notes.append(f"it ran from the start: {why}")
+        return notes
 
     def replay_without_damaged(self, replay: _CaseReplay) -> list[str]:
         """Replays a case that met unreadable checkpoints from earlier ones, or from the start; returns their names."""

@@ -84,11 +84,16 @@ class Task:
     @property
     def is_worth_retrying(self) -> bool:
         """Whether it failed for a reason that may not recur."""
-        return not self.is_ok and not self.damaged and self.attempts < ATTEMPTS
+        return not self.is_ok and not self.damaged and not self.needs_start and self.attempts < ATTEMPTS
 
     @property
     def damaged(self) -> list[str]:
         return [name for rank in self.ranks if rank.report is not None for name in rank.report.damaged]
+
+    @property
+    def needs_start(self) -> str:
+        """Why only a replay from the start can be right; empty if that isn't known."""
+        return next((r.report.needs_start for r in self.ranks if r.report is not None and r.report.needs_start), "")
 
     def done_iterations(self) -> int:
         """The number of iterations that every rank has done so far."""

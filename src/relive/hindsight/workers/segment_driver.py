@@ -17,6 +17,7 @@ from relive.checkpoint.io import Checkpoint, open_packs, restore_script
 from relive.checkpoint.state import OuterLoop
 from relive.errors import Damaged
 from relive.hindsight.plan import Visit
+from relive.hindsight.workers.persistent_loaders import STALE, PersistentLoaders
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place
@@ -50,6 +51,7 @@ class SegmentDriver(JournalDriver):
         self.is_restored = True  # the state is the recorded one, although logging may still be muted
         self.is_priming = False
         self._primed: set[str] = set()
+        self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
         self.report = WorkerReport(ok=False)
         self._pid, self._parent = os.getpid(), os.getppid()
         self._begun = time.perf_counter()
@@ -170,6 +172,7 @@ class SegmentDriver(JournalDriver):
         except Damaged:
             self.report.damaged.append(manifest)
             raise
+        self._persistent_loaders.mark_stale()
         self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
         took_s = time.perf_counter() - begun
         if not self.report.restores:
@@ -225,6 +228,11 @@ class SegmentDriver(JournalDriver):
         """Waits until the parent ends all ranks together: the other ranks may still need what this one sent."""
         while self._job.ranks > 1 and os.getppid() == self._parent:
             time.sleep(_WAIT_S)
+
+    def _refuse_stale_loader(self) -> None:
+        if os.getpid() == self._pid:
+            self.report.needs_start = STALE
+            self.fail(f"{STALE}; replay it with --from-start")
 
     def fail(self, error: str) -> None:
         self.finish(ok=False, error=error)

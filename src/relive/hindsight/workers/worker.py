@@ -16,11 +16,10 @@ from typing import NoReturn
 from relive.errors import Damaged
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
-from relive.hindsight.workers.landlock import restrict_writes
+from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
 from relive.hindsight.workers.wire import Job
-from relive.hindsight.workers.write_guard import WriteGuard
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
 
