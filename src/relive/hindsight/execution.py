@@ -17,7 +17,9 @@ from relive.hindsight.replay_plan import Case, Plan, Question, plan_case
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import Answer, ResultReader
 from relive.hindsight.workers import (
+    DEFAULT_PATIENCE_S,
     Job,
+    Patience,
     RankTask,
     Task,
     Watch,
@@ -157,7 +159,8 @@ class _Execution:
             ]
 
         return Task(prepare, self._python(record), segment.cost_s, record.run, case.fit.modules,
-                    history.profile.before_s, segment.script_s, case.costs, history.width)  # fmt: skip
+                    history.profile.before_s, segment.script_s, case.costs, history.width,
+                    _patience(history, self._plan.question.patience))  # fmt: skip
 
     def _python(self, record: RunRecord) -> str:
         if not self._rebuild:
@@ -192,6 +195,20 @@ class _Execution:
             for rank in replay.history.ranks
         ]
         answer.replay, answer.added = merge_replay(self._session.home, case.record.run, ranks, names=names, about=about)
+
+
+def _patience(history: RunHistory, least_s: float | None) -> Patience:
+    """The recorded times by which the progress of a run's workers is judged, in the loop numbers of its first rank."""
+    common = history.profile
+    mains = {own: common.loops[number] for own, number in history.ranks[0].main_loops(common).items()}
+    inside_s = sum(loop.took_s for loop in mains.values())
+    return Patience(
+        DEFAULT_PATIENCE_S if least_s is None else least_s,
+        outside_s=common.start_up_s + max(0.0, common.took_s - inside_s),
+        iterations_s={own: max((one.took_s for one in loop.iterations), default=0.0) for own, loop in mains.items()},
+        names={own: loop.name for own, loop in mains.items()},
+        restored_bytes=common.largest_checkpoint_bytes,
+    )
 
 
 def _iterations_begun(rank: RankHistory) -> dict[int, int]:

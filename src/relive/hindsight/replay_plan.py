@@ -26,6 +26,7 @@ class Question:
     threads: int | None = None
     source: str | None = None  # a run whose version holds the statements; else they are in the working tree
     at: str | None = None  # `file:line` of the old version, where the user wants the statement
+    patience: float | None = None  # the least seconds without progress after which a worker is stopped; 0: never
 
 
 @dataclass(frozen=True, slots=True)

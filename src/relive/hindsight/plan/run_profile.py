@@ -92,6 +92,11 @@ class RunProfile:
         return sum(end is not None for end in ends)
 
     @property
+    def largest_checkpoint_bytes(self) -> int:
+        ends = [loop.end for loop in self.loops.values()] + [one.end for main in self.mains for one in main.iterations]
+        return max((end.size_bytes for end in ends if end is not None), default=0)
+
+    @property
     def before_s(self) -> float:
         """From the start of the process to the first main loop."""
         return self.start_up_s + self.prefix_s

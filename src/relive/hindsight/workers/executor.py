@@ -1,5 +1,7 @@
 """Executes tasks on worker processes: starts them, watches them, retries failures once, and ends them on Ctrl-C.
 
+A task whose workers make no progress is stopped, with the stacks of its processes.
+
 The ranks of a run are workers that are started together and ended together.
 """
 
@@ -13,6 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.plan import Costs
+from relive.hindsight.workers.supervision import (
+    Patience,
+    Progress,
+    Watchdog,
+    collect_stacks,
+    processor_seconds,
+    read_progress,
+)
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.hindsight.workers.worker_start import Process, WorkerStarter
 
@@ -65,6 +75,7 @@ class Task:
     script_s: float = 0.0  # included in `cost_s`: the script itself, from its main loop on
     costs: Costs = field(default_factory=Costs)  # the prediction is based on these
     width: int = 1  # the number of processes
+    patience: Patience = field(default_factory=Patience)
     ranks: list[RankTask] = field(default_factory=list)  # the canonical rank first
     attempts: int = 0
     took_s: float = 0.0
@@ -155,6 +166,7 @@ class _ProcessGroup:
         except BaseException:
             self.end()
             raise
+        self._watchdog = Watchdog(task.patience, lambda: processor_seconds(self._pids()))
         # Includes the start of the fork server, if none was running.
         self._starting_s = time.perf_counter() - requested if modules else 0.0
 
@@ -169,14 +181,35 @@ class _ProcessGroup:
         if failed and self._waits_for_other_failures(pairs):
             return False
         if not failed and not task.is_ok:
-            return False
-        task.took_s = time.perf_counter() - self._begun
-        task.waited_s = self._starting_s + max(process.waited_s for process in self._processes)
+            return self._stop_if_stuck()
+        self._note_times()
         if failed:
             rank, code = min(failed, key=_failure_order)
             prefix = f"rank {rank.job.rank}: " if task.width > 1 else ""
             task.failures.append(prefix + _describe_failure(rank.report, code, _read_tail(rank.job.stderr)))
             task.traceback = rank.report.traceback if rank.report is not None else ""
+        self.end()
+        return True
+
+    def _note_times(self) -> None:
+        self.task.took_s = time.perf_counter() - self._begun
+        self.task.waited_s = self._starting_s + max(process.waited_s for process in self._processes)
+
+    def _pids(self) -> list[int]:
+        return [pid for process in self._processes if (pid := process.pid) is not None]
+
+    def _stop_if_stuck(self) -> bool:
+        """Ends the processes if none of them makes progress; a rank that is done waits for the others."""
+        task = self.task
+        progress = [Progress() if rank.report is not None else read_progress(rank.folder) for rank in task.ranks]
+        if not self._watchdog.is_stuck(time.monotonic(), progress[0], tuple(one.count for one in progress)):
+            return False
+        self._note_times()
+        running = [(rank, process) for rank, process in zip(task.ranks, self._processes, strict=True)
+                   if rank.report is None and process.pid is not None]  # fmt: skip
+        stacks = [collect_stacks(process.pid, rank.folder) for rank, process in running if process.pid is not None]
+        task.failures.append(task.patience.describe(progress[0], self._watchdog.quiet_s))
+        task.traceback = "".join(stacks)
         self.end()
         return True
 

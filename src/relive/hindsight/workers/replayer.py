@@ -20,6 +20,7 @@ class Replayer(SegmentDriver):
 
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left()
+            self.progress.note()
             return write(name, value, place)
 
         return log

@@ -19,6 +19,7 @@ from relive.errors import Damaged
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.persistent_loaders import STALE, PersistentLoaders
 from relive.hindsight.workers.process_exit import end_process
+from relive.hindsight.workers.supervision import ProgressFile
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place
 from relive.store import Home, JournalName
@@ -39,6 +40,7 @@ class SegmentDriver(JournalDriver):
         journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
         super().__init__(job.run, journal, Chunks(home.chunks))
         self._job = job
+        self.progress = ProgressFile(folder)
         self._packs = open_packs(home)
         self._segment_journal = journal
         self._recorded: dict[LoopKey, list[int]] = {}
@@ -69,12 +71,21 @@ class SegmentDriver(JournalDriver):
         return known[at] if at < len(known) else None
 
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
+        self.progress.note()
         number = self.peek_loop(name, parent)
         if number is None:
             return super().enter_loop(name, parent, items)
         key = parent.loop, parent.iteration, name
         self._entered[key] = self._entered.get(key, 0) + 1
         return number
+
+    def mark(self, loop: int, iteration: int) -> None:
+        self.progress.note()
+        super().mark(loop, iteration)
+
+    def leave_loop(self, loop: int, iterations: int) -> None:
+        self.progress.note()
+        super().leave_loop(loop, iterations)
 
     def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> None:
         """Returns None: a replay takes no checkpoints."""
@@ -164,6 +175,7 @@ class SegmentDriver(JournalDriver):
         """
         if not self.report.set_up_s:
             self.note_set_up()
+        self.progress.note()
         begun = time.perf_counter()
         try:
             with self._packs.shared_lock():
@@ -172,6 +184,7 @@ class SegmentDriver(JournalDriver):
         except Damaged:
             self.report.damaged.append(manifest)
             raise
+        self.progress.note()
         self._persistent_loaders.mark_stale()
         self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
         took_s = time.perf_counter() - begun
