@@ -38,12 +38,12 @@ from relive.store import Home
 
 def execute_plan(
     session: ReplaySession, plan: Plan, *, watch: Watch, strict: bool = False, offline: bool = True,
-    rebuild: bool = False, updates_costs: bool = True,
+    rebuild: bool = False, updates_costs: bool = True, falls_back: bool = True,
 ) -> Answer:  # fmt: skip
     """Replays all cases of a plan, stores the values, and returns how far they can be trusted.
 
     `updates_costs`: whether the measured times enter the cost model. They must not when this process runs at a low
-    priority.
+    priority. `falls_back`: whether a run for which no checkpoint can serve runs from the start.
     """
     execution = _Execution(session, plan, watch, offline=offline, rebuild=rebuild)
     replays = [_CaseReplay(case, execution.history(case)) for case in plan.cases]
@@ -51,7 +51,7 @@ def execute_plan(
     workers_ended = time.perf_counter()
     answer = Answer(refusals=list(plan.refusals))
     for replay in replays:
-        notes = execution.mend(replay)
+        notes = execution.mend(replay, falls_back=falls_back)
         reader = execution.read(replay)
         reader.answer.notes += notes
         if strict and reader.answer.mismatches and not execution.is_stopped and replay.case.plan.resume != FROM_START:
@@ -99,12 +99,12 @@ class _Execution:
         self.tasks += tasks
         self.is_stopped = not execute_tasks(tasks, self._plan.workers, self._watch, self._session.starter)
 
-    def mend(self, replay: _CaseReplay) -> list[str]:
+    def mend(self, replay: _CaseReplay, *, falls_back: bool) -> list[str]:
         """Replays a case in another way if its checkpoints did not serve; returns notes that say so."""
         damaged = self.replay_without_damaged(replay)
         notes = [f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in damaged]
         why = next((task.needs_start for task in replay.tasks if task.needs_start), "")
-        if why and not self.is_stopped:
+        if why and falls_back and not self.is_stopped:
             self.replay_from_start(replay)
             notes.append(f"it ran from the start: {why}")
         return notes

@@ -22,7 +22,7 @@ from relive.hindsight.analysis import (
     patch_from_files,
     read_python_files,
 )
-from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, select_iterations
+from relive.hindsight.plan import CostModel, Draft, RunHistory, SelectionTerms, select_iterations
 from relive.hindsight.replay_plan import Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.self_check_result import read_check
@@ -142,15 +142,15 @@ class _DraftCollector:
             )
         history = self._session.history(record)
         check = read_check(self._home.run_folder(record.run))
-        fit = self._fit(record, history.profile)
+        fit = self._fit(record, history)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
 
     # --- patches ------------------------------------------------------------------------------------------------
 
-    def _fit(self, record: RunRecord, profile: RunProfile) -> PatchFit:
+    def _fit(self, record: RunRecord, history: RunHistory) -> PatchFit:
         """The patch for the version of a run: pinned by the user, cached, or made now."""
         tree = str(record.code.get("tree"))
-        shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
+        shape = script_shape(record, history)
         new = self._new_files(record)
         cache = self._patch_caches[_is_instrumented(record)]
         pinned = self._pinned(tree, record, new)
@@ -211,6 +211,14 @@ class _DraftCollector:
                 self._readers[repository] = self._open_readers.enter_context(VersionFiles(Path(repository)))
             self._versions[record.version] = self._readers[repository].read(record.version)
         return self._versions[record.version]
+
+
+def script_shape(record: RunRecord, history: RunHistory) -> ScriptShape:
+    """What the journals of a run say about its program."""
+    profile = history.profile
+    return ScriptShape(
+        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports
+    )
 
 
 def _is_instrumented(record: RunRecord) -> bool:

@@ -98,6 +98,7 @@ class OpenRun:
         self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(_header(self.run, context, given)))
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._modules = ImportedModules(context.entry.root)
+        self._has_recorded_imports = False
         self._exit = ExitWatch()
         self._syncer: JournalSyncer | None = None
         self._shipper: Shipper | None = None
@@ -152,8 +153,10 @@ class OpenRun:
 
     def _record_imports(self, *, is_last: bool = False) -> None:
         with _warn_on_failure("provenance-incomplete"):
-            if files := self._modules.new_files(is_last=is_last):
+            files = self._modules.new_files(is_last=is_last)
+            if files or not self._has_recorded_imports:  # the first line says that there will be more if need be
                 self.recorder.journal.line(line_schema.ModulesImported, files=_as_valid_text(files))
+                self._has_recorded_imports = True
 
     def _record_version(self) -> None:
         from relive.store.versions import code_versions

@@ -98,14 +98,28 @@ def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
     return Program([unit for file, text in files.items() for unit in read(file, text, modules)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _ModuleFiles:  # compared by identity: there is one for each set of files
-    files: dict[str, str]  # by the name of the module
+    """Finds the files that an import executes; a project may have its modules below any folder."""
+
+    def __init__(self, files: Collection[str]) -> None:
+        self._by_name = {_module_name(file): file for file in sorted(files)}
+        self._by_ending: dict[str, list[str]] = {}
+        for module, file in self._by_name.items():
+            parts = module.split(".")
+            for start in range(len(parts)):
+                self._by_ending.setdefault(".".join(parts[start:]), []).append(file)
+
+    def imported_by(self, name: str) -> Iterator[str]:
+        """Yields the files of the module of this name, below whatever folder, and of the packages above it."""
+        yield from self._by_ending.get(name, ())
+        parts = name.split(".")
+        above = [".".join(parts[:end]) for end in range(1, len(parts))]
+        yield from (self._by_name[package] for package in above if package in self._by_name)
 
 
 @lru_cache(maxsize=64)
 def _module_files(files: frozenset[str]) -> _ModuleFiles:
-    return _ModuleFiles({_module_name(file): file for file in sorted(files)})
+    return _ModuleFiles(files)
 
 
 def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
@@ -115,7 +129,7 @@ def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: _Modu
             instrument_loops(tree, known)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    reader = _ProgramReader(file, _find_relive_names(tree if "relive" in text else ast.Module([], [])), modules.files)
+    reader = _ProgramReader(file, _find_relive_names(tree if "relive" in text else ast.Module([], [])), modules)
     reader.read_module(tree, len(text.splitlines()) + 1)
     return reader.units
 
@@ -158,7 +172,7 @@ def _find_relive_names(tree: ast.Module) -> _ReliveNames:
 class _ProgramReader(ast.NodeVisitor):
     """Walks one file, with the path of the loops around the current node; each function is a unit of its own."""
 
-    def __init__(self, file: str, relive: _ReliveNames, modules: dict[str, str]) -> None:
+    def __init__(self, file: str, relive: _ReliveNames, modules: _ModuleFiles) -> None:
         self.units: list[CodeUnit] = []
         self._bases: dict[str, frozenset[str]] = {}
         self._file = file
@@ -343,9 +357,8 @@ class _ProgramReader(ast.NodeVisitor):
         """Importing a module calls its top level."""
         imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for name in imported:
-            for module, file in self._modules.items():
-                if module == name or module.endswith("." + name) or name.startswith(module + "."):
-                    self._add_call(f"<module {file}>", node.lineno)
+            for file in self._modules.imported_by(name):
+                self._add_call(f"<module {file}>", node.lineno)
 
     visit_ImportFrom = visit_Import
 

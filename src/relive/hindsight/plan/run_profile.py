@@ -84,6 +84,10 @@ class RunProfile:
         return frozenset(loop.path for loop in self.mains)
 
     @property
+    def loop_paths(self) -> frozenset[LoopPath]:
+        return frozenset(loop.path for loop in self.loops.values())
+
+    @property
     def checkpoints(self) -> int:
         """The number of checkpoints that a plan can use."""
         ends = [loop.end for loop in self.loops.values()] + [
