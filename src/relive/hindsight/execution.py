@@ -17,9 +17,7 @@ from relive.hindsight.replay_plan import Case, Plan, Question, plan_case
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import Answer, ResultReader
 from relive.hindsight.workers import (
-    DEFAULT_PATIENCE_S,
     Job,
-    Patience,
     RankTask,
     Task,
     Watch,
@@ -32,6 +30,7 @@ from relive.hindsight.workers import (
     rendezvous_variables,
     worker_environment,
 )
+from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
 from relive.store import Home
 
@@ -149,9 +148,7 @@ class _Execution:
             return [
                 RankTask(
                     _job(self._session.home, replay, segment, place, rank, [scratch] if scratch is not None else []),
-                    worker_environment(
-                        rank.variables, base, offline=self._offline, threads=threads, scratch=scratch
-                    )
+                    worker_environment(rank.variables, base, offline=self._offline, threads=threads, scratch=scratch)
                     | rendezvous,
                     was_cut_short=not rank.is_finished,
                 )

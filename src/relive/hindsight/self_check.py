@@ -15,7 +15,6 @@ from relive.hindsight.replay_plan import Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import RunAnswer
 from relive.hindsight.self_check_result import FAILED, Check
-from relive.hindsight.workers import entry_file
 from relive.model import RunRecord
 from relive.store import Home
 from relive.store.catalog import Index, find_run

@@ -23,7 +23,9 @@ SCRIPT = """
 
 def imported(script: Script) -> list[list[str]]:
     (path,) = script.home.glob("runs/*/0.lines")
-    return [line.files for line in line_schema.lines_of(line_schema.ModulesImported, read_lines(path.with_suffix("")).lines)]
+    return [
+        line.files for line in line_schema.lines_of(line_schema.ModulesImported, read_lines(path.with_suffix("")).lines)
+    ]
 
 
 @pytest.fixture
@@ -46,7 +48,9 @@ def test_a_run_that_is_killed_has_what_was_imported_before_its_last_sync(project
         SCRIPT.format(later="import late; print('begun', flush=True); sys.stdin.read(); import time; time.sleep(99)"),
         env={"RELIVE_SYNC_SECONDS": "0.05"},
     )
-    while not (found := [f for files in imported(project) for f in files] if list(project.home.glob("runs/*/0.lines")) else []):
+    while not (
+        found := [f for files in imported(project) for f in files] if list(project.home.glob("runs/*/0.lines")) else []
+    ):
         assert process.poll() is None
     process.kill()
 

@@ -56,8 +56,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
-    threads: int | None, patience: float | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool, again: bool,
-    keep_going: bool, online: bool,
+    threads: int | None, patience: float | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool,
+    again: bool, keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 

@@ -54,8 +54,8 @@ def find_reach(
     """Finds where the added statements of a patched version may run when the script `entry` is started.
 
     `files` are those whose code could run, and `loops` the paths of all loops that the run entered: the result is
-    exact for these. `has_framework_loop`: a framework runs a main loop, which is then not in the source. Code that may be called from
-    anywhere may be called inside it, and all other code may run after it.
+    exact for these. `has_framework_loop`: a framework runs a main loop, which is then not in the source. Code that may
+    be called from anywhere may be called inside it, and all other code may run after it.
     """
     program = read_program(files, entry if instrumented else None)
     contexts = LoopContexts(program, mains, RecordedPaths([*mains, *loops]))

@@ -25,12 +25,14 @@ class ImportRecord:
 def choose_imported(patched: Files, old: Files, entry: str, imports: ImportRecord | None) -> Files:
     """Returns the files that matter for a replay; all of them, if the run did not record its imports.
 
-    All of them as well, if an imported file runs others in a way that is no import. To what was imported come the files that the patch imports in addition, and those that a run which was killed may
-    have imported in its last moments: all that the imported ones name.
+    All of them as well, if an imported file runs others in a way that is no import. To what was imported come the
+    files that the patch imports in addition, and those that a run which was killed may have imported in its last
+    moments: all that the imported ones name.
     """
     if imports is None:
         return patched
     chosen = {entry, *imports.files}
+    changed = {file for file, text in patched.items() if text is not old.get(file)}
     if any(_RUNS_FILES.search(patched.get(file, "")) for file in chosen):
         return patched
     if not imports.is_complete:
@@ -39,8 +41,7 @@ def choose_imported(patched: Files, old: Files, entry: str, imports: ImportRecor
             if len(reached) >= _MAX_REACHED:
                 return patched
             chosen |= reached.keys()
-    elif any(_import_statements(patched[file]) != _import_statements(old.get(file, "")) for file in chosen & patched.keys()
-             if patched[file] is not old.get(file)):  # fmt: skip
+    elif any(_import_statements(patched[file]) != _import_statements(old.get(file, "")) for file in chosen & changed):
         chosen |= reachable_files(entry, patched.get).keys() - reachable_files(entry, old.get).keys()
     return {file: text for file, text in patched.items() if file in chosen}
 

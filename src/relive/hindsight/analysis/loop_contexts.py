@@ -107,23 +107,25 @@ class LoopContexts:
                     todo += [(callee, whole.path, whole.is_after) for callee in callees]
 
     def _steps(self, unit: CodeUnit) -> set[_Step]:
-        calls = [call for call in unit.calls if not call.is_value and call.name in self._by_name]
+        calls = [call for call in unit.calls if call.name in self._by_name]
         return {_Step(call.name, call.path, self.is_after(unit, call.line)) for call in calls}
 
     def _find_escaping(self) -> set[int]:
         """Functions that are passed as values or called by libraries, and the functions they call."""
-        calls = [call for unit in self._program.units for call in unit.calls]
-        values = {call.name for call in calls if call.is_value} - {"__init__"}
-        made = {call.name for call in calls if not call.is_iterated}  # generators that are iterated elsewhere
+        units = self._program.units
+        values = {name for unit in units for name in unit.values} - {"__init__"}
+        # Generators that are iterated elsewhere than where they are made.
+        made = {call.name for unit in units for call in unit.calls if not call.is_iterated}
         todo = [
             unit
-            for unit in self._program.units
+            for unit in units
             if unit.name and (unit.is_implicit or unit.name in values or (unit.is_generator and unit.name in made))
         ]
         found = {id(unit) for unit in todo}
         followed: set[str] = set()
         while todo:
-            names = {call.name for call in todo.pop().calls} - followed
+            unit = todo.pop()
+            names = {*unit.values, *(call.name for call in unit.calls)} - followed
             followed |= names
             for callee in (one for name in names for one in self._by_name.get(name, ())):
                 if id(callee) not in found:
@@ -141,14 +143,15 @@ class LoopContexts:
     def _find_main_lines(self, unit: CodeUnit) -> _MainLoopLines:
         starts = [site.line for site in unit.loops if site.name in self._main_names]
         starts += [call.line for call in unit.calls if call.name in self._holders]
+        starts += [line for name, line in unit.values.items() if name in self._holders]
         repeated = [one for one in unit.plain_loops if any(one[0] <= start <= one[1] for start in starts)]
         return _MainLoopLines(min(starts, default=float("inf")), tuple(repeated))
 
     def _find_main_holders(self) -> set[str]:
         callers: dict[str, set[str]] = defaultdict(set)
         for unit in self._program.units:
-            for call in unit.calls:
-                callers[call.name].add(_name_called(unit))
+            for name in {*unit.values, *(call.name for call in unit.calls)} & self._by_name.keys():
+                callers[name].add(_name_called(unit))
         todo = {
             _name_called(u) for u in self._program.units if any(site.name in self._main_names for site in u.loops)
         }  # fmt: skip

@@ -26,7 +26,9 @@ def plan_run(
     """
     depth = reach.depth(profile.main_paths)
     if depth == NOWHERE:
-        return RunPlan(profile.run, depth, (), "", (*reach.reasons, "no loop and no code that runs holds the statement"))
+        return RunPlan(
+            profile.run, depth, (), "", (*reach.reasons, "no loop and no code that runs holds the statement")
+        )
     return _RunPlanner(profile, reach, selection, costs, frozenset(leaving), from_start=from_start).plan(parts, depth)
 
 

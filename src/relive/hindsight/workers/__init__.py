@@ -7,7 +7,6 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.hindsight.workers.executor import RankTask, Task, Watch, execute_tasks
     from relive.hindsight.workers.rebuilt_environment import rebuilt_python
-    from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
     from relive.hindsight.workers.wire import Job, WorkerReport
     from relive.hindsight.workers.worker_start import WorkerStarter
     from relive.hindsight.workers.workspace import (

@@ -202,7 +202,7 @@ class _ProcessGroup:
         """Ends the processes if none of them makes progress; a rank that is done waits for the others."""
         task = self.task
         progress = [Progress() if rank.report is not None else read_progress(rank.folder) for rank in task.ranks]
-        if not self._watchdog.is_stuck(time.monotonic(), progress[0], tuple(one.count for one in progress)):
+        if not self._watchdog.is_stuck(time.monotonic(), progress[0], tuple(one.notes for one in progress)):
             return False
         self._note_times()
         running = [(rank, process) for rank, process in zip(task.ranks, self._processes, strict=True)

@@ -15,7 +15,9 @@ IN_LOOP = Progress(1, loop=2, iteration=0)
 OUTSIDE = Progress(1)
 
 
-def stopped_at(patience: Patience, at: Progress, *, busy: float = 0.0, count: Callable[[int], int] = lambda _: 1) -> int:
+def stopped_at(
+    patience: Patience, at: Progress, *, busy: float = 0.0, count: Callable[[int], int] = lambda _: 1
+) -> int:
     """The second at which a worker is stopped that uses `busy` of a processor; at most 5,000."""
     now = 0
     watchdog = Watchdog(patience, lambda: busy * now)

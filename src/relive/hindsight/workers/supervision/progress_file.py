@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FILE = "progress"
-_FORMAT = struct.Struct("<qii")  # count, loop, iteration
+_FORMAT = struct.Struct("<qii")  # notes, loop, iteration
 NOWHERE = -1  # in no iteration of a main loop
 
 
 class Progress(NamedTuple):
-    """What the parent sees. The count changes whenever the worker gets on."""
+    """What the parent sees. The number of notes changes whenever the worker gets on."""
 
-    count: int = 0
+    notes: int = 0
     loop: int = NOWHERE
     iteration: int = 0
 

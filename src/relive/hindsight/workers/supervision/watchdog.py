@@ -35,7 +35,11 @@ class Patience:
 
     def describe(self, at: Progress, quiet_s: float) -> str:
         """What to tell of a worker that was stopped."""
-        where = f"in {self.names.get(at.loop, 'a loop')} {at.iteration}" if at.loop != NOWHERE else "outside of the main loops"
+        where = (
+            f"in {self.names.get(at.loop, 'a loop')} {at.iteration}"
+            if at.loop != NOWHERE
+            else "outside of the main loops"
+        )
         return (
             f"no progress for {quiet_s:.0f} s {where}, where the recorded run took {self.recorded_s(at):.1f} s at most,"
             " so the worker was stopped; if it only needs more time, allow it with --patience SECONDS"
