@@ -33,6 +33,7 @@ from relive.hindsight.workers import (
 from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
 from relive.store import Home
+from relive.store.chunks import list_checkpoints
 
 
 def execute_plan(
@@ -111,6 +112,7 @@ class _Execution:
     def replay_without_damaged(self, replay: _CaseReplay) -> list[str]:
         """Replays a case that met unreadable checkpoints from earlier ones, or from the start; returns their names."""
         damaged: list[str] = []
+        paths = replay.history.profile.main_paths
         while new := [name for task in replay.tasks for name in task.damaged if name not in damaged]:
             if self.is_stopped:
                 break
@@ -118,6 +120,11 @@ class _Execution:
             self._plan_again(
                 replay, self._plan.question, parts=len(replay.case.plan.segments), without=tuple(damaged)
             )  # fmt: skip
+            if replay.history.profile.main_paths != paths:
+                # A loop has no checkpoint left, and so is no main loop any more: where the statement may run was
+                # determined for other main loops.
+                everything = [row.manifest for journal in replay.history.journals for row in list_checkpoints(journal)]
+                self._plan_again(replay, self._plan.question, parts=1, without=(*damaged, *everything))
             self.run([replay])
         return damaged
 
@@ -177,6 +184,12 @@ class _Execution:
         """Reads what the workers of a case logged, and compares it with the record."""
         reader = ResultReader(replay.case.record, replay.history, self._plan.question.names)
         reader.read(replay.tasks)
+        if not replay.case.plan.segments:
+            why = "; ".join(replay.case.plan.reasons) or "nothing is left to replay"
+            reader.answer.missing.append(
+                f"without the checkpoints that can't be read no way to the values is left: {why}; see `relive doctor`,"
+                " and ask again with --from-start"
+            )
         return reader
 
     def merge(self, replay: _CaseReplay, reader: ResultReader) -> None:
