@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hindsight.analysis import (
+    NOWHERE,
     Files,
     Patch,
     PatchCache,
@@ -22,7 +23,7 @@ from relive.hindsight.analysis import (
     patch_from_files,
     read_python_files,
 )
-from relive.hindsight.plan import CostModel, Draft, RunHistory, SelectionTerms, select_iterations
+from relive.hindsight.plan import UNREACHED, CostModel, Draft, RunHistory, SelectionTerms, select_iterations
 from relive.hindsight.replay_plan import Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.self_check_result import read_check
@@ -113,12 +114,15 @@ class _DraftCollector:
         terms = SelectionTerms(question.names, question.where, again=question.again)
         for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
             if selection is None:
-                refusals.append((draft.record.run, self._why_not()))
+                refusals.append((draft.record.run, self._why_not(draft)))
             else:
                 selected.append(replace(draft, selection=selection))
         return selected, refusals
 
-    def _why_not(self) -> str:
+    def _why_not(self, draft: Draft) -> str:
+        reach = draft.fit.reach
+        if reach.depth(draft.profile.main_paths) == NOWHERE:
+            return "; ".join((*reach.reasons, UNREACHED))
         narrowed = "the condition does not hold in it, or " if self._question.where else ""
         return f"{narrowed}it has these values already; --again replays it once more"
 
@@ -200,7 +204,7 @@ class _DraftCollector:
         if root not in self._trees:
             if not os.path.isdir(root):
                 raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
-            self._trees[root] = read_python_files(Path(root))
+            self._trees[root] = read_python_files(Path(root), home=self._home.path.resolve())
         return self._trees[root]
 
     def _version(self, record: RunRecord) -> Files:
