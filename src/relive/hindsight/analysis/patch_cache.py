@@ -81,8 +81,8 @@ class PatchCache:
             files, shape.entry, patch.added, shape.mains, loops=shape.loops, instrumented=self._instrumented,
             has_framework_loop=shape.has_framework_loop,
         )  # fmt: skip
-        before = {file: old[file] for file in files if file in old}
-        leaving = leaving_loops(before, shape.entry if self._instrumented else None)
+        # Added statements leave no loop, so this reads what was read already.
+        leaving = leaving_loops(files, shape.entry if self._instrumented else None)
         return PatchFit(patch, reach, leaving, heavy_imports(files))
 
     def _path(self, tree: str, new: Files, shape: ScriptShape) -> Path:

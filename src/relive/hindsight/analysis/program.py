@@ -7,7 +7,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from relive.hindsight.analysis.module_files import ModuleFiles, module_files
@@ -94,12 +94,15 @@ def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
 
     `entry` is the script of a run that was instrumented: then the loops are those that instrumentation chooses.
     """
-    known = survey_functions(reachable_files(entry, files.get).values()) if entry is not None else None
     modules = module_files(frozenset(files))
-    # Most files of a version are equal to those of the version before: each text is read once.
-    read = partial(_read_file, known) if known is not None else _read_once
     with _without_collections():
-        return Program([unit for file, text in files.items() for unit in read(file, text, modules)])
+        known = _survey(entry, tuple(files.items())) if entry is not None else None
+        return Program([unit for file, text in files.items() for unit in _read_file(known, file, text, modules)])
+
+
+@lru_cache(maxsize=4)
+def _survey(entry: str, files: tuple[tuple[str, str], ...]) -> ProjectSurvey:
+    return survey_functions(reachable_files(entry, dict(files).get).values())
 
 
 @contextlib.contextmanager
@@ -114,7 +117,9 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
+@lru_cache(maxsize=20_000)
 def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: ModuleFiles) -> list[CodeUnit]:
+    """Reads a file once: most files of a version are equal to those of the version before."""
     try:
         tree = ast.parse(text)
         if known is not None:
@@ -126,11 +131,6 @@ def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: Modul
     reader.has_yield = "yield" in text
     reader.read_module(tree, len(text.splitlines()) + 1)
     return reader.units
-
-
-@lru_cache(maxsize=20_000)
-def _read_once(file: str, text: str, modules: ModuleFiles) -> list[CodeUnit]:
-    return _read_file(None, file, text, modules)
 
 
 @dataclass(frozen=True, slots=True)
