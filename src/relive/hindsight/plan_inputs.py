@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hindsight.analysis import (
+    NOWHERE,
     Files,
     Patch,
     PatchCache,
@@ -24,10 +25,10 @@ from relive.hindsight.analysis import (
     read_python_files,
 )
 from relive.hindsight.plan import (
+    UNREACHED,
     CostModel,
     Draft,
     RunHistory,
-    RunProfile,
     SelectionTerms,
     describe_ending,
     select_iterations,
@@ -122,12 +123,15 @@ class _DraftCollector:
         terms = SelectionTerms(question.names, question.where, again=question.again or question.beyond_the_end)
         for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
             if selection is None:
-                refusals.append((draft.record.run, self._why_not()))
+                refusals.append((draft.record.run, self._why_not(draft)))
             else:
                 selected.append(replace(draft, selection=selection))
         return selected, refusals
 
-    def _why_not(self) -> str:
+    def _why_not(self, draft: Draft) -> str:
+        reach = draft.fit.reach
+        if reach.depth(draft.profile.main_paths) == NOWHERE:
+            return "; ".join((*reach.reasons, UNREACHED))
         narrowed = "the condition does not hold in it, or " if self._question.where else ""
         return f"{narrowed}it has these values already; --again replays it once more"
 
@@ -152,7 +156,7 @@ class _DraftCollector:
         history = self._session.history(record)
         check = read_check(self._home.run_folder(record.run))
         self._refuse_beyond_end(record, history)
-        fit = self._fit(record, history.profile)
+        fit = self._fit(record, history)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
 
     def _refuse_beyond_end(self, record: RunRecord, history: RunHistory) -> None:
@@ -162,7 +166,7 @@ class _DraftCollector:
         endless = history.endless_loops
         if not endless:
             return
-        fit = self._fit(record, history.profile, endless)
+        fit = self._fit(record, history, endless)
         # An error runs handlers on its way out, which may hold the statements; a kill runs nothing.
         if fit.reach.is_only_after and (
             record.outcome != FAILED
@@ -175,11 +179,12 @@ class _DraftCollector:
 
     # --- patches ------------------------------------------------------------------------------------------------
 
-    def _fit(self, record: RunRecord, profile: RunProfile, mains: frozenset[tuple[str, ...]] | None = None) -> PatchFit:
+    def _fit(self, record: RunRecord, history: RunHistory, mains: frozenset[tuple[str, ...]] | None = None) -> PatchFit:
         """The patch for the version of a run: pinned by the user, cached, or made now."""
         tree = str(record.code.get("tree"))
-        mains = profile.main_paths if mains is None else mains
-        shape = ScriptShape(entry_file(record), mains, profile.has_framework_loop)
+        shape = script_shape(record, history)
+        if mains is not None:
+            shape = replace(shape, mains=mains)
         new = self._new_files(record)
         cache = self._patch_caches[_is_instrumented(record)]
         pinned = self._pinned(tree, record, new)
@@ -229,7 +234,7 @@ class _DraftCollector:
         if root not in self._trees:
             if not os.path.isdir(root):
                 raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
-            self._trees[root] = read_python_files(Path(root))
+            self._trees[root] = read_python_files(Path(root), home=self._home.path.resolve())
         return self._trees[root]
 
     def _version(self, record: RunRecord) -> Files:
@@ -240,6 +245,14 @@ class _DraftCollector:
                 self._readers[repository] = self._open_readers.enter_context(VersionFiles(Path(repository)))
             self._versions[record.version] = self._readers[repository].read(record.version)
         return self._versions[record.version]
+
+
+def script_shape(record: RunRecord, history: RunHistory) -> ScriptShape:
+    """What the journals of a run say about its program."""
+    profile = history.profile
+    return ScriptShape(
+        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports
+    )
 
 
 def _is_instrumented(record: RunRecord) -> bool:

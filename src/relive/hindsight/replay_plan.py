@@ -29,6 +29,7 @@ class Question:
     source: str | None = None  # a run whose version holds the statements; else they are in the working tree
     at: str | None = None  # `file:line` of the old version, where the user wants the statement
     beyond_the_end: bool = False  # also what runs that ended early never came to
+    patience: float | None = None  # the least seconds without progress after which a worker is stopped; 0: never
 
 
 @dataclass(frozen=True, slots=True)

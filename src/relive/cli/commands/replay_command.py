@@ -39,6 +39,12 @@ _ADVICE = {
 @click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop a worker without progress for this long, and for 10 times as long as recorded. 0: never. [default: 60]",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--guesses", is_flag=True, help="Also where the place of the statement is a guess.")
 @click.option("--from-start", is_flag=True, help="Trust no checkpoint: run everything again.")
@@ -60,8 +66,8 @@ _ADVICE = {
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
-    threads: int | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool, again: bool,
-    beyond_the_end: bool, keep_going: bool, online: bool,
+    threads: int | None, patience: float | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool,
+    again: bool, beyond_the_end: bool, keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -73,7 +79,17 @@ def replay(
     if at and not chosen:
         raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
     question = Question(
-        names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at, beyond_the_end
+        names,
+        where,
+        chosen,
+        workers,
+        from_start,
+        again or bool(patch_of),
+        threads,
+        source_run,
+        at,
+        beyond_the_end,
+        patience,
     )
     with ReplaySession(place) as session:
         plan = plan_replay(session, question, edit=_edit if edit else None)

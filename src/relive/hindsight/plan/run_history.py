@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from relive.errors import NotFound
+from relive.hindsight.analysis import ImportRecord
 from relive.hindsight.plan.horizon import Horizon, describe_position, read_horizon
 from relive.hindsight.plan.rank_alignment import RankMapping, align_ranks
 from relive.hindsight.plan.run_profile import RunProfile, read_profile
@@ -56,6 +57,11 @@ class RankHistory:
     @property
     def is_finished(self) -> bool:
         return self._end is not None and self._end.outcome == FINISHED
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself, rather than being killed."""
+        return self._end is not None
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -116,6 +122,15 @@ class RunHistory:
         """How many threads the numeric library of the run used, when it was last recorded."""
         begun = line_schema.lines_of(line_schema.CheckpointingBegun, self.recorded.lines)
         return next((line.threads for line in reversed(begun) if line.threads), None)
+
+    @property
+    def imports(self) -> ImportRecord | None:
+        """The files of the project that its ranks imported; None if one of them did not record it."""
+        lines = [line_schema.lines_of(line_schema.ModulesImported, rank.recorded.lines) for rank in self.ranks]
+        if not all(lines):
+            return None
+        files = frozenset(file for one in lines for line in one for file in line.files)
+        return ImportRecord(files, is_complete=all(rank.has_ended for rank in self.ranks))
 
     @property
     def notes(self) -> list[str]:

@@ -84,12 +84,21 @@ class RunProfile:
         return frozenset(loop.path for loop in self.mains)
 
     @property
+    def loop_paths(self) -> frozenset[LoopPath]:
+        return frozenset(loop.path for loop in self.loops.values())
+
+    @property
     def checkpoints(self) -> int:
         """The number of checkpoints that a plan can use."""
         ends = [loop.end for loop in self.loops.values()] + [
             iteration.end for main in self.mains for iteration in main.iterations
         ]
         return sum(end is not None for end in ends)
+
+    @property
+    def largest_checkpoint_bytes(self) -> int:
+        ends = [loop.end for loop in self.loops.values()] + [one.end for main in self.mains for one in main.iterations]
+        return max((end.size_bytes for end in ends if end is not None), default=0)
 
     @property
     def before_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -72,7 +72,7 @@ class ReplayedLoop(RecordedLoop[Any]):
     def _visit(self, visits: list[Visit], parent: Place, outside: Place | None) -> Iterator[Any]:
         driver = self._recorder
         number = driver.enter_loop(self._name, parent, self._items)
-        cursor = ItemCursor(self._items)
+        cursor = ItemCursor(self._items, driver.progress.note)
         have_all_begun, handled = False, sys.exc_info()[1]
         try:
             if visits[0].restore is not None and driver.needs_priming(self._name, number):
@@ -109,6 +109,7 @@ class ReplayedLoop(RecordedLoop[Any]):
                 driver.restore(end, find_loop_frame(sys._getframe(1), self._made_in), driver.named_objects())
             have_all_begun = False
         finally:
+            driver.progress.leave()
             current_place.set(outside)
             if have_all_begun:
                 driver.note_left(number, how_left(sys._getframe(1), self._made_in, handled))
@@ -117,6 +118,7 @@ class ReplayedLoop(RecordedLoop[Any]):
     def _begin(self, visit: Visit, number: int, parent: Place) -> None:
         driver = self._recorder
         driver.begin_iteration(number, visit.iteration)
+        driver.progress.enter(number, visit.iteration)
         current_place.set(Place(driver, number, visit.iteration, parent))
         if visit.counts:
             driver.mark(number, visit.iteration)
@@ -214,7 +216,8 @@ def _continues(visit: Visit, before: Visit | None) -> bool:
 class ItemCursor:
     """A position in the items of a loop, of which only some are visited."""
 
-    def __init__(self, items: Iterable[Any]) -> None:
+    def __init__(self, items: Iterable[Any], on_item: Callable[[], None] = lambda: None) -> None:
+        self._on_item = on_item
         # A range or a list can be indexed; any other iterable may draw random numbers or open files when it advances.
         self._sequence = items if type(items) in (range, list, tuple) else None
         self._iterator = iter(items)
@@ -238,6 +241,7 @@ class ItemCursor:
             self._ahead = list(itertools.islice(self._iterator, 1))
 
     def take(self) -> Any:
+        self._on_item()
         ahead, self._ahead = self._ahead, None
         try:
             if ahead is not None:

@@ -21,6 +21,7 @@ class Replayer(SegmentDriver):
 
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left()
+            self.progress.note()
             if self.tracker is None or is_muted:
                 return write(name, value, place)
             here = current_place.get() or self.root

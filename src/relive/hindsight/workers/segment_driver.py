@@ -18,8 +18,10 @@ from relive.checkpoint.io import open_packs
 from relive.checkpoint.state import OuterLoop, restore_encoded_random_states
 from relive.errors import Damaged
 from relive.hindsight.plan import HorizonTracker, Visit
+from relive.hindsight.workers.persistent_loaders import STALE, PersistentLoaders
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.state_proof import StateProof
+from relive.hindsight.workers.supervision import ProgressFile
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.store import Home, JournalName
@@ -40,6 +42,7 @@ class SegmentDriver(JournalDriver):
         journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
         super().__init__(job.run, journal, Chunks(home.chunks))
         self._job = job
+        self.progress = ProgressFile(folder)
         self._packs = open_packs(home)
         self._segment_journal = journal
         self._recorded: dict[LoopKey, list[int]] = {}
@@ -56,6 +59,7 @@ class SegmentDriver(JournalDriver):
         self.is_priming = False
         self._random_states = job.random_states
         self._primed: set[str] = set()
+        self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
         self.report = WorkerReport(ok=False)
         self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
         self.end: Callable[[], None] = self.finish  # called when the script has ended, after its exit handlers
@@ -75,6 +79,7 @@ class SegmentDriver(JournalDriver):
         return known[at] if at < len(known) else None
 
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
+        self.progress.note()
         number = self.peek_loop(name, parent)
         if number is None:
             return super().enter_loop(name, parent, items)
@@ -85,10 +90,12 @@ class SegmentDriver(JournalDriver):
         return number
 
     def leave_loop(self, loop: int, iterations: int, how: int = slot_kinds.LEFT_UNKNOWN) -> None:
+        self.progress.note()
         super().leave_loop(loop, iterations, how)
         self.note_left(loop, how)
 
     def mark(self, loop: int, iteration: int) -> None:
+        self.progress.note()
         self.begin_iteration(loop, iteration)
         super().mark(loop, iteration)
 
@@ -221,6 +228,7 @@ class SegmentDriver(JournalDriver):
         """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one."""
         if not self.report.set_up_s:
             self.note_set_up()
+        self.progress.note()
         begun = time.perf_counter()
         try:
             with self._packs.shared_lock():
@@ -228,6 +236,8 @@ class SegmentDriver(JournalDriver):
         except Damaged:
             self.report.damaged.append(manifest)
             raise
+        self.progress.note()
+        self._persistent_loaders.mark_stale()
         took_s = time.perf_counter() - begun
         if not self.report.restores:
             self.report.first_restore_s = took_s
@@ -302,6 +312,11 @@ class SegmentDriver(JournalDriver):
         """Waits until the parent ends all ranks together: the other ranks may still need what this one sent."""
         while self._job.ranks > 1 and os.getppid() == self._parent:
             time.sleep(_WAIT_S)
+
+    def _refuse_stale_loader(self) -> None:
+        if os.getpid() == self._pid:
+            self.report.needs_start = STALE
+            self.fail(f"{STALE}; replay it with --from-start")
 
     def fail(self, error: str) -> None:
         self.finish(ok=False, error=error)

@@ -119,6 +119,7 @@ class WorkerReport(msgspec.Struct):
     notes: list[str] = []
     unrestored: list[str] = []  # state that a checkpoint holds and the script had no object for
     damaged: list[str] = []  # the manifest of the checkpoint that could not be read
+    needs_start: str = ""  # why a replay from a checkpoint can't be right; one from the start can
     iterations_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0

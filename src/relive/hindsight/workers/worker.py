@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 from relive.errors import Damaged
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
-from relive.hindsight.workers.landlock import restrict_writes
+from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
+from relive.hindsight.workers.supervision import dump_on_signal
 from relive.hindsight.workers.wire import Job
-from relive.hindsight.workers.write_guard import WriteGuard
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
 
@@ -29,6 +29,7 @@ from relive.record import Off, outcome_of, session
 def main(path: str) -> int:
     """Executes the job in a file; returns 0 if the script succeeded."""
     job = Job.read(Path(path))
+    dump_on_signal(Path(job.folder))
     os.chdir(job.cwd)
     sys.argv = [job.script, *job.argv]
     sys.path[:0] = job.search

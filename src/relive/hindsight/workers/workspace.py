@@ -114,15 +114,17 @@ def rendezvous_variables(recorded: Mapping[str, str]) -> dict[str, str]:
         return dict(zip(_RENDEZVOUS, ("127.0.0.1", str(free.getsockname()[1])), strict=True))
 
 
+def needs_temporary_folder(protected: Iterable[str]) -> bool:
+    """Whether no file can be made in the folder for temporary files, since a protected folder is below it."""
+    common = Path(os.path.realpath(tempfile.gettempdir()))
+    return any(_is_below(Path(os.path.realpath(path)), common) for path in protected)
+
+
 def worker_environment(
-    record: RunRecord, recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None
+    recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None, scratch: Path | None = None
 ) -> dict[str, str]:
-    """The environment variables of a worker, which direct output to its own folder."""
-    temporary = {}
-    # The project may be below the folder for temporary files, which then can't be written.
-    if Path(tempfile.gettempdir()) in Path(os.path.realpath(record.code["root"])).parents:
-        (base / "tmp").mkdir(exist_ok=True)
-        temporary["TMPDIR"] = str(base / "tmp")
+    """The environment variables of a worker, which direct output to its own folder; `scratch`: its temporary files."""
+    temporary = {"TMPDIR": str(scratch)} if scratch is not None else {}
     redirected = (
         {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
     )

@@ -225,6 +225,12 @@ class PackagesInstalled(JournalLine, tag="packages", kw_only=True, frozen=True):
     packages: dict[str, str]
 
 
+class ModulesImported(JournalLine, tag="modules", kw_only=True, frozen=True):
+    """Source files of the project that were imported since the line before of this kind."""
+
+    files: list[str]  # relative to the root of the project
+
+
 class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):
     """Something that the run keeps. `chunks` are its pieces in order; a folder has `files` with pieces each."""
 
