@@ -96,10 +96,7 @@ def _run(one: Awkward, folder: Path, source: str, place: Path, patience_s: float
     folder.mkdir(parents=True)
     for path, text in {**one.files, "train.py": source}.items():
         (folder / path).write_text(text)
-    starting = place / "starting"
-    starting.mkdir(exist_ok=True)
-    (starting / "sitecustomize.py").write_text(textwrap.dedent(_START))
-    search = os.pathsep.join(filter(None, [str(starting), os.environ.get("PYTHONPATH")]))
+    search = os.pathsep.join(filter(None, [str(make_starting(place)), os.environ.get("PYTHONPATH")]))
     env = {**_environment(), "PYTHONPATH": search, "RELIVE_EVERY": "1", **one.env}
     how = ["-m", "relive", "run"] if one.is_hands_free else []
     try:
@@ -110,6 +107,14 @@ def _run(one: Awkward, folder: Path, source: str, place: Path, patience_s: float
     except subprocess.TimeoutExpired:
         return f"it takes longer than {patience_s} s"
     return "" if (done.returncode != 0) == one.ends_badly else f"{done.returncode}: {done.stderr[-800:]}"
+
+
+def make_starting(place: Path) -> Path:
+    """A folder for PYTHONPATH, by which AWKWARD_START=N in the environment fixes the random numbers of a run."""
+    folder = place / "starting"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(textwrap.dedent(_START))
+    return folder
 
 
 def _environment() -> dict[str, str]:
