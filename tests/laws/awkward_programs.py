@@ -6,6 +6,7 @@ probes from the start tells what is right. What a replay says of its values is r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -215,7 +216,7 @@ def _table(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _relive(folder: Path, *words: str, patience_s: float) -> subprocess.CompletedProcess[str]:
-    """Ask relive; when it takes too long, whatever it has started ends with it."""
+    """Ask relive; when it takes too long, it ends, and whatever it has started ends with it."""
     with subprocess.Popen(
         [sys.executable, "-m", "relive", *words], cwd=folder, env=_environment(), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -224,6 +225,15 @@ def _relive(folder: Path, *words: str, patience_s: float) -> subprocess.Complete
             out, err = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+            _end_workers(folder)
             process.communicate()
             raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def _end_workers(folder: Path) -> None:
+    """End the workers of a killed replay: they have sessions of their own, and are given files of this folder."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if bytes(folder) in command.read_bytes():
+                os.kill(int(command.parent.name), signal.SIGKILL)
