@@ -1,4 +1,4 @@
-"""State of a running script that is no object of its own: frames, variables, random states, loops of libraries."""
+"""State of a running script that is no object of its own: frames, variables, random states, data loaders."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from relive.checkpoint.state.gradients import has_loop_carried_gradients
     from relive.checkpoint.state.loader_iterators import is_tracked_iterator, track_loader_iterator
     from relive.checkpoint.state.random_state import capture_random_states, restore_generator, restore_random_states
-    from relive.checkpoint.state.trainer_state import Library, TrainerState, unwrapped
     from relive.checkpoint.state.user_frames import (
         OuterLoop,
         collect_user_frames,
