@@ -105,7 +105,7 @@ class TreeReader:
             return _BUILDERS[tag]([self.value(item) for item in inner])
         if tag == "$sparse":
             torch, parts = sys.modules["torch"], (self._tensor(inner["indices"]), self._tensor(inner["values"]))
-            return torch.sparse_coo_tensor(*parts, inner["shape"]).coalesce()
+            return torch.sparse_coo_tensor(*parts, inner["shape"], check_invariants=True).coalesce()
         return decode_value(tree, _unknown_chunk)
 
     def _shared_value(self, number: int, tree: Json) -> Any:
