@@ -133,7 +133,7 @@ def test_names_variables_and_single_tensors_can_be_read(checkpoint: Any) -> None
     }
     assert checkpoint.extra("variables:last") == 1.0
     assert checkpoint.size_bytes > 1000
-    with pytest.raises(NotFound, match="it has 0.weight"):
+    with pytest.raises(NotFound, match=r"it has 0\.weight"):
         checkpoint.state("model", ["9.weight"])
     with pytest.raises(NotFound, match="it has model"):
         checkpoint.restore({"absent": []}, random=False)
