@@ -331,8 +331,8 @@ def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) ->
     skipped = sum(len(segment.skips) for segment in case.plan.segments)
     if told.missing:
         return "flagged", told.missing[0], skipped, told.verdict
-    if told.verdict in ("unverified", "contradicted"):
-        first = next(iter([*told.mismatches, *told.unrestored, *told.notes]), "it is not said why")
+    if not told.is_verified:
+        first = next(iter([*told.mismatches, *told.causes, *told.notes]), "it is not said why")
         is_right = came[-1:] == wanted[-1:]
         return "cautious" if is_right else "flagged", str(first), skipped, told.verdict
     if came[-1:] != wanted[-1:]:

@@ -21,6 +21,7 @@ from relive.api import (
     skew,
     skipblock,
     sql,
+    state_handler,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ __all__ = [
     "skew",
     "skipblock",
     "sql",
+    "state_handler",
 ]
 
 # Importing has no side effects, with one exception that the user asks for on the command line: `--kwargs` is removed

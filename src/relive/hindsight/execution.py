@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
+from relive.hindsight.analysis import CodeFacts, read_source
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
 from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment
@@ -26,6 +28,7 @@ from relive.hindsight.workers import (
     Watch,
     Workspace,
     create_workspace,
+    entry_file,
     execute_tasks,
     materialise,
     rebuilt_python,
@@ -57,7 +60,9 @@ def execute_plan(
         reader.answer.notes += [
             f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in damaged
         ]
-        if strict and reader.answer.mismatches and not execution.is_stopped and replay.case.plan.resume != FROM_START:
+        is_wrong = bool(reader.answer.mismatches or reader.answer.differing)
+        has_faults = reader.answer.has_restore_faults  # a checkpoint that did not restore what it holds is passed over
+        if ((strict and is_wrong) or has_faults) and not execution.is_stopped and replay.case.plan.resume != FROM_START:
             execution.replay_from_start(replay)
             reader = execution.read(replay)
         execution.merge(replay, reader)
@@ -166,23 +171,38 @@ class _Execution:
 
     def read(self, replay: _CaseReplay) -> ResultReader:
         """Reads what the workers of a case logged, and compares it with the record."""
-        reader = ResultReader(replay.case.record, replay.history, self._plan.question.names)
+        reader = ResultReader(replay.case.record, replay.history, self._plan.question.names, self._code(replay))
         reader.read(replay.tasks)
         return reader
+
+    def _code(self, replay: _CaseReplay) -> CodeFacts:
+        """What the source says that the segments ran."""
+        case = replay.case
+        return CodeFacts(
+            partial(read_source, self._tree(case)), entry_file(case.record),
+            added=case.patch.added, mains={loop.name for loop in replay.history.profile.mains},
+            is_instrumented=bool(case.record.code.get("instrumented")),
+        )  # fmt: skip
 
     def merge(self, replay: _CaseReplay, reader: ResultReader) -> None:
         """Stores the values beside those of the run."""
         case, answer, names = replay.case, reader.answer, self._plan.question.names
         about: dict[str, Any] = {
-            "names": list(names), "patch": case.patch.diff, "verdict": answer.verdict,
-            "reproduced": answer.reproduced, "mismatches": len(answer.mismatches), "depth": case.plan.depth,
+            "names": list(names), "patch": case.patch.diff, "causes": answer.causes, "reproduced": answer.reproduced,
+            "mismatches": len(answer.mismatches), "depth": case.plan.depth,
             "resume": case.plan.resume, "version": case.record.version,
         }  # fmt: skip
         ranks = [
-            RankReplay(rank.number, rank.recorded, reader.journals[rank.number], _iterations_begun(rank))
+            RankReplay(
+                rank.number, rank.recorded, reader.journals[rank.number], _iterations_begun(rank),
+                reader.verdicts[rank.number],
+            )
             for rank in replay.history.ranks
-        ]
-        answer.replay, answer.added = merge_replay(self._session.home, case.record.run, ranks, names=names, about=about)
+        ]  # fmt: skip
+        merged = merge_replay(
+            self._session.home, case.record.run, ranks, names=names, about=about, causes=reader.reasons()
+        )  # fmt: skip
+        answer.replay, answer.added, answer.verdicts = merged.number, merged.count, merged.verdicts
 
 
 def _iterations_begun(rank: RankHistory) -> dict[int, int]:
@@ -204,8 +224,19 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
-        rank=rank.number, ranks=history.width, moments=_moments(rank),
+        rank=rank.number, ranks=history.width, moments=_moments(rank), digests=_digests(rank),
+        random_states=_random_states(rank),
     )  # fmt: skip
+
+
+def _random_states(rank: RankHistory) -> str:
+    lines = line_schema.lines_of(line_schema.RandomStates, rank.recorded.lines)
+    return lines[0].states if lines else ""
+
+
+def _digests(rank: RankHistory) -> list[tuple[int, int, str]]:
+    lines = line_schema.lines_of(line_schema.StateDigest, rank.recorded.lines)
+    return [(line.loop, line.i, line.digest) for line in lines]
 
 
 def _moments(rank: RankHistory) -> list[Moment]:

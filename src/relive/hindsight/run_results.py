@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from relive.hindsight.analysis import CodeFacts
 from relive.hindsight.plan import RankHistory, RunHistory
+from relive.hindsight.segment_evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
+from relive.hindsight.verdict_causes import CauseFinder
+from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
 from relive.hindsight.workers import RankTask, Task
-from relive.model import RunRecord
+from relive.model import RunRecord, Verdict
 from relive.record.provenance import changes_since, is_same_machine
 from relive.store import JournalName, list_journals
 from relive.store.journal import ROOT, ParsedJournal, line_schema, parse_journal, read_lines
@@ -33,12 +38,25 @@ class RunAnswer:
     causes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unrestored: list[str] = field(default_factory=list)  # state that could not be put back
+    verdicts: dict[str, dict[str, int]] = field(default_factory=dict)  # name → verdict → number of values
+    differing: list[str] = field(default_factory=list)  # state that differed from the recorded one
+    has_restore_faults: bool = False  # a checkpoint did not bring back something that the code uses
+    proofs: int = 0  # recorded states and varying numbers that agree
 
     @property
     def verdict(self) -> str:
-        if self.mismatches or self.unrestored:
-            return "unverified"
-        return "exact" if self.reproduced else "nothing to compare"
+        """The worst verdict of its values; of a replay without values, that of what was compared."""
+        found = [Verdict.of(word) for counts in self.verdicts.values() for word, count in counts.items() if count]
+        if found:
+            return max(found).word
+        if self.mismatches or self.differing:
+            return Verdict.CONTRADICTED.word
+        return (Verdict.REPRODUCED if self.proofs and not self.unrestored else Verdict.UNVERIFIED).word
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all its values are proven or reproduced."""
+        return not Verdict.of(self.verdict).is_marked
 
 
 @dataclass(slots=True)
@@ -60,17 +78,35 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        return not any(run.mismatches or run.missing for run in self.runs)
+        """Whether everything came that was asked for, and nothing of it is contradicted."""
+        return not any(run.missing or Verdict.of(run.verdict) is Verdict.CONTRADICTED for run in self.runs)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all values are proven or reproduced."""
+        return self.is_good and all(run.is_verified for run in self.runs)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many values have which verdict."""
+        counts: Counter[str] = Counter()
+        for run in self.runs:
+            for of_name in run.verdicts.values():
+                counts.update(of_name)
+        return dict(counts)
 
 
 class ResultReader:
     """Reads what the workers of one run logged, rank by rank, and compares it with the record."""
 
-    def __init__(self, record: RunRecord, history: RunHistory, names: Sequence[str]) -> None:
+    def __init__(self, record: RunRecord, history: RunHistory, names: Sequence[str], code: CodeFacts) -> None:
         self._record = record
         self._history = history
         self._names = names
+        self._code = code
+        self._causes = CauseFinder()
         self.answer = RunAnswer(record.run)
+        self.verdicts: dict[int, list[SegmentVerdicts]] = {rank.number: [] for rank in history.ranks}
         self.journals: dict[int, list[ParsedJournal]] = {rank.number: [] for rank in history.ranks}
 
     def read(self, tasks: Iterable[Task]) -> None:
@@ -81,9 +117,15 @@ class ResultReader:
                 _add_new(answer.tracebacks, [task.traceback] if task.traceback else [])
             for rank, parsed in self._read_task(task):
                 self.journals[rank.number].append(parsed)
-        if answer.mismatches:
-            answer.causes = _likely_causes(self._record)
-        answer.causes += [f"{name} was not there yet when its state was to be restored" for name in answer.unrestored]
+        answer.causes = self._causes.found(changes_since(self._record) if answer.mismatches else [])
+
+    def reasons(self) -> dict[tuple[str, Verdict], list[str]]:
+        """Why values of a name have a verdict."""
+        found: dict[tuple[str, Verdict], list[str]] = {}
+        for segments in self.verdicts.values():
+            for one in (judgement for segment in segments for judgement in segment.judgements):
+                _add_new(found.setdefault((one.name, one.rule.verdict), []), [one.cause])
+        return found
 
     def _read_task(self, task: Task) -> list[tuple[RankHistory, ParsedJournal]]:
         """Returns the journal of each rank; of a failed task, only the iterations that every rank completed."""
@@ -114,12 +156,30 @@ class ResultReader:
         if parsed is not None:
             tolerance = 0.0 if is_same_machine(self._record) else OTHER_HARDWARE
             found = compare(
-                rank.recorded, parsed, leave_out=self._names, tolerance=tolerance, is_whole=rank.is_finished
+                rank.recorded, parsed, leave_out=self._names, tolerance=tolerance, is_whole=rank.is_finished,
+                is_volatile=self._code.is_volatile,
             )  # fmt: skip
+            self._judge(rank, done, SegmentFacts(parsed, found, self._code, is_same_machine=not tolerance))
             answer.reproduced += found.reproduced
             answer.mismatches += [wrong if not rank.number else _name_rank(wrong, rank) for wrong in found.mismatches]
             answer.volatile += found.volatile
         return parsed
+
+    def _judge(self, rank: RankHistory, done: RankTask, facts: SegmentFacts) -> None:
+        """Gives the values of a segment their verdicts; a worker that was killed has made no checks."""
+        report, job, answer = done.report, done.job, self.answer
+        restores = bool(job.skips or job.ends or any(visit.restore for visit in job.visits))
+        facts = replace(
+            facts, is_from_start=not restores, checks=report.checks if report else (),
+            unknown=report.unknown if report else (), unrestored=report.unrestored if report else (),
+        )  # fmt: skip
+        verdicts = judge_segment(facts, self._names)
+        self.verdicts[rank.number].append(verdicts)
+        self._causes.add(facts, verdicts)
+        _add_new(answer.differing, (path for state in verdicts.states for path in state.used))
+        answer.has_restore_faults |= any(one.check.place == RESTORED and one.used for one in verdicts.states)
+        agreeing = sum(state.agreement is Agreement.AGREES for state in verdicts.states)
+        answer.proofs += len(facts.comparison.proofs) + agreeing
 
 
 def _name_rank(wrong: Mismatch, rank: RankHistory) -> Mismatch:
@@ -185,9 +245,3 @@ def _format_ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number, number])
     return ", ".join(f"{first}–{last}" if first != last else str(first) for first, last in parts)
-
-
-def _likely_causes(record: RunRecord) -> list[str]:
-    """What may have changed the values."""
-    unnamed = "an object that changes while training is not in the checkpoints: name it in checkpointing(…)"
-    return changes_since(record) or [unnamed]

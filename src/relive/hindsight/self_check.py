@@ -78,7 +78,10 @@ def _summarise(answer: RunAnswer, loop: str, iteration: int) -> Check:
         first = f"{wrong.name} at {wrong.where}: {wrong.then} then, {wrong.now} now"
     elif answer.unrestored:
         first = f"{answer.unrestored[0]} was not there to be restored"
-    return Check(answer.verdict, loop, iteration, answer.reproduced, first)
+    elif answer.differing:
+        first = f"the state differs: {answer.differing[0]}"
+    verdict = FAILED if first else "exact" if answer.reproduced or answer.proofs else "nothing to compare"
+    return Check(verdict, loop, iteration, answer.reproduced, first)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,9 @@ def _with_contexts(points: Points, contexts: Sequence[IterationContext]) -> Poin
     }
     texts = {key: None if found is None else found[order] for key, found in texts.items()}
     joined = np.concatenate([padded_dims, dims])[order]
-    return replace(points, names=[*points.names, HERE], paths=paths, dims=joined, replay=None, **columns, **texts)
+    return replace(
+        points, names=[*points.names, HERE], paths=paths, dims=joined, replay=None, verdict=None, **columns, **texts
+    )
 
 
 def _extend(found: Any, more: Any, count: int) -> Any:

@@ -96,6 +96,7 @@ class OpenRun:
             "nth": nth,
         }
         self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(_header(self.run, context, given)))
+        self._record_random_states()
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._exit = ExitWatch()
         self._syncer: JournalSyncer | None = None
@@ -103,6 +104,12 @@ class OpenRun:
         _HOOKS.add(self)
         self._start_services(rank)
         _HOOKS.watch_forks()
+
+    def _record_random_states(self) -> None:
+        from relive.checkpoint.state import encoded_random_states
+
+        with _warn_on_failure("provenance-incomplete"):
+            self.recorder.journal.line(line_schema.RandomStates, states=encoded_random_states())
 
     def _start_services(self, rank: int) -> None:
         """Records the code version and starts the threads. Values are recorded now, so no failure may end the run."""

@@ -37,6 +37,7 @@ MAIN_DEPTH, NESTED_DEPTH = 1, 2
 _CHEAP_SHARE = 0.25  # of ε: below it, an iteration gets a checkpoint at its end even if a nested loop's end had one
 _NESTED_SHARE = 0.5  # of an iteration: if nested loops take more of it, checkpoints belong at their ends
 _CONTENTION_SHARE = 0.3  # of the writer's CPU time slows the training down on a spare core: GIL and memory bandwidth
+_DIGEST_SHARE = 0.1  # of ε: what digests of the parameters may cost of an iteration
 MAX_UNKNOWN = 50  # names in the line of a checkpoint
 _WALK_S, _WALK_SHARE = 0.05, 0.01  # least time for looking at the state, and share of the time since the loop began
 _END_WALK_S, _END_WALK_SHARE = 1.0, 0.05
@@ -139,6 +140,15 @@ class Checkpointer:
         if self._every is None:
             is_worth_it = partial(self._is_worth_it, watch, iteration, block, took_s, is_ahead=True)
             self._schedule.decide_ahead(watch.block, self.main_iteration + 1, is_worth_it)
+
+    def note_digest(self, watch: LoopWatch, iteration: int, took_s: float) -> None:
+        """Records a digest of the parameters, where it costs next to nothing beside the iteration."""
+        digest = self._capture.observer.memory_digest
+        if self._is_forked() or not digest.leaves or digest.cost_s > _DIGEST_SHARE * self.ledger.overhead * took_s:
+            return
+        found = digest.take()
+        if found is not None:
+            self._line(line_schema.StateDigest, watch.loop, iteration, digest=found, leaves=digest.leaves)
 
     def begin_iteration(self, iteration: int) -> None:
         self.main_iteration = iteration
@@ -325,6 +335,7 @@ class LoopWatch:
         if self.is_main and (not is_brief or self._owner.has_fixed_interval or self._owner.is_agreed(self)):
             self._owner.consider_checkpoint(self, iteration, _now() - self._iteration_begun, self.find_frame(frame))
             self._last_considered = _now()
+            self._owner.note_digest(self, iteration, self._last_considered - self._iteration_begun)
 
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         """The loop is over: its items are exhausted, or it was left."""

@@ -24,6 +24,7 @@ _LEFT_OUT = frozenset({
     "wandb", "mlruns", "lightning_logs", "runs", "tb_logs",
 })  # fmt: skip
 Seen = tuple[int, int, int]  # size, time, inode
+_FOLDER: Seen = (0, 0, 0)
 
 
 class FolderState:
@@ -53,6 +54,9 @@ class FolderHandler(Handler):
         for path in sorted(now):
             if now[path] == obj.files.get(path):
                 continue
+            if path.endswith(os.sep):
+                found += (path, b"")
+                continue
             size = now[path][0]
             total += size
             if size > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
@@ -70,13 +74,16 @@ class FolderHandler(Handler):
         files, gone = content
         for path, data in zip(files[::2], files[1::2], strict=True):
             target = Path(obj.folder, path)
-            if _read(str(target)) != data:
+            if path.endswith(os.sep):
+                target.mkdir(parents=True, exist_ok=True)
+            elif _read(str(target)) != data:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if target.is_symlink() or _is_shared(target):
                     target.unlink()  # a link to the file of the recorded run: that one stays as it is
                 target.write_bytes(data)
         for path in gone:
-            Path(obj.folder, path).unlink(missing_ok=True)
+            if not path.endswith(os.sep):
+                Path(obj.folder, path).unlink(missing_ok=True)
 
 
 def scan(folder: str, home: str) -> tuple[dict[str, Seen], bool]:
@@ -96,6 +103,7 @@ def scan(folder: str, home: str) -> tuple[dict[str, Seen], bool]:
             try:
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(path)
+                    found[path + os.sep] = _FOLDER
                     continue
                 about = entry.stat(follow_symlinks=False)
             except OSError:

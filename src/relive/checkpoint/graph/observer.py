@@ -15,6 +15,7 @@ from relive.checkpoint.graph.buffers import Buffer
 from relive.checkpoint.graph.folder_state import FolderHandler, FolderState
 from relive.checkpoint.graph.graph_state import GraphState, StoredBuffer, path_name, stored_nodes
 from relive.checkpoint.graph.handlers.torch_modules import ModuleHandler
+from relive.checkpoint.graph.memory_digest import MemoryDigest
 from relive.checkpoint.graph.process_state import (
     GlobalRandomHandler,
     ProcessHandler,
@@ -63,6 +64,7 @@ class Observer:
         self._known = KnownWays()
         self._volatile: set[int] = set()  # buffers that are copied without looking whether they have changed
         self._memo: dict[int, Any] = {}
+        self.memory_digest = MemoryDigest(())
         self.with_gradients = False
         self._items: int | None = None  # the way of what the loop iterates over: a replay draws its items again
 
@@ -90,6 +92,9 @@ class Observer:
             stored_nodes(walk.nodes), _stored_buffers(walk.buffers.found), dict(walk.roots), dict(walk.unknown)
         )
         self.start_leaves = leaves
+        nodes = {node.way: node.obj for node in walk.nodes}
+        volatile = [one for one in walk.buffers.found if one.way in self._volatile]
+        self.memory_digest = MemoryDigest((one, nodes.get(one.parent)) for one in volatile)
         self._known = walk.known_ways()
         self._memo = {}  # ways of the start are not those of later objects
         known = self._known.objects.get(id(items))

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.walk import ObjectWalk
 
 
+MISSING: Any = object()
+
+
 class CannotRestore(Exception):
     """Raised by a handler: an object of this kind can't be given a content."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
@@ -19,10 +20,13 @@ import numpy as np
 from relive.checkpoint.graph import tokens
 from relive.checkpoint.graph.graph_state import GraphState, StoredNode
 from relive.checkpoint.graph.matches import reachable
-from relive.checkpoint.graph.registry import CannotRestore, Handler, handler_of, type_name
+from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, handler_of, type_name
 from relive.checkpoint.graph.tokens import Token, find_by_name, nodes_in
 
 ReadBuffer = Callable[[int, Any], None]  # reads the bytes of a buffer, by its way, into memory
+
+
+_LOCKS: dict[str, Callable[[], Any]] = {tokens.LOCK: threading.Lock, tokens.REENTRANT_LOCK: threading.RLock}
 
 
 class LiveObjects:
@@ -69,6 +73,11 @@ class GraphRestore:
         if len(token) == tokens.NODE:
             return self.object(token[0])
         return self._build(token)
+
+    def value_or(self, token: Token, current: Any) -> Any:
+        """Returns the object of a token; `current` if it is of a kind that is left out of checkpoints."""
+        is_left_out = type(token) is tuple and len(token) > tokens.NODE and token[0] == tokens.UNSEEN
+        return current if is_left_out and current is not MISSING else self.value(token)
 
     def complete_value(self, token: Token) -> Any:
         """Returns the object of a token with all of its content, and that of everything it holds."""
@@ -323,6 +332,10 @@ class GraphRestore:
             cls = self.value(token[1])
             base = next(base for base in (str, int, float, complex, bytes) if issubclass(cls, base))
             return base.__new__(cls, token[2])
+        if tag == tokens.IDENTITY:
+            return id(self.value(token[1]))
+        if tag == tokens.UNSEEN and token[1] in _LOCKS:
+            return _LOCKS[token[1]]()
         if tag == tokens.UNSEEN:
             raise CannotRestore(f"a {token[1]} is left out of checkpoints")
         raise CannotRestore(f"a token of an unknown kind {tag!r}; upgrade relive")

@@ -16,7 +16,7 @@ from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer, BufferTable
 from relive.checkpoint.graph.registry import Handler, handler_of, type_name
-from relive.checkpoint.graph.tokens import FOLDER, PLAIN_TYPES, TUPLE, UNSEEN, Token
+from relive.checkpoint.graph.tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 
 MARSHAL_VERSION = 2  # later ones depend on reference counts
 MAX_TUPLE_DEPTH = 40
@@ -95,6 +95,9 @@ class ObjectWalk:
         self._made: set[int] = set()  # their identities, and those of what they hold
         self._is_parent_made = False
         self._parent = 0
+        self._node: Node | None = None
+        self._with_identities: list[Node] = []
+        self._are_all_met = False
         self._tuple_depth = 0
         self.buffers = BufferTable(self)
 
@@ -152,6 +155,15 @@ class ObjectWalk:
             found.append(value if type(value) in PLAIN_TYPES else ref(value, ".", name))
         return tuple(found)
 
+    def identity_token(self, number: int) -> Token:
+        """Returns the token of a number that may be the `id` of an object: then it is another one in each process."""
+        if not self._are_all_met:
+            if self._node is not None and self._node not in self._with_identities:
+                self._with_identities.append(self._node)
+            return number
+        token = self._tokens.get(number)
+        return (IDENTITY, token) if token is not None else number
+
     def made(self, obj: Any) -> Any:
         """Marks an object that was made for the walk, and keeps it alive: another at its address would pass for it.
 
@@ -204,22 +216,26 @@ class ObjectWalk:
     def run(self) -> None:
         """Takes the content of every object, nearest first, until the time is up."""
         nodes, at = self.nodes, 0
-        dumps, digest = marshal.dumps, self.hash
         while at < len(nodes):
             if at % _CHECK_EVERY == 0 and _now() > self._deadline:
                 break
-            node = nodes[at]
+            self._take_content(nodes[at])
             at += 1
-            self._parent = node.way
-            self._is_parent_made = id(node.obj) in self._made
-            try:
-                node.content = content = node.handler.content(node.obj, self)
-                node.digest = digest(dumps((node.kind, content), MARSHAL_VERSION))
-            except Exception as error:  # noqa: BLE001 - changed by another thread, closed, broken: unknown, with its name
-                self.unknown[node.way] = _reason(error)
-                node.content, node.digest = None, 0
+        self._are_all_met = True
+        for node in self._with_identities:
+            self._take_content(node)
         for node in nodes[at:]:
             self.unknown[node.way] = "not reached in time"
+
+    def _take_content(self, node: Node) -> None:
+        self._node, self._parent = node, node.way
+        self._is_parent_made = id(node.obj) in self._made
+        try:
+            node.content = content = node.handler.content(node.obj, self)
+            node.digest = self.hash(marshal.dumps((node.kind, content), MARSHAL_VERSION))
+        except Exception as error:  # noqa: BLE001 - changed by another thread, closed, broken: unknown, with its name
+            self.unknown[node.way] = _reason(error)
+            node.content, node.digest = None, 0
 
     def known_ways(self) -> KnownWays:
         """Returns the ways of everything that was met, for later walks."""

@@ -8,7 +8,13 @@ if TYPE_CHECKING:
     from relive.checkpoint.state.frame_variables import UncapturedValue, set_variables
     from relive.checkpoint.state.gradients import has_loop_carried_gradients
     from relive.checkpoint.state.loader_iterators import is_tracked_iterator, track_loader_iterator
-    from relive.checkpoint.state.random_state import capture_random_states, restore_generator, restore_random_states
+    from relive.checkpoint.state.random_state import (
+        capture_random_states,
+        encoded_random_states,
+        restore_encoded_random_states,
+        restore_generator,
+        restore_random_states,
+    )
     from relive.checkpoint.state.user_frames import (
         OuterLoop,
         collect_user_frames,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import marshal
 import random
 import sys
 from array import array
@@ -52,6 +54,16 @@ def restore_random_states(states: dict[str, Any]) -> None:
             torch.cuda.set_rng_state_all(states["cuda"])
         if "mps" in states and torch.backends.mps.is_available():
             torch.mps.set_rng_state(states["mps"])
+
+
+def encoded_random_states() -> str:
+    """Returns the states of the global generators as text."""
+    return base64.b64encode(marshal.dumps(capture_random_states(), 2)).decode()
+
+
+def restore_encoded_random_states(states: str) -> None:
+    """Restores what `encoded_random_states` has returned."""
+    restore_random_states(marshal.loads(base64.b64decode(states)))
 
 
 def is_generator(value: Any) -> bool:

@@ -15,10 +15,17 @@ from relive.cli.display import format_duration, format_time
 from relive.cli.targets import home_option, make_console, open_home, short_id
 from relive.hindsight import Answer, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
 from relive.hindsight.workers import Task
+from relive.model import Verdict, count_words
 
 _SHOWN = 20
+_UNVERIFIED_CODE = 3  # some values are unverified, and none is contradicted or missing
 _TELL_EVERY_S = 5.0
 _NUMBERS = ("iterations", "segments", "predicted")
+_ADVICE = {
+    Verdict.UNVERIFIED: "unverified values are marked ? in tables",
+    Verdict.CONTRADICTED: "contradicted values are not in tables; `relive dataframe --contradicted` shows them, and"
+    " --from-start --again computes them without checkpoints",
+}
 
 
 @click.command()
@@ -37,7 +44,9 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @click.option("--from-start", is_flag=True, help="Trust no checkpoint: run everything again.")
 @click.option("--strict", is_flag=True, help="When a recorded value is not reproduced, try again from the start.")
 @click.option("--again", is_flag=True, help="Also where there are values already.")
-@click.option("--keep-going", is_flag=True, help="End with code 0 although some runs failed.")
+@click.option(
+    "--keep-going", is_flag=True, help="End with code 0 although some runs failed or some values are not verified."
+)
 @click.option(
     "--env",
     type=click.Choice(["current", "rebuild"]),
@@ -84,8 +93,8 @@ def replay(
             )
         found.took_s = time.perf_counter() - begun
     _report(found, names)
-    if not found.is_good and not keep_going:
-        raise SystemExit(1)
+    if not found.is_verified and not keep_going:
+        raise SystemExit(_UNVERIFIED_CODE if found.is_good else 1)
 
 
 def _confirms_guesses(plan: Plan) -> bool:
@@ -213,10 +222,10 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     _tell_refusals(found.refusals)
     if found.is_stopped:
         click.echo("stopped; what was done is kept", err=True)
-    exactly = "exactly" if not any(run.mismatches or run.unrestored for run in found.runs) else "of those compared"
+    judged = f": {count_words(found.verdicts)}" if found.added else ""
     click.echo(
-        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
-        f" {found.reproduced:,} recorded values reproduced {exactly}, {format_duration(found.took_s)}"
+        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added{judged};"
+        f" {found.reproduced:,} recorded values came out the same, {format_duration(found.took_s)}"
     )
     if not found.added and not found.is_stopped and not any(run.missing for run in found.runs):
         click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
@@ -229,18 +238,16 @@ def _report_run(run: RunAnswer) -> None:
         click.echo(traceback, err=True, nl=False)
     for missing in run.missing:
         click.echo(f"{short_id(run.run)}: {missing}", err=True)
-    if run.unrestored and not run.mismatches:
-        click.echo(
-            f"{short_id(run.run)}: {', '.join(run.unrestored[:3])} could not be restored; the new values are marked"
-            " unverified, ask again with --from-start",
-            err=True,
-        )
     if run.mismatches:
         first = run.mismatches[0]
         click.echo(
             f"{short_id(run.run)}: {len(run.mismatches)} recorded values came out differently, first {first.name} at"
-            f" {first.where}: {first.then} then, {first.now} now; the new values are marked unverified",
+            f" {first.where}: {first.then} then, {first.now} now",
             err=True,
         )
-        for cause in run.causes:
-            click.echo(f"{short_id(run.run)}: likely cause: {cause}", err=True)
+    verdict = Verdict.of(run.verdict)
+    likely = "likely cause: " if run.mismatches and not run.differing else ""
+    for cause in run.causes:
+        click.echo(f"{short_id(run.run)}: {likely}{cause}", err=True)
+    if run.added and verdict.is_marked:
+        click.echo(f"{short_id(run.run)}: {_ADVICE[verdict]}", err=True)

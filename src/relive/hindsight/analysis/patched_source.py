@@ -44,6 +44,14 @@ class Patch:
         return not self.refusal, len(self.added), ("low", "medium", "high").index(self.confidence)
 
 
+def read_source(root: Path, file: str) -> str | None:
+    """Reads one file below a folder; None if there is none."""
+    try:
+        return (root / file).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+
+
 def read_python_files(root: Path) -> dict[str, str]:
     """Reads the Python files below a folder, except in hidden folders, virtual environments and libraries."""
     found: dict[str, str] = {}

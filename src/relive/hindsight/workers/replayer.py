@@ -47,6 +47,7 @@ class Replayer(SegmentDriver):
         return ReplayedLoop(self, name, items)
 
     def data(self, name: str, source: Any, *, etag: str | None) -> Any:
+        self._stop_if_left()
         return source
 
     def settle_data(self) -> None:
@@ -58,6 +59,7 @@ class Replayer(SegmentDriver):
 
     @contextlib.contextmanager
     def checkpointing(self, objects: dict[str, Any], *, overhead: float | None, every: int | None) -> Iterator[None]:
+        self._stop_if_left()
         self._objects.append(objects)
         try:
             yield
@@ -66,4 +68,5 @@ class Replayer(SegmentDriver):
             self._objects.pop()
 
     def skipblock(self, name: str) -> Any:
+        self._stop_if_left()
         return ReplayedBlock(self, name)

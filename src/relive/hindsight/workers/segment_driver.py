@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from relive.checkpoint.io import open_packs
-from relive.checkpoint.state import OuterLoop
+from relive.checkpoint.state import OuterLoop, restore_encoded_random_states
 from relive.errors import Damaged
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.process_exit import end_process
@@ -50,9 +50,10 @@ class SegmentDriver(JournalDriver):
         self.outer: OuterLoop | None = None
         self.is_restored = True  # the state is the recorded one, although logging may still be muted
         self.is_priming = False
+        self._random_states = job.random_states
         self._primed: set[str] = set()
         self.report = WorkerReport(ok=False)
-        self.proof = StateProof(job.moments, self.chunks, self._packs, self.report)
+        self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
         self._pid, self._parent = os.getpid(), os.getppid()
         self._begun = time.perf_counter()
         journal.line(
@@ -112,7 +113,15 @@ class SegmentDriver(JournalDriver):
         if self._job.stop and not self._job.visits and loop in self._job.mains:
             self.stop()
 
+    def begin_run(self) -> None:
+        """The run begins, as it did with the first verb: generators that nobody seeded continue as they did then."""
+        states, self._random_states = self._random_states, ""
+        if states:
+            restore_encoded_random_states(states)
+
     def _stop_if_left(self) -> None:
+        if self._random_states:
+            self.begin_run()
         if self._left_last:
             self.stop()
 

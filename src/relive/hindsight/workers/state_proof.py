@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
 from relive.checkpoint.graph import Difference, GraphState, Observer
 from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
-from relive.hindsight.workers.wire import Moment, StateCheck, WorkerReport
+from relive.hindsight.workers.wire import Job, StateCheck, WorkerReport
 from relive.store.chunks import Chunks, Packs
 
 MAX_NAMED = 20  # differences that are named
@@ -18,12 +18,16 @@ RESTORED, ENTRY = "restored", "entry"
 class StateProof:
     """The state of one worker's script, beside what was recorded."""
 
-    def __init__(self, moments: list[Moment], chunks: Chunks, packs: Packs, report: WorkerReport) -> None:
-        self._moments = {(one.loop, one.iteration, one.place): one for one in moments}
-        self._by_manifest = {one.manifest: one for one in moments}
+    def __init__(
+        self, job: Job, chunks: Chunks, packs: Packs, report: WorkerReport, position: Callable[[], int]
+    ) -> None:
+        self._moments = {(one.loop, one.iteration, one.place): one for one in job.moments}
+        self._by_manifest = {one.manifest: one for one in job.moments}
+        self._digests = {(loop, iteration): digest for loop, iteration, digest in job.digests}
         self._chunks = chunks
         self._packs = packs
         self._report = report
+        self._position = position  # in the worker's journal
         self._observer = Observer()
         self._loop = 0
         self._is_entry_compared = False
@@ -52,7 +56,10 @@ class StateProof:
     ) -> None:
         """The script is at a moment of which a checkpoint may exist: compares its state with that."""
         moment = self._moments.get((loop, iteration, place))
-        if moment is None or not self._observer.is_started:
+        if not self._observer.is_started:
+            return
+        if moment is None:
+            self._compare_digest(loop, iteration)
             return
         checkpoint = open_checkpoint(moment.manifest, self._chunks, self._packs)
         self._observer.with_gradients = checkpoint.graph.has_gradients
@@ -61,6 +68,13 @@ class StateProof:
         self._note(loop, iteration, place, agreed, differences)
         self._note_unknown(checkpoint.graph)
 
+    def _compare_digest(self, loop: int, iteration: int) -> None:
+        recorded = self._digests.get((loop, iteration))
+        now = self._observer.memory_digest.take() if recorded is not None else None
+        if now is not None:
+            differences = [Difference("parameters", "other numbers")] if now != recorded else []
+            self._note(loop, iteration, "iteration", self._observer.memory_digest.leaves, differences)
+
     # --- private ----------------------------------------------------------------------------------------------------
 
     def _compare_entry(self, checkpoint: Checkpoint) -> None:
@@ -68,7 +82,7 @@ class StateProof:
         if self._is_entry_compared:
             return
         self._is_entry_compared = True
-        now, then = self._observer.start or GraphState(), checkpoint.start
+        now, then = self._observer.start or GraphState(), checkpoint.start  # files are not compared at the start
         differences = [
             Difference(then.name(way), "other content")
             for way, node in then.nodes.items()
@@ -84,7 +98,9 @@ class StateProof:
 
     def _note(self, loop: int, iteration: int, place: str, agreed: int, differences: list[Difference]) -> None:
         named = list(dict.fromkeys(map(str, differences)))
-        self._report.checks.append(StateCheck(loop, iteration, place, max(0, agreed), named[:MAX_NAMED], len(named)))
+        self._report.checks.append(
+            StateCheck(loop, iteration, place, max(0, agreed), named[:MAX_NAMED], len(named), self._position())
+        )
 
     def _note_unknown(self, graph: GraphState) -> None:
         for way, why in graph.unknown.items():

@@ -57,6 +57,8 @@ class Job(msgspec.Struct, frozen=True):
     rank: int = 0
     ranks: int = 1  # that are replayed together
     moments: list[Moment] = []  # with which the state is compared
+    random_states: str = ""  # of the global generators when the run began
+    digests: list[tuple[int, int, str]] = []  # loop, iteration, digest of the parameters at its end
 
     @classmethod
     def of(cls, segment: Segment, **fields: Any) -> Job:

@@ -36,6 +36,8 @@ def main(path: str) -> int:
     session.open_replayed_run = _RunSelector(replayer, job).next
     WriteGuard(job.protected, job.writable).start()
     restrict_writes(job.protected, job.writable)
+    if job.instrumented is not None:
+        replayer.begin_run()  # of a hands-free run: before the script
     try:
         _run_script(job)
     except BaseException as error:  # noqa: BLE001 - the parent reports whatever the script raised

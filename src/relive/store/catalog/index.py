@@ -18,7 +18,7 @@ from relive.store.catalog import parquet_segments
 from relive.store.catalog.live_summaries import LiveSummaries
 from relive.store.catalog.point_columns import combine_journals, to_points
 from relive.store.catalog.points import Points
-from relive.store.catalog.replay_overlay import LATEST
+from relive.store.catalog.replay_overlay import LATEST, ReplayChoice
 from relive.store.catalog.run_catalog import Catalog, RunDetailRows, loop_row
 from relive.store.catalog.summaries import Summary, read_summary
 from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
@@ -169,7 +169,7 @@ class Index:
         numbers = [entry.number for entry in entries if entry.number is not None]
         few = numbers if 0 < len(numbers) <= FEW_RUNS else None
         rows = self.catalog.summaries(names, all_ranks=all_ranks, runs=few) if numbers else []
-        # A name's recorded values take precedence, then its latest replay: the rows are in this order.
+        # A name's recorded values take precedence, then the latest replay with the best verdict: in this order.
         found: dict[int, dict[tuple[str, int], Summary]] = {}
         for number, name, path, rank, process, *columns in rows:
             of_run = found.setdefault(number, {})
@@ -194,9 +194,12 @@ class Index:
 
     def points(
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False,
-        replays: str = LATEST,
+        replays: str = LATEST, contradicted: bool = False,
     ) -> Points:  # fmt: skip
-        """Returns the logged values of some runs, in the order of `entries`; of all names, or of some."""
+        """Returns the logged values of some runs, in the order of `entries`; of all names, or of some.
+
+        `contradicted`: whether replayed values are included that the record contradicts.
+        """
         numbers = [entry.number for entry in entries if entry.number is not None]
         files = self._write_segments() if numbers else []
         known = {name: number for number, name in self.catalog.names()}
@@ -210,7 +213,10 @@ class Index:
             for journal in self._live_journals(entry, all_ranks=all_ranks)
         ]
         paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths()}
-        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
+        return to_points(
+            entries, stored, {n: name for name, n in known.items()}, paths, live, names,
+            ReplayChoice(replays, contradicted=contradicted),
+        )  # fmt: skip
 
     def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         """Returns what a query engine needs to read the segments itself."""

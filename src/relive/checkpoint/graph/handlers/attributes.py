@@ -8,6 +8,7 @@ from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.registry import MISSING
 from relive.checkpoint.graph.tokens import PLAIN_TYPES
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.walk import ObjectWalk
 
 _HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
-_MISSING = object()
 
 
 class Attributes:
@@ -145,9 +145,13 @@ def _is_project_object(value: Any) -> bool:
 def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore) -> None:
     """Gives an object these attributes and no others, except those that are skipped."""
     where = Attributes.of(type(obj))
-    values = {name: restore.value(token) for name, token in zip(tokens[::2], tokens[1::2], strict=True)}
     slots = dict(where.slots)
     own = own_dict(obj) if where.has_dict else None
+    current = own or {}
+    values = {
+        name: restore.value_or(token, current.get(name, MISSING))
+        for name, token in zip(tokens[::2], tokens[1::2], strict=True)
+    }
     if own is not None:
         in_dict = {name: value for name, value in values.items() if name not in slots}
         for name in [name for name in own if name not in in_dict and name not in where.skipped]:
@@ -160,5 +164,5 @@ def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore)
     for name, member in where.slots:
         if name in values:
             member.__set__(obj, values[name])
-        elif name not in where.skipped and getattr(obj, name, _MISSING) is not _MISSING:
+        elif name not in where.skipped and getattr(obj, name, MISSING) is not MISSING:
             member.__delete__(obj)

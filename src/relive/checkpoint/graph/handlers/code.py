@@ -288,6 +288,18 @@ class IteratorHandler(Handler):
         raise CannotRestore("its position can't be set in place")
 
 
+class TeeHandler(IteratorHandler):
+    """An iterator made by `itertools.tee`: it shares what it has drawn with others, which can't be put back."""
+
+    is_restorable = False
+
+    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        raise CannotRestore("iterators made by tee can't be put to another position")
+
+    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+        raise CannotRestore("iterators made by tee can't be made again")
+
+
 range_iterator = type(iter(range(0)))
 _ITERATORS = (
     type(iter([])), type(iter(())), range_iterator, type(iter("")), type(iter("é")), type(iter(b"")),
@@ -320,6 +332,7 @@ _BY_BASE: list[tuple[Any, Handler]] = [
     (functools.partial, PartialHandler()),
     (functools._lru_cache_wrapper, CacheHandler()),
     ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), GeneratorHandler()),
+    ((itertools._tee, itertools._tee_dataobject), TeeHandler()),  # type: ignore[attr-defined]
     (_ITERATORS, IteratorHandler()),
     ((types.GenericAlias, types.UnionType), NamedClassHandler()),
 ]

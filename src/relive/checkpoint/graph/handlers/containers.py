@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.walk import ObjectWalk
 
 BULK_ITEMS = 64  # from this size on, containers of nothing but plain values are taken in one piece
+_LEAST_ADDRESS = 1 << 32  # larger integers may be addresses of objects, as `id` gives them
 _BULK = "bulk"
 _BULK_TYPES = PLAIN_TYPES | {str}
 _EXACT_HASH_TYPES = frozenset({int, bool, type(None), float})  # whose order in a set is the same in every process
@@ -74,7 +75,11 @@ def dict_tokens(obj: Any, walk: ObjectWalk) -> Any:
             found.append(value if type(value) in PLAIN_TYPES else ref(value, "[", key))
         else:
             label = key if type(key) in PLAIN_TYPES else f"{type(key).__qualname__} {at}"
-            found.append(key if type(key) in PLAIN_TYPES else ref(key, "[key ", f"{at}]"))
+            if type(key) is int and key > _LEAST_ADDRESS:
+                label = f"int {at}"
+                found.append(walk.identity_token(key))
+            else:
+                found.append(key if type(key) in PLAIN_TYPES else ref(key, "[key ", f"{at}]"))
             found.append(value if type(value) in PLAIN_TYPES else ref(value, "[", label))
     return tuple(found)
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes
-from relive.checkpoint.graph.registry import Handler
+from relive.checkpoint.graph.registry import MISSING, Handler
 from relive.checkpoint.graph.tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.walk import Unreadable
 
@@ -60,7 +60,7 @@ class ModuleHandler(Handler):
                 if own.get(name):
                     own[name].clear()
             else:
-                own[name] = restore.value(token)
+                own[name] = restore.value_or(token, own.get(name, MISSING))
         skipped = Attributes.of(type(obj)).skipped
         for name in [name for name in own if name not in tokens and name not in skipped]:
             del own[name]
