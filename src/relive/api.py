@@ -196,7 +196,8 @@ def replay(
 ) -> Answer:
     """Compute what log statements added to the script later would have logged in past runs, and store the values.
 
-    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`, `guesses`.
+    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `patience`, `strict`, `guesses`,
+    `beyond_the_end`.
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """

@@ -661,6 +661,31 @@ open("data/cache.txt", "w").write("more")
     assert (project / "data" / "numbers.txt").read_text() == "12345"
 
 
+@pytest.mark.long
+def test_folders_that_were_there_before_the_run_are_there_in_the_replay(asked: Asked) -> None:
+    for folder in ("empty", "ignored/deep", "written"):
+        (asked.script.project / folder).mkdir(parents=True)
+    asked.script.write("ignored/", ".gitignore")
+    source = (
+        HEAD
+        + """
+os.mkdir("made")
+for epoch in relive.loop("epoch", range(3)):
+    for folder in ("ignored/deep", "written", "made"):
+        with open(f"{{folder}}/{{epoch}}.txt", "w") as file:
+            file.write("x")
+    relive.log("files", len(os.listdir("written")) + len(os.listdir("empty")))
+    {after}
+"""
+    )
+    asked.record(source.format(after=""))
+
+    (run,) = asked.replay(source.format(after='relive.log("x", epoch)')).runs
+
+    assert (run.missing, run.mismatches) == ([], [])
+    assert asked.column("x") == [0, 1, 2]
+
+
 @pytest.mark.slow
 def test_a_missing_input_is_reported(asked: Asked) -> None:
     data = asked.script.project / "numbers.csv"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.hindsight.analysis import CodeFacts
-from relive.hindsight.plan import RankHistory, RunHistory
+from relive.hindsight.plan import RankHistory, RunHistory, shown_rows
 from relive.hindsight.segment_evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.verdict_causes import CauseFinder
 from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
-from relive.hindsight.workers import RankTask, Task
+from relive.hindsight.workers import RankTask, Task, WorkerReport
 from relive.model import RunRecord, Verdict
 from relive.record.provenance import changes_since, is_same_machine
 from relive.store import JournalName, list_journals
@@ -29,6 +29,7 @@ class RunAnswer:
 
     run: str
     added: int = 0
+    beyond: int = 0  # values that never happened: the run ended before
     reproduced: int = 0
     replay: int = 0
     mismatches: list[Mismatch] = field(default_factory=list)
@@ -52,6 +53,15 @@ class RunAnswer:
         if self.mismatches or self.differing:
             return Verdict.CONTRADICTED.word
         return (Verdict.REPRODUCED if self.proofs and not self.unrestored else Verdict.UNVERIFIED).word
+
+    def is_better_than(self, other: RunAnswer) -> bool:
+        """Whether more of it can be trusted: by what is missing, by what was judged, by what differed."""
+        return self._badness < other._badness
+
+    @property
+    def _badness(self) -> tuple[int, int, int, int]:
+        doubted = len(self.mismatches) + len(self.differing)
+        return len(self.missing), int(Verdict.of(self.verdict)), doubted, -self.proofs
 
     @property
     def is_verified(self) -> bool:
@@ -108,6 +118,8 @@ class ResultReader:
         self.answer = RunAnswer(record.run)
         self.verdicts: dict[int, list[SegmentVerdicts]] = {rank.number: [] for rank in history.ranks}
         self.journals: dict[int, list[ParsedJournal]] = {rank.number: [] for rank in history.ranks}
+        self.is_cut = False  # the replay ended where the run had ended, or values beyond that were left out
+        self.beyond: dict[int, list[ParsedJournal]] = {rank.number: [] for rank in history.ranks}  # never happened
 
     def read(self, tasks: Iterable[Task]) -> None:
         answer = self.answer
@@ -115,8 +127,9 @@ class ResultReader:
             if not task.is_ok and task.attempts:
                 answer.missing.append(_describe_missing(task))
                 _add_new(answer.tracebacks, [task.traceback] if task.traceback else [])
+            reports = {rank.number: done.report for rank, done in zip(self._history.ranks, task.ranks, strict=False)}
             for rank, parsed in self._read_task(task):
-                self.journals[rank.number].append(parsed)
+                self._add(rank, parsed, reports[rank.number])
         answer.causes = self._causes.found(changes_since(self._record) if answer.mismatches else [])
 
     def reasons(self) -> dict[tuple[str, Verdict], list[str]]:
@@ -126,6 +139,21 @@ class ResultReader:
             for one in (judgement for segment in segments for judgement in segment.judgements):
                 _add_new(found.setdefault((one.name, one.rule.verdict), []), [one.cause])
         return found
+
+    def _add(self, rank: RankHistory, parsed: ParsedJournal, report: WorkerReport | None) -> None:
+        """Keeps the values that the record shows to have happened apart from the others."""
+        horizon = rank.horizon
+        if horizon is None:
+            self.journals[rank.number].append(parsed)
+            return
+        if report is None:  # a worker that was ended: how far it came in the last iterations is not known
+            last = set(horizon.last.items())
+            shown = [not _is_inside(parsed, *place, last) and place[0] != ROOT for place in _contexts(parsed)]
+        else:
+            self.is_cut |= report.left_record or bool(report.unshown)
+            shown = shown_rows(parsed, report.unshown)
+            self.beyond[rank.number].append(_with_needed_loops(parsed.only([not one for one in shown])))
+        self.journals[rank.number].append(_with_needed_loops(parsed.only(shown)))
 
     def _read_task(self, task: Task) -> list[tuple[RankHistory, ParsedJournal]]:
         """Returns the journal of each rank; of a failed task, only the iterations that every rank completed."""
@@ -203,11 +231,22 @@ def _completed_iterations(parsed: ParsedJournal) -> ContextSet:
 
 def _restrict(parsed: ParsedJournal, iterations: ContextSet) -> ParsedJournal:
     """Returns the journal with only the values logged inside these iterations."""
-    rows = [
-        _is_inside(parsed, loop, iteration, iterations)
-        for loop, iteration in zip(parsed.loop.tolist(), parsed.iteration.tolist(), strict=True)
-    ]
-    return parsed.only(rows)
+    return parsed.only([_is_inside(parsed, *place, iterations) for place in _contexts(parsed)])
+
+
+def _contexts(parsed: ParsedJournal) -> Iterable[tuple[int, int]]:
+    return zip(parsed.loop.tolist(), parsed.iteration.tolist(), strict=True)
+
+
+def _with_needed_loops(parsed: ParsedJournal) -> ParsedJournal:
+    """Returns the journal with only the loops that its values were logged in."""
+    needed: set[int] = set()
+    for number in set(parsed.loop.tolist()):
+        loop = number
+        while loop in parsed.loops and loop not in needed:
+            needed.add(loop)
+            loop = parsed.loops[loop].parent
+    return replace(parsed, loops={number: row for number, row in parsed.loops.items() if number in needed})
 
 
 def _is_inside(parsed: ParsedJournal, loop: int, iteration: int, iterations: ContextSet) -> bool:

@@ -67,7 +67,7 @@ class QueryEngine:
             all_names, all_ranks=ranks == "all", replays=replays, sources=sources, contradicted=contradicted
         )  # fmt: skip
         if where is not None:
-            table = filter_table(table, where)
+            table = filter_table(table, where, self._find_loop_variables)
         hidden = {name for name in filters if name not in names}
         beside = {f"{name}_source" for name in hidden} | {table.verdicts[name] for name in hidden & {*table.verdicts}}
         return table.without(hidden | beside).with_verdicts_counted()
@@ -77,7 +77,9 @@ class QueryEngine:
         names = [name for column in columns_of(where) for name in self._names_like(column)]
         points = self._index.points(self._entries, names)
         facts = [self._facts(entry) for entry in self._entries]
-        return select_contexts(points, names, facts, contexts, where, get_chunk=self._chunks.get)
+        return select_contexts(
+            points, names, facts, contexts, where, get_chunk=self._chunks.get, aliases=self._find_loop_variables
+        )
 
     def sql(self, text: str) -> Result:
         """Runs one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
@@ -99,7 +101,10 @@ class QueryEngine:
             self._entries, names, all_ranks=all_ranks, replays=replays, contradicted=contradicted
         )  # fmt: skip
         facts = [self._facts(entry) for entry in self._entries]
-        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, with_sources=sources)
+        return pivot(
+            points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, with_sources=sources,
+            has_happened=self._index.has_happened,
+        )  # fmt: skip
 
     def _facts(self, entry: RunEntry) -> RunFacts:
         record = entry.record
@@ -114,6 +119,11 @@ class QueryEngine:
     def _known_names(self) -> list[str]:
         args = {name for entry in self._entries for name in entry.record.config["args"]}
         return sorted(args.union(self._index.names(self._entries)))
+
+    def _find_loop_variables(self) -> dict[str, str]:
+        from relive.query.loop_variables import find_loop_variables
+
+        return find_loop_variables([entry.record for entry in self._entries])
 
     def _names_like(self, column: str) -> list[str]:
         """Returns the names that a column of a where clause may refer to; SQL is case-insensitive."""

@@ -159,7 +159,7 @@ def run_list_row(record: RunRecord, last: Sequence[Summary]) -> Row:
         "ranks": len(record.ranks), "world_size": record.world_size, "tags": record.tags,
         "args": {name: arg["value"] for name, arg in record.config["args"].items()},
         "version": record.version, "data_version": record.data_version,
-        "last": {one.name: one.last if one.last is not None else one.last_text for one in last},
+        "last": {one.name: one.exact_last for one in last},
         "marked": {one.name: Verdict(one.verdict).word for one in last if Verdict(one.verdict).is_marked},
     }  # fmt: skip
 

@@ -105,6 +105,12 @@ class Observer:
         """Gives objects the ways of their counterparts in a recorded graph."""
         self._known = known
 
+    def adopt(self, known: KnownWays) -> None:
+        """Takes objects that a restore has made for those that existed when the loop began."""
+        self._known.objects.update(known.objects)
+        self._known.buffers.update(known.buffers)
+        self._memo.clear()
+
     def walk(self, roots: Roots, *, seconds: float = 60.0) -> ObjectWalk:
         """Walks over the state now; the caller releases it."""
         is_start = self.start is None

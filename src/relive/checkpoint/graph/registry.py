@@ -33,6 +33,7 @@ class Handler:
     is_inline = False  # instances have no identity: their token is part of whatever holds them
     creates_complete = False  # what `create` returns needs no `restore`
     is_hashed = False  # restoring calls the hash of what it holds, which must be complete by then
+    is_hashed_whole = True
     is_restorable = True  # otherwise an object can only be compared
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
@@ -41,6 +42,10 @@ class Handler:
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
         raise NotImplementedError
+
+    def fingerprint(self, content: Any) -> Any:
+        """Returns the part of a content that is hashed: all of it, unless the handler is not `is_hashed_whole`."""
+        return content
 
     def can_restore(self, content: Any) -> bool:
         """Whether an object can be given this content."""

@@ -10,9 +10,9 @@ import pickle
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
-from types import MethodType
+from types import MappingProxyType, MethodType
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from relive.checkpoint.graph.graph_state import GraphState, StoredNode
 from relive.checkpoint.graph.matches import reachable
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, handler_of, type_name
 from relive.checkpoint.graph.tokens import Token, find_by_name, nodes_in
+from relive.checkpoint.graph.walk import KnownWays
 
 ReadBuffer = Callable[[int, Any], None]  # reads the bytes of a buffer, by its way, into memory
 
@@ -142,6 +143,18 @@ class GraphRestore:
             way for way, node in self._live.nodes.items() if way in self._objects and self._objects[way] is not node.obj
         }
 
+    def adopted(self, start: Collection[int]) -> KnownWays:
+        """Returns the ways of objects and memory that were made now, and that existed when the loop began."""
+        found = KnownWays()
+        for way, obj in self._objects.items():
+            live = self._live.nodes.get(way)
+            if way in start and (live is None or live.obj is not obj):
+                found.objects[id(obj)] = way, type(obj)
+        for way, made in self._storages.items():
+            address = made.__array_interface__["data"][0] if isinstance(made, np.ndarray) else made.data_ptr()
+            found.buffers[address, self._state.buffers[way].size_bytes] = way
+        return found
+
     # --- objects ----------------------------------------------------------------------------------------------------
 
     def object(self, way: int) -> Any:
@@ -211,9 +224,8 @@ class GraphRestore:
         if node.way in self._done:
             return
         self._done.add(node.way)
-        live = self._live.nodes.get(node.way)
-        if live is not None and node.way in self._live.unknown and node.content is None:
-            return
+        if node.way in self._state.unknown:
+            return  # listed as unknown, whatever it is here
         try:
             if node.content is None:
                 raise CannotRestore("the checkpoint does not hold it")
@@ -343,6 +355,8 @@ class GraphRestore:
     def _build_value(self, token: Token) -> Any:
         if len(token) == 2:
             return pickle.loads(token[1])
+        if token[1] == tokens.PROXY:
+            return MappingProxyType(self.value(token[2]))
         if token[1] == "enum":
             return self.value(token[2])[token[3]]
         text = self.value(token[2])

@@ -24,6 +24,7 @@ BUILTIN_METHOD = "b"  # ("b", object, name): a method of a builtin type
 VALUE = "v"  # ("v", pickle): an immutable value of a library, such as a date
 SCALAR = "n"  # ("n", dtype, bytes): a numpy scalar
 WEAK = "w"  # ("w", object or None): a weak reference
+PROXY = "proxy"  # ("v", "proxy", dict): a read-only view of a dict
 LOCK, REENTRANT_LOCK = "lock", "RLock"  # names of types that are left out, and can be made again
 UNSEEN = "?"  # ("?", type name): an object that is left out on purpose
 IDENTITY = "id"  # ("id", object): the number that `id` gives, as a key

@@ -231,7 +231,10 @@ class ObjectWalk:
         self._node, self._parent = node, node.way
         self._is_parent_made = id(node.obj) in self._made
         try:
-            node.content = content = node.handler.content(node.obj, self)
+            handler = node.handler
+            node.content = content = handler.content(node.obj, self)
+            if not handler.is_hashed_whole:
+                content = handler.fingerprint(content)
             node.digest = self.hash(marshal.dumps((node.kind, content), MARSHAL_VERSION))
         except Exception as error:  # noqa: BLE001 - changed by another thread, closed, broken: unknown, with its name
             self.unknown[node.way] = _reason(error)

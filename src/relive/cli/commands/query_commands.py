@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +102,8 @@ def _write_output(frame: Any, style: str | None, parquet: Path | None) -> None:
     elif style == "csv":
         click.echo(frame.to_csv(index=False), nl=False)
     elif style == "json":
-        click.echo(frame.to_json(orient="records", lines=True, date_format="iso", default_handler=str), nl=False)
+        for line in json_lines(frame):
+            click.echo(line)
     else:
         _print_table(frame)
 
@@ -131,6 +134,40 @@ def _format_cell(cell: Any) -> str:
     if cell is None or cell is pandas.NaT or cell is pandas.NA:
         return ""
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+
+
+def json_lines(frame: Any) -> Iterator[str]:
+    """Yields each row as a JSON object, with all bits of its numbers; JSON has no NaN and no infinity, only null."""
+    names = [str(name) for name in frame.columns]
+    columns = [_plain_column(frame[name]) for name in frame.columns]
+    for row in zip(*columns, strict=True):
+        yield json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":"))
+
+
+def _plain_column(column: Any) -> list[Any]:
+    if column.dtype.kind == "M":
+        zone = "Z" if column.dt.tz is not None else ""
+        moments = column.dt.tz_convert("UTC") if zone else column
+        texts = moments.dt.strftime("%Y-%m-%dT%H:%M:%S.%f")
+        return [text[:-3] + zone if isinstance(text, str) else None for text in texts]
+    return [_plain(value) for value in column.tolist()]
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value in a form that JSON has; whatever else becomes text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if hasattr(type(value), "tolist"):  # arrays and scalars of numpy
+        return _plain(value.tolist())
+    import pandas
+
+    return None if value is pandas.NA or value is pandas.NaT else str(value)
 
 
 def write_parquet(frame: Any, path: Path) -> None:

@@ -39,11 +39,18 @@ _ADVICE = {
 @click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop a worker without progress for this long, and for 10 times as long as recorded. 0: never. [default: 60]",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--guesses", is_flag=True, help="Also where the place of the statement is a guess.")
 @click.option("--from-start", is_flag=True, help="Trust no checkpoint: run everything again.")
 @click.option("--strict", is_flag=True, help="When a recorded value is not reproduced, try again from the start.")
 @click.option("--again", is_flag=True, help="Also where there are values already.")
+@click.option("--beyond-the-end", is_flag=True, help="Also what runs that ended early never came to.")
 @click.option(
     "--keep-going", is_flag=True, help="End with code 0 although some runs failed or some values are not verified."
 )
@@ -59,8 +66,8 @@ _ADVICE = {
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
-    threads: int | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool, again: bool,
-    keep_going: bool, online: bool,
+    threads: int | None, patience: float | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool,
+    again: bool, beyond_the_end: bool, keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -71,7 +78,19 @@ def replay(
     chosen = (patch_of,) if patch_of else runs
     if at and not chosen:
         raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
-    question = Question(names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at)
+    question = Question(
+        names,
+        where,
+        chosen,
+        workers,
+        from_start,
+        again or bool(patch_of),
+        threads,
+        source_run,
+        at,
+        beyond_the_end,
+        patience,
+    )
     with ReplaySession(place) as session:
         plan = plan_replay(session, question, edit=_edit if edit else None)
         if patch_of:
@@ -227,7 +246,12 @@ def _report(found: Answer, names: Sequence[str]) -> None:
         f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added{judged};"
         f" {found.reproduced:,} recorded values came out the same, {format_duration(found.took_s)}"
     )
-    if not found.added and not found.is_stopped and not any(run.missing for run in found.runs):
+    if beyond := sum(run.beyond for run in found.runs):
+        click.echo(
+            f"{_count(beyond, 'value')} that never happened: `relive dataframe --replays all --sources` has them"
+        )
+    is_explained = bool(beyond or found.refusals or any(run.missing for run in found.runs))
+    if not found.added and not found.is_stopped and not is_explained:
         click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
 
 

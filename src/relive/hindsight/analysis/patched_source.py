@@ -27,6 +27,7 @@ class Patch:
     refusal: str = ""
     notes: tuple[str, ...] = ()
     landings: tuple[Landing, ...] = ()
+    originals: Mapping[str, str | None] = field(default_factory=dict)  # the changed files before; None: added ones
 
     @property
     def confidence(self) -> str:
@@ -52,11 +53,14 @@ def read_source(root: Path, file: str) -> str | None:
         return None
 
 
-def read_python_files(root: Path) -> dict[str, str]:
-    """Reads the Python files below a folder, except in hidden folders, virtual environments and libraries."""
+def read_python_files(root: Path, *, home: Path) -> dict[str, str]:
+    """Reads the Python files below a folder, except in hidden folders, virtual environments, libraries and the home.
+
+    The home holds the trees of replays that are running, or were killed.
+    """
     found: dict[str, str] = {}
     for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if not _is_foreign(Path(folder) / name)]
+        names[:] = [name for name in names if not _is_foreign(path := Path(folder) / name) and path != home]
         for file in files:
             if file.endswith(".py") and len(found) < MAX_FILES:
                 path = Path(folder) / file

@@ -19,6 +19,7 @@ _QUIET_BASES = frozenset(
 _IMPLICIT = frozenset({"forward"})
 # Functions that iterate over their whole argument before they return.
 CONSUMING = frozenset("all any dict frozenset list max min set sorted sum tuple".split())
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 
 
@@ -54,10 +55,12 @@ def has_other_exit(loop: ast.AST) -> bool:
 
 def nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
     """All nodes inside, except in functions defined there."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child
-            yield from nodes_outside_functions(child)
+    todo = [node]
+    while todo:
+        for child in ast.iter_child_nodes(todo.pop()):
+            if not isinstance(child, _FUNCTIONS):
+                yield child
+                todo.append(child)
 
 
 def has_yield(body: Sequence[ast.AST]) -> bool:

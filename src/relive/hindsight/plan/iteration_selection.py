@@ -12,7 +12,7 @@ from relive.hindsight.plan.segments import Selection
 from relive.model import Verdict
 from relive.query import IterationContext, QueryEngine
 from relive.store import Home
-from relive.store.catalog import read_verdicts
+from relive.store.catalog import has_happened, read_verdicts
 from relive.store.journal import ParsedJournal, to_json
 
 
@@ -61,7 +61,7 @@ def _answered_iterations(names: Sequence[str], draft: Draft) -> tuple[dict[int, 
     contexts: dict[str, set[tuple[int, int]]] = {name: set() for name in names}
     for journal in history.journals:
         rank = journal.journal.rank
-        if rank and not journal.journal.replay:
+        if (rank and not journal.journal.replay) or not has_happened(journal.header):
             continue
         mains = history.ranks[rank].main_loops(history.profile)
         is_answer = read_verdicts(journal) < Verdict.CONTRADICTED

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         entry_file,
         materialise,
         merged_variables,
+        needs_temporary_folder,
         rendezvous_variables,
         worker_environment,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,10 +41,12 @@ def pivot(
     get_chunk: column_types.GetChunk,
     with_rank: bool = False,
     with_sources: bool = False,
+    has_happened: Callable[[str, int], bool] = lambda *_: True,
 ) -> Table:
     """Returns the wide table of these names over these runs: a column per loop and name, a row per context.
 
-    The column of a name with replayed values has one of verdicts beside it.
+    The column of a name with replayed values has one of verdicts beside it. `has_happened` says by run and number of
+    a replay whether its values happened in the run.
 
     Args are values at the root of their run, unless the run logged the name. A run with none of the names has
     no row; with no names at all, every run has one.
@@ -69,7 +71,9 @@ def pivot(
         column_name = _free_name(name, "logged_", columns)
         columns[column_name] = values.column()
         if with_sources:
-            columns[_free_name(f"{column_name}_source", "logged_", columns)] = _source_column(points, source)
+            columns[_free_name(f"{column_name}_source", "logged_", columns)] = _source_column(
+                points, source, has_happened
+            )
         if (codes := _verdicts_at(points, source)).any():
             verdicts[column_name] = _free_name(f"{column_name}_verdict", "logged_", columns)
             columns[verdicts[column_name]] = Column(_WORDS[np.where(source >= 0, codes, -1)], source >= 0)
@@ -77,12 +81,20 @@ def pivot(
     return Table(columns, dims, verdicts, left_out)
 
 
-def _source_column(points: Points, source: Ints) -> Column:
+def _source_column(points: Points, source: Ints, has_happened: Callable[[str, int], bool]) -> Column:
     """Returns a description of where each value comes from: recorded, or a replay with its verdict."""
     replay = points.replay if points.replay is not None else np.zeros(len(points), np.int32)
-    pairs = list(zip(_take_integers(replay, source).tolist(), _verdicts_at(points, source).tolist(), strict=True))
-    texts = {(at, code): f"replay {at}, {Verdict(code).word}" if at else "recorded" for at, code in set(pairs)}
-    return Column(column_types.as_objects([texts[pair] for pair in pairs]), source >= 0)
+    replays, codes = _take_integers(replay, source).tolist(), _verdicts_at(points, source).tolist()
+    keys = list(zip(_take_integers(points.run, source).tolist(), replays, codes, strict=True))
+
+    def describe(run: int, number: int, code: int) -> str:
+        if not number:
+            return "recorded"
+        is_real = has_happened(points.runs[run], number)
+        return f"replay {number}, {Verdict(code).word if is_real else 'never happened'}"
+
+    texts = {key: describe(*key) for key in set(keys)}
+    return Column(column_types.as_objects([texts[key] for key in keys]), source >= 0)
 
 
 def _verdicts_at(points: Points, source: Ints) -> Ints:

@@ -135,7 +135,7 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
 
 
 def _last_value(summary: Summary) -> Any:
-    return summary.last if summary.last is not None else summary.last_text
+    return summary.exact_last
 
 
 def _search_text(record: RunRecord) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from relive.store.catalog.parquet_segments import TEXTS, Columns, dim_keys
@@ -49,6 +49,7 @@ def to_points(
     live: Sequence[tuple[ParsedJournal, int]],
     wanted: Collection[str] | None,
     choice: ReplayChoice = ReplayChoice(),  # noqa: B008 - frozen
+    is_shown: Callable[[str, int], bool] = lambda *_: True,
 ) -> Points:
     """Merges rows from segments and rows of live journals, in the order of `entries`."""
     names, paths = _Numbering(), _Numbering()
@@ -60,10 +61,13 @@ def to_points(
             allowed = [names.numbers[name] for name in wanted if name in names.numbers]
             part = _keep_names(part, allowed)
         parts.append(part)
-    columns, left_out = overlay_replays(_sort_rows(_stack(parts)), paths.in_order, choice)
+    runs = [entry.record.run for entry in entries]
+    columns, left_out = overlay_replays(
+        _sort_rows(_stack(parts)), paths.in_order, choice, lambda run, number: is_shown(runs[run], number)
+    )
     dims = _stack_dims(columns)
     return Points(
-        runs=[entry.record.run for entry in entries], names=names.in_order, paths=paths.in_order, dims=dims,
+        runs=runs, names=names.in_order, paths=paths.in_order, dims=dims,
         text=columns.get("text"), items=columns.get("items"), replay=columns["replay"],
         left_out={names.in_order[code]: count for code, count in left_out.items()},
         **{key: columns[key] for key in _TYPES if key != "loop"},

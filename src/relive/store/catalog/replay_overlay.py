@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,11 @@ def replay_header(home: Home, run: str, number: int) -> line_schema.ReplayStarte
     """Returns the header of a replay: names, patch, and the result of its checks. Rank 0 stores it for all ranks."""
     header = first_line(home.run_folder(run) / JournalName.of_replay(number).stem)
     return header if isinstance(header, line_schema.ReplayStarted) else None
+
+
+def has_happened(header: line_schema.JournalStarted | None) -> bool:
+    """Whether the values of a journal happened in the run; else they are what it would have logged had it gone on."""
+    return not (isinstance(header, line_schema.ReplayStarted) and header.beyond)
 
 
 def list_replays(home: Home, run: str) -> list[dict[str, Any]]:
@@ -44,12 +50,13 @@ class ReplayChoice:
 
 
 def overlay_replays(
-    columns: Columns, paths: list[tuple[str, ...]], choice: ReplayChoice
-) -> tuple[Columns, dict[int, int]]:
+    columns: Columns, paths: list[tuple[str, ...]], choice: ReplayChoice,
+    is_shown: Callable[[int, int], bool] = lambda *_: True,
+) -> tuple[Columns, dict[int, int]]:  # fmt: skip
     """Places replayed rows where the run itself would have logged them, and adds the column `replay`.
 
     `replay` is the number of the replay, 0 for recorded rows. Also returns how many contradicted values of each name
-    are left out.
+    are left out. Of several replays only those count that `is_shown` accepts, by run and number.
     """
     import numpy as np
 
@@ -60,6 +67,7 @@ def overlay_replays(
     if choice.which == NONE:
         return _select_rows(columns, replay == 0), {}
     if choice.which == LATEST:
+        columns = _without_hidden(columns, is_shown)
         columns = _select_rows(columns, _is_best(columns))
     left_out: dict[int, int] = {}
     wrong = columns["verdict"] >= Verdict.CONTRADICTED
@@ -72,6 +80,14 @@ def overlay_replays(
     ordered = _select_rows(columns, order)
     ordered["process"] = np.where(ordered["replay"] > 0, 0, ordered["process"]).astype(np.int32)
     return ordered, left_out
+
+
+def _without_hidden(columns: Columns, is_shown: Callable[[int, int], bool]) -> Columns:
+    import numpy as np
+
+    pairs, where = np.unique([columns["run"], columns["replay"]], axis=1, return_inverse=True)
+    shown = np.asarray([not replay or is_shown(run, replay) for run, replay in pairs.T.tolist()], bool)
+    return columns if shown.all() else _select_rows(columns, shown[where.ravel()])
 
 
 def _select_rows(columns: Columns, rows: Any) -> Columns:

@@ -45,6 +45,13 @@ class Summary:
         """Returns the columns STORED."""
         return tuple(getattr(self, column) for column in STORED)
 
+    @property
+    def exact_last(self) -> float | str | None:
+        """The last value with all its bits if it is a number, as an int if it was one; otherwise its JSON."""
+        if self.last is None or self.last_text is None:
+            return self.last if self.last is not None else self.last_text
+        return self.last if self.last_text in ("true", "false") else int(self.last_text)
+
     def last_values(self) -> list[float]:
         """Returns the last values, at most TAIL, oldest first."""
         import numpy as np

@@ -115,6 +115,7 @@ class ReplayStarted(JournalStarted, tag="replay", kw_only=True, frozen=True):
     depth: str | UnsetType = UNSET
     resume: str | UnsetType = UNSET
     version: str | UnsetType | None = UNSET
+    beyond: bool | UnsetType = UNSET  # its values never happened: the run ended before
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -222,6 +223,12 @@ class PackagesInstalled(JournalLine, tag="packages", kw_only=True, frozen=True):
     """The installed packages with their versions."""
 
     packages: dict[str, str]
+
+
+class ModulesImported(JournalLine, tag="modules", kw_only=True, frozen=True):
+    """Source files of the project that were imported since the line before of this kind."""
+
+    files: list[str]  # relative to the root of the project
 
 
 class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):

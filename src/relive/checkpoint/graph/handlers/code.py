@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import BUILTIN_METHOD, BY_NAME, METHOD, UNSEEN, Token, find_by_name
+from relive.checkpoint.graph.tokens import (
+    BUILTIN_METHOD,
+    BY_NAME,
+    METHOD,
+    PROXY,
+    UNSEEN,
+    VALUE,
+    Token,
+    find_by_name,
+)
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -40,6 +49,11 @@ class ModuleObjectHandler(Handler):
 
 class FunctionHandler(Handler):
     """A function: its cells, defaults and attributes. Its code is not state."""
+
+    is_hashed_whole = False
+
+    def fingerprint(self, content: Any) -> Any:
+        return content[:-1]  # without its code, which has the name of a file in it
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
         code = obj.__code__
@@ -162,6 +176,15 @@ def is_library_class(kind: type) -> bool:
 
 def _underlying(value: Any) -> Any:
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
+
+
+class MappingProxyHandler(Handler):
+    """A read-only view of a dict."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+        return (VALUE, PROXY, walk.ref(gc.get_referents(obj)[0], form, f"{key}.(mapping)"))
 
 
 class PartialHandler(Handler):
@@ -329,6 +352,7 @@ _BY_BASE: list[tuple[Any, Handler]] = [
     (types.FunctionType, FunctionHandler()),
     (types.MethodType, MethodHandler()),
     ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), LibraryFunctionHandler()),
+    (types.MappingProxyType, MappingProxyHandler()),
     (functools.partial, PartialHandler()),
     (functools._lru_cache_wrapper, CacheHandler()),
     ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), GeneratorHandler()),

@@ -41,6 +41,8 @@ class BitGeneratorHandler(Handler):
         return restore.find_class(kind)(restore.complete_value(content[1]))
 
     def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        if restore.complete_value(content[1]) is not obj.seed_seq:
+            raise CannotRestore("it was seeded otherwise")
         obj.state = restore.value(content[0])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.hindsight.workers.landlock import paths_beside
+from relive.hindsight.workers.confinement.landlock import paths_beside
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def guarded(project: Path, action: str, *, landlock: bool = False) -> subprocess
     script = f"""
     import os, shutil, sqlite3, sys
     from pathlib import Path
-    from relive.hindsight.workers.landlock import restrict_writes
-    from relive.hindsight.workers.write_guard import WriteGuard
+    from relive.hindsight.workers.confinement.landlock import restrict_writes
+    from relive.hindsight.workers.confinement.write_guard import WriteGuard
     project, own = Path({str(project)!r}), Path({str(project / "own")!r})
     os.chdir(own)
     if {landlock}:
