@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.registry import Handler
 from relive.checkpoint.graph.tokens import pickled_value
-from relive.checkpoint.state.random_state import capture_random_states, restore_random_states
+from relive.checkpoint.state import capture_random_states, restore_random_states
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore

@@ -168,7 +168,7 @@ class Checkpoint:
 
     def restore_random(self) -> None:
         """Restores the global random generators: the last step, since rebuilding objects may draw numbers."""
-        from relive.checkpoint.state.random_state import restore_random_states
+        from relive.checkpoint.state import restore_random_states
 
         token = self.graph.roots.get("p|random generators")
         if token is not None:

@@ -70,7 +70,7 @@ class LoaderIteratorHandler(Handler):
     """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
-        from relive.checkpoint.state.loader_iterators import is_tracked_iterator
+        from relive.checkpoint.state import is_tracked_iterator
 
         if not is_tracked_iterator(obj):
             raise Unreadable("the position of this iterator over a data loader can't be seen")
