@@ -7,11 +7,12 @@ of your own with `relive.state_handler`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relive.checkpoint.graph.object_tokens import Token
     from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.tokens import Token
     from relive.checkpoint.graph.walk import ObjectWalk
 
 
@@ -34,6 +35,7 @@ class Handler:
     creates_complete = False  # what `create` returns needs no `restore`
     is_hashed = False  # restoring calls the hash of what it holds, which must be complete by then
     is_hashed_whole = True
+    of_nodes: Handler | None = None  # of an inline handler some of whose objects are nodes: their handler
     is_restorable = True  # otherwise an object can only be compared
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
@@ -81,9 +83,8 @@ def type_name(kind: type) -> str:
 
 def _choose(kind: type) -> Handler:
     if not _choosers:
-        from relive.checkpoint.graph.handlers import CHOOSERS
-
-        _choosers.extend(CHOOSERS)
+        # By name: handlers import this module.
+        _choosers.extend(import_module(f"{__package__}.handlers.all_handlers").CHOOSERS)
     for base in kind.__mro__:
         if base in _of_users:
             return _of_users[base]

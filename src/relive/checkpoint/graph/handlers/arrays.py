@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
+from relive.checkpoint.graph.object_tokens import SCALAR, Token, pickled_value
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import SCALAR, Token, pickled_value
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore

@@ -8,8 +8,8 @@ from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES
 from relive.checkpoint.graph.registry import MISSING
-from relive.checkpoint.graph.tokens import PLAIN_TYPES
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import module_name
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import (
+from relive.checkpoint.graph.object_tokens import (
     BUILTIN_METHOD,
     BY_NAME,
     METHOD,
@@ -23,6 +22,7 @@ from relive.checkpoint.graph.tokens import (
     Token,
     find_by_name,
 )
+from relive.checkpoint.graph.registry import CannotRestore, Handler
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -163,11 +163,12 @@ class AnyClassHandler(Handler):
     """Chooses by the class itself: nodes for the project's, names for others."""
 
     is_inline = True
+    of_nodes = ClassHandler()
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
         if is_library_class(obj):
             return (BY_NAME, obj.__module__, obj.__qualname__)
-        return walk.node_token(obj, form, key, _class)
+        return walk.node_token(obj, form, key, self.of_nodes)
 
 
 def is_library_class(kind: type) -> bool:
@@ -345,7 +346,6 @@ _DESCRIPTORS = (
     types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, property, functools.cached_property,
 )  # fmt: skip
-class_handler = _class = ClassHandler()
 _BY_BASE: list[tuple[Any, Handler]] = [
     (types.ModuleType, ModuleObjectHandler()),
     (type, AnyClassHandler()),

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
+from relive.checkpoint.graph.object_tokens import pickled_value
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import pickled_value
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore

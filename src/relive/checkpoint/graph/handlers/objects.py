@@ -24,8 +24,17 @@ from relive.checkpoint.graph.handlers.attributes import (
     own_dict,
     restore_attributes,
 )
+from relive.checkpoint.graph.object_tokens import (
+    LOCK,
+    REENTRANT_LOCK,
+    TEXT_TYPE,
+    UNSEEN,
+    VALUE,
+    WEAK,
+    Token,
+    pickled_value,
+)
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import LOCK, REENTRANT_LOCK, TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:

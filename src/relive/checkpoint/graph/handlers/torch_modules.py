@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, Handler
-from relive.checkpoint.graph.tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:

@@ -128,3 +128,7 @@ def _is_shared(path: Path) -> bool:
         return path.lstat().st_nlink > 1
     except OSError:
         return False
+
+
+def choose_folder(kind: type) -> Handler | None:
+    return FolderHandler() if kind is FolderState else None

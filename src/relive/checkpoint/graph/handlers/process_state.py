@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.object_tokens import pickled_value
 from relive.checkpoint.graph.registry import Handler
-from relive.checkpoint.graph.tokens import pickled_value
 from relive.checkpoint.state import capture_random_states, restore_random_states
 
 if TYPE_CHECKING:
@@ -164,3 +164,8 @@ class GlobalRandomHandler(Handler):
 
     def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
         restore_random_states(restore.value(content))
+
+
+def choose_process(kind: type) -> Handler | None:
+    handlers: dict[type, Handler] = {ProcessState: ProcessHandler(), RandomState: GlobalRandomHandler()}
+    return handlers.get(kind)
