@@ -16,7 +16,7 @@ from relive.checkpoint.graph import object_tokens as tokens
 from relive.checkpoint.graph.graph_state import GraphState, StoredNode
 from relive.checkpoint.graph.matches import reachable
 from relive.checkpoint.graph.object_tokens import Token, nodes_in
-from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, handler_of
+from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, handler_of
 from relive.checkpoint.graph.token_values import build_value, find_class
 from relive.checkpoint.graph.walk import KnownWays
 
@@ -331,7 +331,7 @@ class GraphRestore:
 class _MissingClassHandler(Handler):
     """Stands for a class that this process does not have."""
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         raise CannotRestore(f"there is no class {kind} here")
 
 

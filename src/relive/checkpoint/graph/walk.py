@@ -16,16 +16,12 @@ from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer, BufferTable
 from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
-from relive.checkpoint.graph.registry import Handler, handler_of, type_name
+from relive.checkpoint.graph.registry import Handler, Unreadable, handler_of, type_name
 
 MARSHAL_VERSION = 2  # later ones depend on reference counts
 MAX_TUPLE_DEPTH = 40
 _CHECK_EVERY = 64  # nodes between two looks at the clock
 _now = time.perf_counter
-
-
-class Unreadable(Exception):
-    """Raised by a handler: the content of an object can't be seen."""
 
 
 class ObjectNode:
@@ -262,4 +258,4 @@ def _reason(error: Exception) -> str:
     return text if isinstance(error, Unreadable) else f"{type(error).__name__}: {text}"
 
 
-__all__ = ["Buffer", "KnownWays", "ObjectNode", "ObjectWalk", "Unreadable", "label_of"]
+__all__ = ["Buffer", "KnownWays", "ObjectNode", "ObjectWalk", "label_of"]
