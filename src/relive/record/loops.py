@@ -107,10 +107,12 @@ class RecordedLoop(Generic[T]):
                         loop = recorder.enter_loop(self._name, parent, items)
             exhausted = True
         finally:
+            frame = sys._getframe(0).f_back  # None if the interpreter ends
             if watch is not None:
-                watch.end(iteration, sys._getframe(1), exhausted=exhausted)
+                watch.end(iteration, frame, exhausted=exhausted)
             _restore_place(place, outside)
-            how = slot_kinds.LEFT_EXHAUSTED if exhausted else how_left(sys._getframe(1), self._made_in, handled)
+            how = slot_kinds.LEFT_EXHAUSTED if exhausted else how_left(frame, self._made_in, handled)
+            del frame
             recorder.leave_loop(loop, iteration + 1, how)
 
     def __aiter__(self) -> AsyncIterator[T]:
