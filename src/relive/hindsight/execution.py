@@ -13,7 +13,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from relive.hindsight.analysis import CodeFacts, read_source
+from relive.hindsight.analysis import read_source
+from relive.hindsight.analysis.reads import CodeFacts
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
 from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment, describe_ending

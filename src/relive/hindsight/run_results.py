@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from relive.hindsight.analysis import CodeFacts
+from relive.hindsight.analysis.reads import CodeFacts
 from relive.hindsight.plan import RankHistory, RunHistory, shown_rows
 from relive.hindsight.segment_evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.verdict_causes import CauseFinder

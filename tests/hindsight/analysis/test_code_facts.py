@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from relive.hindsight.analysis import CodeFacts
 from relive.hindsight.analysis.depth import AddedStatement
+from relive.hindsight.analysis.reads import CodeFacts
 
 
 def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **files: str) -> CodeFacts:

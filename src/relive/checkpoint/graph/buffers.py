@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.walk import ObjectWalk
 
 
 class Buffer:
@@ -47,10 +44,19 @@ class Buffer:
         self.source = None
 
 
+class GivesWays(Protocol):
+    """The walk that meets the buffers."""
+
+    @property
+    def parent(self) -> int: ...
+    def known_buffer(self, address: int, size_bytes: int) -> int | None: ...
+    def new_way(self, form: str, key: Any) -> int: ...
+
+
 class BufferTable:
     """The buffers of one walk, each once."""
 
-    def __init__(self, walk: ObjectWalk) -> None:
+    def __init__(self, walk: GivesWays) -> None:
         self._walk = walk
         self._by_address: dict[int, Buffer] = {}
         self.found: list[Buffer] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.checkpoint.graph.tokens import Token
+from relive.checkpoint.graph.object_tokens import Token
 from relive.checkpoint.graph.walk import label_of
 
 MAX_NAME = 200

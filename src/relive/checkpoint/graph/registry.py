@@ -6,20 +6,53 @@ of your own with `relive.state_handler`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.tokens import Token
-    from relive.checkpoint.graph.walk import ObjectWalk
-
+from relive.checkpoint.graph.object_tokens import Token
 
 MISSING: Any = object()
 
 
 class CannotRestore(Exception):
     """Raised by a handler: an object of this kind can't be given a content."""
+
+
+class Unreadable(Exception):
+    """Raised by a handler: the content of an object can't be seen."""
+
+
+class Walker(Protocol):
+    """What a handler asks of the walk: tokens of the objects that the current one holds."""
+
+    with_gradients: bool
+    is_end: bool
+    memo: dict[int, Any]
+
+    @property
+    def buffers(self) -> Any: ...
+    def ref(self, obj: Any, form: str, key: Any) -> Token: ...
+    def refs(self, objects: Iterable[Any]) -> tuple[Token, ...]: ...
+    def attributes(self, values: Mapping[str, Any]) -> tuple[Token, ...]: ...
+    def identity_token(self, number: int) -> Token: ...
+    def node_token(self, obj: Any, form: str, key: Any, handler: Handler) -> Token: ...
+    def made(self, obj: Any) -> Any: ...
+    def note_unknown(self, name: str, why: str) -> None: ...
+
+
+class Restorer(Protocol):
+    """What a handler asks of a restore: the objects of tokens, memory and classes."""
+
+    has_gradients: bool
+
+    def value(self, token: Token) -> Any: ...
+    def value_or(self, token: Token, current: Any) -> Any: ...
+    def complete_value(self, token: Token) -> Any: ...
+    def find_class(self, name: str) -> Any: ...
+    def memory(self, way: int) -> Any: ...
+    def storage(self, way: int, device: str) -> Any: ...
+    def is_memory_of(self, way: int, address: int) -> bool: ...
 
 
 class Handler:
@@ -34,13 +67,14 @@ class Handler:
     creates_complete = False  # what `create` returns needs no `restore`
     is_hashed = False  # restoring calls the hash of what it holds, which must be complete by then
     is_hashed_whole = True
+    of_nodes: Handler | None = None  # of an inline handler some of whose objects are nodes: their handler
     is_restorable = True  # otherwise an object can only be compared
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         """Returns the token of an object without identity."""
         raise NotImplementedError
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         raise NotImplementedError
 
     def fingerprint(self, content: Any) -> Any:
@@ -51,12 +85,12 @@ class Handler:
         """Whether an object can be given this content."""
         return self.is_restorable
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         """Returns a new object, which `restore` fills, unless the handler `creates_complete` ones."""
         cls = restore.find_class(kind)
         return cls.__new__(cls)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         """Gives an object the content; raises CannotRestore if that is not possible in place: a new one replaces it."""
         raise CannotRestore("it can only be compared")
 
@@ -81,9 +115,8 @@ def type_name(kind: type) -> str:
 
 def _choose(kind: type) -> Handler:
     if not _choosers:
-        from relive.checkpoint.graph.handlers import CHOOSERS
-
-        _choosers.extend(CHOOSERS)
+        # By name: handlers import this module.
+        _choosers.extend(import_module(f"{__package__}.handlers.all_handlers").CHOOSERS)
     for base in kind.__mro__:
         if base in _of_users:
             return _of_users[base]
@@ -107,8 +140,8 @@ class UserHandler(Handler):
         self._capture = capture
         self._restore = restore
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return walk.ref(walk.made(self._capture(obj)), ".", "(captured)")
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         self._restore(obj, restore.complete_value(content))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.checkpoint.graph import Observer, Roots
-from relive.checkpoint.graph.handlers.attributes import skip_attributes
+from relive.checkpoint.graph.handlers import skip_attributes
 
 _SEARCH_S = 5.0  # the longest that a training waits until the objects that it was given are found
 

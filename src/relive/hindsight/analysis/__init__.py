@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.hindsight.analysis.code_facts import CodeFacts
     from relive.hindsight.analysis.depth import NOWHERE, PREFIX, SUFFIX, Reach
     from relive.hindsight.analysis.error_handlers import may_handle_errors
     from relive.hindsight.analysis.imported_files import ImportRecord
@@ -14,6 +13,5 @@ if TYPE_CHECKING:
     from relive.hindsight.analysis.pinned_patches import PinnedPatches, patch_at_line, patch_from_files
     from relive.hindsight.analysis.program import LoopPath
     from relive.hindsight.analysis.syntax_facts import ANY_LOOP
-    from relive.hindsight.analysis.volatile_calls import has_volatile_name
 
 __getattr__ = lazy_names(__name__)

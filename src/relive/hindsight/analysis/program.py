@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +20,7 @@ from relive.hindsight.analysis.syntax_facts import (
     is_called_by_name,
     name_argument,
     simple_name,
+    without_garbage_collection,
 )
 from relive.instrument import (
     HOOK_NAME,
@@ -111,7 +110,7 @@ def read_program(
     before = {file: text for file, text in {**files, **recorded}.items() if text is not None}
     modules = module_files(frozenset(files))
     sources = {file: RecordedSource(text, files[file]) for file, text in recorded.items() if file in files}
-    with _without_collections():
+    with without_garbage_collection():
         known = _survey(entry, tuple(before.items())) if entry is not None else None
         plain = sources if known is not None else {}
         return Program(
@@ -122,18 +121,6 @@ def read_program(
 @lru_cache(maxsize=4)
 def _survey(entry: str, files: tuple[tuple[str, str], ...]) -> ProjectSurvey:
     return survey_functions(reachable_files(entry, dict(files).get).values())
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Stops the garbage collector: syntax trees have no cycles, and it would look at millions of nodes for nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @lru_cache(maxsize=20_000)

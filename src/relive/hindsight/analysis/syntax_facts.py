@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
 from collections.abc import Iterator, Sequence
 
 ANY_LOOP = "*"  # stands for the name of a loop whose name is not a literal
@@ -75,3 +77,15 @@ def eagerly_iterated(node: ast.expr) -> Iterator[ast.expr]:
             yield from inner.args
         elif isinstance(inner, ast.ListComp | ast.SetComp | ast.DictComp):
             yield from (part.iter for part in inner.generators)
+
+
+@contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Stops the garbage collector: syntax trees have no cycles, and it would look at millions of nodes for nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

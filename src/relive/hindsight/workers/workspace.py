@@ -20,6 +20,7 @@ from relive.store.journal import ParsedJournal, line_schema
 from relive.store.versions import code_versions
 
 MAX_COPIED_BYTES = 16 << 20  # larger inputs are linked; C libraries may write through a link unnoticed
+START_PRECISION_S = 0.01  # Linux rounds the start of a process down to this; Python itself takes longer to start
 MAX_LINKED_FILES = 10_000  # of a folder; with more, the folder itself is linked
 _HERE, _BIRTH_TIME, _BIRTH_TIME_OFFSET = -100, 0x800, 0x50  # of statx(2)
 # Experiment trackers write to the folder of the replay instead of their server.
@@ -74,7 +75,8 @@ def create_workspace(record: RunRecord, ranks: Sequence[ParsedJournal], tree: Pa
     for path in dict.fromkeys(path for rank in ranks for path in _input_paths(record, rank)):
         _provide(path, folders)
     for outside, inside in folders.items():
-        _make_older_folders(outside, inside, base, record.started_us / 1e6 - _script_age_s(ranks[0]))
+        script_began_s = record.started_us / 1e6 - _script_age_s(ranks[0])
+        _make_older_folders(outside, inside, base, script_began_s + START_PRECISION_S)
         _link_older_files(outside, inside, base, record.started_us / 1e6)
     for rank in ranks:
         (base / "journals" / str(rank.journal.rank)).mkdir(parents=True)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import array
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import SCALAR, Token, pickled_value
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.object_tokens import SCALAR, Token, pickled_value
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 _PLAIN_CLASSES = frozenset({"Tensor", "Parameter"})
 _STRIDED, _SPARSE, _META, _OTHER = "strided", "sparse", "meta", "other"
@@ -23,7 +19,7 @@ _STRIDED, _SPARSE, _META, _OTHER = "strided", "sparse", "meta", "other"
 class TensorHandler(Handler):
     """A tensor of torch, also a Parameter or of a subclass."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         """Nearly all tensors are where they were at the last walk, and a model has hundreds."""
         place = (obj.data_ptr(), obj.shape, obj.stride(), obj.requires_grad) if _is_plain(obj) else None
         before = walk.memo.get(id(obj))
@@ -40,7 +36,7 @@ class TensorHandler(Handler):
             return (*content[:9], walk.ref(obj.grad, ".", "grad"), content[10])
         return content
 
-    def _whole_content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def _whole_content(self, obj: Any, walk: Walker) -> Any:
         torch = sys.modules["torch"]
         requires_grad = obj.requires_grad
         if obj.layout is not torch.strided:
@@ -75,7 +71,7 @@ class TensorHandler(Handler):
             _own_attributes(obj, walk),
         )
 
-    def _sparse_content(self, obj: Any, walk: ObjectWalk, torch: Any) -> Any:
+    def _sparse_content(self, obj: Any, walk: Walker, torch: Any) -> Any:
         if obj.layout is torch.sparse_coo:
             data = obj.detach().coalesce()
             parts = [data.indices(), data.values()]
@@ -84,7 +80,7 @@ class TensorHandler(Handler):
         raw = tuple((part.dtype.__reduce__(), tuple(part.shape), part.cpu().numpy().tobytes()) for part in parts)
         return (_SPARSE, obj.dtype.__reduce__(), tuple(obj.shape), obj.requires_grad, raw, obj.is_coalesced())
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         torch = sys.modules["torch"]
         made = self._plain(content, restore)
         cls = restore.find_class(kind)
@@ -96,7 +92,7 @@ class TensorHandler(Handler):
             made.requires_grad_(True)
         return made
 
-    def _plain(self, content: Any, restore: GraphRestore) -> Any:
+    def _plain(self, content: Any, restore: Restorer) -> Any:
         torch = sys.modules["torch"]
         dtype = getattr(torch, content[1])
         if content[0] == _META:
@@ -120,7 +116,7 @@ class TensorHandler(Handler):
             made = torch._neg_view(made)
         return made
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         torch = sys.modules["torch"]
         if content[0] != _STRIDED or not _has_place(obj, content, restore):
             made = self._plain(content, restore)
@@ -152,7 +148,7 @@ def _from_bytes(torch: Any, dtype: str, shape: tuple[int, ...], data: bytes) -> 
     return torch.frombuffer(bytearray(data), dtype=kind).reshape(shape) if data else torch.empty(shape, dtype=kind)
 
 
-def _has_place(obj: Any, content: Any, restore: GraphRestore) -> bool:
+def _has_place(obj: Any, content: Any, restore: Restorer) -> bool:
     """Whether a live tensor is already the right view of the right memory."""
     torch = sys.modules["torch"]
     _, dtype, shape, _, stride, offset, memory, device, _, _, _ = content
@@ -165,7 +161,7 @@ def _has_place(obj: Any, content: Any, restore: GraphRestore) -> bool:
     return bool(restore.is_memory_of(memory[0], obj.data_ptr() - offset * obj.element_size()))
 
 
-def _own_attributes(obj: Any, walk: ObjectWalk) -> Any:
+def _own_attributes(obj: Any, walk: Walker) -> Any:
     own = obj.__dict__ if type(obj).__dictoffset__ else None
     return attribute_tokens(obj, walk) if own else None
 
@@ -173,7 +169,7 @@ def _own_attributes(obj: Any, walk: ObjectWalk) -> Any:
 class ArrayHandler(Handler):
     """An array of numpy, also of a subclass: its place in the memory of the array that owns it."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         dtype = obj.dtype
         if dtype.hasobject:
             flat = [obj[at] for at in np.ndindex(obj.shape)] if obj.ndim else [obj[()]]
@@ -190,7 +186,7 @@ class ArrayHandler(Handler):
         extra = attribute_tokens(obj, walk) if type(obj) is not np.ndarray else None
         return "array", _dtype_token(dtype), obj.shape, obj.strides, offset, memory, flags, extra
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
         dtype = _dtype(content[1])
         if content[0] == "object":
@@ -205,7 +201,7 @@ class ArrayHandler(Handler):
             made.flags.writeable = False
         return made if cls is np.ndarray else made.view(cls)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content[0] == "object":
             values = [restore.value(token) for token in content[3]]
             for at, value in zip(np.ndindex(content[2]), values, strict=True):
@@ -247,10 +243,10 @@ class FlatIteratorHandler(Handler):
 
     creates_complete = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return obj.index, walk.ref(obj.base, ".", "base")
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         made = restore.complete_value(content[1]).flat
         for _ in range(content[0]):
             next(made)
@@ -262,7 +258,7 @@ class ScalarHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if obj.dtype.hasobject or obj.dtype.fields is not None:
             return pickled_value(obj)
         return (SCALAR, obj.dtype.str, obj.tobytes())
@@ -273,21 +269,21 @@ class NameHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return pickled_value(obj)
 
 
 class BytesHandler(Handler):
     """A bytearray, or an array of the standard library."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return getattr(obj, "typecode", ""), bytes(obj), attribute_tokens(obj, walk)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
         return cls(content[0]) if content[0] else cls()
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if isinstance(obj, array.array):
             del obj[:]
             obj.frombytes(content[1])
@@ -299,13 +295,13 @@ class BytesHandler(Handler):
 class StorageHandler(Handler):
     """A storage of torch that the script holds itself."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         inner = obj if hasattr(obj, "data_ptr") and not hasattr(obj, "_untyped_storage") else obj._untyped_storage
         if not inner.nbytes():
             return (0, None)
         return inner.nbytes(), walk.buffers.add(inner.data_ptr(), inner.nbytes(), inner, str(inner.device))
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         """Does nothing: its memory is restored by itself."""
 
 

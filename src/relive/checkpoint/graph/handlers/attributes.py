@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 from functools import lru_cache
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.registry import MISSING
-from relive.checkpoint.graph.tokens import PLAIN_TYPES
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES
+from relive.checkpoint.graph.registry import MISSING, Restorer, Walker
 
 _HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
 
@@ -115,7 +111,7 @@ def own_dict(obj: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
-def attribute_tokens(obj: Any, walk: ObjectWalk) -> tuple[Any, ...]:
+def attribute_tokens(obj: Any, walk: Walker) -> tuple[Any, ...]:
     """Returns the names and tokens of all attributes, alternating."""
     where = Attributes.of(type(obj))
     found: list[Any] = []
@@ -142,7 +138,7 @@ def _is_project_object(value: Any) -> bool:
     return is_project_module(module_name(type(value)))
 
 
-def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore) -> None:
+def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: Restorer) -> None:
     """Gives an object these attributes and no others, except those that are skipped."""
     where = Attributes.of(type(obj))
     slots = dict(where.slots)

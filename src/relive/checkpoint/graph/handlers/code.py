@@ -8,12 +8,11 @@ import itertools
 import marshal
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import module_name
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import (
+from relive.checkpoint.graph.object_tokens import (
     BUILTIN_METHOD,
     BY_NAME,
     METHOD,
@@ -23,11 +22,7 @@ from relive.checkpoint.graph.tokens import (
     Token,
     find_by_name,
 )
-from relive.checkpoint.graph.walk import Unreadable
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
 _EMPTY_CELL = "(empty)"
 _FINISHED = ("finished",)
@@ -43,7 +38,7 @@ class ModuleObjectHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (BY_NAME, obj.__name__, "")
 
 
@@ -55,7 +50,7 @@ class FunctionHandler(Handler):
     def fingerprint(self, content: Any) -> Any:
         return content[:-1]  # without its code, which has the name of a file in it
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         code = obj.__code__
         is_own = is_project_module(obj.__globals__.get("__name__") or "")
         cells = []
@@ -72,7 +67,7 @@ class FunctionHandler(Handler):
             made_by = marshal.dumps(code) if is_own else None
         return obj.__module__ or "", obj.__qualname__, tuple(cells), defaults, options, attributes, made_by
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         module, name, cells, _, _, _, made_by = content
         if made_by is None:
             try:
@@ -83,7 +78,7 @@ class FunctionHandler(Handler):
         closure = tuple(types.CellType() for _ in cells[::2])
         return types.FunctionType(marshal.loads(made_by), namespace, name.rpartition(".")[2], None, closure or None)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         _, _, cells, defaults, options, attributes, _ = content
         for name, token in zip(cells[::2], cells[1::2], strict=True):
             if token != (UNSEEN, _EMPTY_CELL):
@@ -102,7 +97,7 @@ class LibraryFunctionHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         owner = getattr(obj, "__self__", None)
         if owner is None or isinstance(owner, types.ModuleType):
             return (BY_NAME, getattr(obj, "__module__", None) or "builtins", getattr(obj, "__qualname__", ""))
@@ -112,7 +107,7 @@ class LibraryFunctionHandler(Handler):
 class MethodHandler(Handler):
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (
             METHOD,
             walk.ref(obj.__func__, form, f"{key}.__func__"),
@@ -123,7 +118,7 @@ class MethodHandler(Handler):
 class ClassHandler(Handler):
     """A class of the project: its attributes. Classes of libraries are known by their name."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         found = {
             name: value
             for name, value in list(type.__getattribute__(obj, "__dict__").items())
@@ -131,10 +126,10 @@ class ClassHandler(Handler):
         }
         return walk.attributes({name: _underlying(value) for name, value in found.items()})
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         raise CannotRestore("a class that was made at run time")
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         current = type.__getattribute__(obj, "__dict__")
         values = {name: restore.value(token) for name, token in zip(content[::2], content[1::2], strict=True)}
         for name, value in values.items():
@@ -153,7 +148,7 @@ class NamedClassHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if isinstance(obj, type) and not is_library_class(obj):
             raise AssertionError("classes of the project are nodes")
         return (BY_NAME, getattr(obj, "__module__", "") or "", getattr(obj, "__qualname__", None) or str(obj))
@@ -163,11 +158,12 @@ class AnyClassHandler(Handler):
     """Chooses by the class itself: nodes for the project's, names for others."""
 
     is_inline = True
+    of_nodes = ClassHandler()
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if is_library_class(obj):
             return (BY_NAME, obj.__module__, obj.__qualname__)
-        return walk.node_token(obj, form, key, _class)
+        return walk.node_token(obj, form, key, self.of_nodes)
 
 
 def is_library_class(kind: type) -> bool:
@@ -183,20 +179,20 @@ class MappingProxyHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (VALUE, PROXY, walk.ref(gc.get_referents(obj)[0], form, f"{key}.(mapping)"))
 
 
 class PartialHandler(Handler):
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         parts = [walk.ref(obj.func, ".", "func"), walk.ref(obj.args, ".", "args")]
         return (*parts, walk.attributes(obj.keywords), walk.attributes(obj.__dict__))
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
         return cls.__new__(cls, print)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         func, args, keywords, attributes = content
         words = {name: restore.value(token) for name, token in zip(keywords[::2], keywords[1::2], strict=True)}
         own = {name: restore.value(token) for name, token in zip(attributes[::2], attributes[1::2], strict=True)}
@@ -206,7 +202,7 @@ class PartialHandler(Handler):
 class CacheHandler(Handler):
     """A function with `lru_cache`: what it remembers. Only caches without a limit can be filled again."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         size = obj.cache_parameters()["maxsize"]
         remembered, others = _cache_parts(obj)
         if size is not None and remembered:
@@ -220,7 +216,7 @@ class CacheHandler(Handler):
     def can_restore(self, content: Any) -> bool:
         return content is not None and content[0] is None
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content[0] is not None:
             raise CannotRestore("a cache with a limit can't be filled again")
         remembered, _ = _cache_parts(obj)
@@ -236,7 +232,7 @@ def _cache_parts(obj: Any) -> tuple[dict[Any, Any], list[Any]]:
     return (dicts[0] if dicts else {}), [part for part in parts if isinstance(part, types.FunctionType)]
 
 
-def _entry_tokens(link: tuple[Any, ...], at: int, walk: ObjectWalk) -> tuple[Token, ...]:
+def _entry_tokens(link: tuple[Any, ...], at: int, walk: Walker) -> tuple[Token, ...]:
     parts = [part for part in link if type(part).__name__ != "_lru_list_elem"]
     return tuple(walk.ref(part, ".", f"(entry {at}.{number})") for number, part in enumerate(parts))
 
@@ -251,19 +247,19 @@ class GeneratorHandler(Handler):
     def can_restore(self, content: Any) -> bool:
         return bool(content == _FINISHED)
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         frame = next((getattr(obj, name) for name in ("gi_frame", "cr_frame", "ag_frame") if hasattr(obj, name)), None)
         if frame is None:
             return _FINISHED
         # The position is counted in instructions, which an added statement shifts: the variables tell it as well.
         return frame.f_code.co_qualname, walk.attributes(dict(frame.f_locals))
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content != _FINISHED:
             raise CannotRestore("a generator can't be put to another position")
         obj.close()
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         if content != _FINISHED:
             raise CannotRestore("a generator can't be made again")
         made = (_ for _ in ())
@@ -276,7 +272,7 @@ class IteratorHandler(Handler):
 
     creates_complete = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         reduced = obj.__reduce__()
         if type(reduced) is not tuple:
             raise Unreadable("its position can't be seen")
@@ -290,14 +286,14 @@ class IteratorHandler(Handler):
                 walk.made(part)
         return walk.ref(make, ".", "(class)"), walk.refs(args), walk.refs(state[:1]), False
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         args = [restore.complete_value(token) for token in content[1]]
         made = restore.value(content[0])(*([list(args[0])] if content[3] else args))
         if content[2] and content[2][0] is not None:
             made.__setstate__(restore.complete_value(content[2][0]))
         return made
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content[3]:
             raise CannotRestore("its position can't be set in place")
         state = restore.complete_value(content[2][0]) if content[2] else None
@@ -316,10 +312,10 @@ class TeeHandler(IteratorHandler):
 
     is_restorable = False
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         raise CannotRestore("iterators made by tee can't be put to another position")
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         raise CannotRestore("iterators made by tee can't be made again")
 
 
@@ -345,7 +341,6 @@ _DESCRIPTORS = (
     types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, property, functools.cached_property,
 )  # fmt: skip
-class_handler = _class = ClassHandler()
 _BY_BASE: list[tuple[Any, Handler]] = [
     (types.ModuleType, ModuleObjectHandler()),
     (type, AnyClassHandler()),
@@ -367,7 +362,7 @@ class MadeUpHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (UNSEEN, type(obj).__qualname__)
 
 

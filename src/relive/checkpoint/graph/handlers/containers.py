@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import marshal
 from collections import OrderedDict, defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes, attribute_tokens, restore_attributes
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import FROZEN_SET, NAMED_TUPLE, PLAIN_TYPES, Token
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.object_tokens import FROZEN_SET, NAMED_TUPLE, PLAIN_TYPES, Token
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 BULK_ITEMS = 64  # from this size on, containers of nothing but plain values are taken in one piece
 _LEAST_ADDRESS = 1 << 32  # larger integers may be addresses of objects, as `id` gives them
@@ -28,7 +24,7 @@ def _bulk(items: Any) -> Any:
     return _BULK, marshal.dumps(list(items), 2)
 
 
-def _items(content: Any, restore: GraphRestore) -> list[Any]:
+def _items(content: Any, restore: Restorer) -> list[Any]:
     if type(content) is tuple and len(content) == 2 and content[0] == _BULK:
         loaded: list[Any] = marshal.loads(content[1])
         return loaded
@@ -36,32 +32,32 @@ def _items(content: Any, restore: GraphRestore) -> list[Any]:
 
 
 class ListHandler(Handler):
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return _bulk(obj) or walk.refs(obj)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return []
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj[:] = _items(content, restore)
 
 
 class DictHandler(Handler):
     is_hashed = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return dict_tokens(obj, walk)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return {}
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         pairs = dict_items(content, restore)
         obj.clear()
         obj.update(pairs)
 
 
-def dict_tokens(obj: Any, walk: ObjectWalk) -> Any:
+def dict_tokens(obj: Any, walk: Walker) -> Any:
     """Returns keys and values, alternating; for large dicts of plain values, all in one piece."""
     if len(obj) >= BULK_ITEMS:
         values = list(dict.values(obj))
@@ -84,7 +80,7 @@ def dict_tokens(obj: Any, walk: ObjectWalk) -> Any:
     return tuple(found)
 
 
-def dict_items(content: Any, restore: GraphRestore) -> list[tuple[Any, Any]]:
+def dict_items(content: Any, restore: Restorer) -> list[tuple[Any, Any]]:
     if len(content) == 2 and content[0] == _BULK and type(content[1]) is bytes:
         keys, values = marshal.loads(content[1])
         return list(zip(keys, values, strict=True))
@@ -97,18 +93,18 @@ class SetHandler(Handler):
 
     is_hashed = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return set_tokens(obj, walk)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return set()
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         items = _items(content[1], restore)
         _refill_set(obj, items, is_ordered=content[0])
 
 
-def set_tokens(obj: Any, walk: ObjectWalk) -> Any:
+def set_tokens(obj: Any, walk: Walker) -> Any:
     """Returns whether the order counts, and the items."""
     items = list(set.__iter__(obj) if isinstance(obj, set) else frozenset.__iter__(obj))
     is_ordered = set(map(type, items)) <= _EXACT_HASH_TYPES
@@ -145,20 +141,20 @@ def _refill_set(obj: set[Any], items: list[Any], *, is_ordered: bool) -> None:
 
 
 class DequeHandler(Handler):
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return (
             deque.maxlen.__get__(obj),
             _bulk(obj) or walk.refs(list(deque.__iter__(obj))),
             attribute_tokens(obj, walk),
         )
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
         made = cls.__new__(cls)
         deque.__init__(made, (), content[0])
         return made
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if deque.maxlen.__get__(obj) != content[0]:
             deque.__init__(obj, (), content[0])
         deque.clear(obj)
@@ -173,7 +169,7 @@ class DerivedHandler(Handler):
         self._base = base
         self.is_hashed = base is not list
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         factory = obj.default_factory if isinstance(obj, defaultdict) else None
         return (
             self._content(obj, walk),
@@ -181,7 +177,7 @@ class DerivedHandler(Handler):
             attribute_tokens(obj, walk),
         )
 
-    def _content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def _content(self, obj: Any, walk: Walker) -> Any:
         if self._base is list:
             items = list(list.__iter__(obj))
             return _bulk(items) or walk.refs(items)
@@ -190,7 +186,7 @@ class DerivedHandler(Handler):
         ordered = dict(OrderedDict.items(obj)) if self._base is OrderedDict else obj
         return dict_tokens(ordered, walk)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         items, factory, attributes = content
         if self._base is list:
             list.__setitem__(obj, slice(None), _items(items, restore))
@@ -206,7 +202,7 @@ class DerivedHandler(Handler):
             obj.default_factory = restore.value(factory)
         restore_attributes(obj, attributes, restore)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
         made = cls.__new__(cls)
         if issubclass(cls, OrderedDict):
@@ -217,7 +213,7 @@ class DerivedHandler(Handler):
 class FrozenSetHandler(Handler):
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         items = sorted(obj, key=_sort_key)
         return (FROZEN_SET, *[walk.ref(item, form, f"{key}[{at}]") for at, item in enumerate(items)])
 
@@ -232,7 +228,7 @@ class NamedTupleHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         fields = getattr(type(obj), "_fields", ())
         labels = fields if len(fields) == len(obj) else range(len(obj))
         items = zip(labels, tuple.__iter__(obj), strict=True)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import own_dict
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 
 class FrameHandler(Handler):
@@ -19,16 +15,16 @@ class FrameHandler(Handler):
 
     creates_complete = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         buffers: list[pickle.PickleBuffer] = []
         data = pickle.dumps(obj, protocol=5, buffer_callback=buffers.append)
         return data, tuple(bytes(buffer.raw()) for buffer in buffers)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         data, buffers = content
         return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         fresh = self.create("", content, restore)
         own, new = own_dict(obj), own_dict(fresh)
         if own is None or new is None:

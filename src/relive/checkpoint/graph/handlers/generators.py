@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import pickled_value
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.object_tokens import pickled_value
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 
 class PythonRandomHandler(Handler):
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         if isinstance(obj, random.SystemRandom):
             return None, attribute_tokens(obj, walk)
         return random.Random.getstate(obj), attribute_tokens(obj, walk)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
         return cls.__new__(cls)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content[0] is not None:
             random.Random.setstate(obj, content[0])
         restore_attributes(obj, content[1], restore)
@@ -34,13 +30,13 @@ class PythonRandomHandler(Handler):
 class BitGeneratorHandler(Handler):
     """A bit generator of numpy: its state, and how many children its seed sequence has spawned."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return pickled_value(obj.state), walk.ref(obj.seed_seq, ".", "seed_seq")
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)(restore.complete_value(content[1]))
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if restore.complete_value(content[1]) is not obj.seed_seq:
             raise CannotRestore("it was seeded otherwise")
         obj.state = restore.value(content[0])
@@ -49,14 +45,14 @@ class BitGeneratorHandler(Handler):
 class SeedSequenceHandler(Handler):
     creates_complete = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return pickled_value((obj.entropy, obj.spawn_key, obj.pool_size, obj.n_children_spawned))
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         entropy, key, size, spawned = restore.value(content)
         return restore.find_class(kind)(entropy, spawn_key=key, pool_size=size, n_children_spawned=spawned)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         entropy, key, size, spawned = restore.value(content)
         if (obj.entropy, obj.spawn_key, obj.pool_size) != (entropy, key, size) or spawned < obj.n_children_spawned:
             raise CannotRestore("it was seeded otherwise")
@@ -66,13 +62,13 @@ class SeedSequenceHandler(Handler):
 class NumpyGeneratorHandler(Handler):
     creates_complete = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return (walk.ref(obj.bit_generator, ".", "bit_generator"),)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)(restore.complete_value(content[0]))
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if restore.value(content[0]) is not obj.bit_generator:
             raise CannotRestore("it has another bit generator now")
 
@@ -80,24 +76,24 @@ class NumpyGeneratorHandler(Handler):
 class RandomStateHandler(Handler):
     """The older generator of numpy."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return (pickled_value(obj.get_state(legacy=False)),)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)()
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj.set_state(restore.value(content[0]))
 
 
 class TorchGeneratorHandler(Handler):
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return str(obj.device), obj.initial_seed(), obj.get_state().numpy().tobytes()
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)(content[0])
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         torch = sys.modules["torch"]
         obj.set_state(torch.frombuffer(bytearray(content[2]), dtype=torch.uint8))
 

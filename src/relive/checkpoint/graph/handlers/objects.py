@@ -14,7 +14,7 @@ import threading
 import types
 import uuid
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import (
@@ -24,13 +24,17 @@ from relive.checkpoint.graph.handlers.attributes import (
     own_dict,
     restore_attributes,
 )
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import LOCK, REENTRANT_LOCK, TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
-from relive.checkpoint.graph.walk import Unreadable
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.object_tokens import (
+    LOCK,
+    REENTRANT_LOCK,
+    TEXT_TYPE,
+    UNSEEN,
+    VALUE,
+    WEAK,
+    Token,
+    pickled_value,
+)
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
 # Objects of these packages only display or report progress; the training does not depend on them.
 IGNORED_PACKAGES = frozenset(
@@ -51,10 +55,10 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 class ObjectHandler(Handler):
     """An object whose state is its attributes."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return attribute_tokens(obj, walk)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         restore_attributes(obj, content, restore)
 
 
@@ -63,7 +67,7 @@ class ValueHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if isinstance(obj, pathlib.PurePath):
             return (VALUE, type(obj).__name__, walk.ref(str(obj), form, key))
         return pickled_value(obj)
@@ -72,7 +76,7 @@ class ValueHandler(Handler):
 class EnumHandler(Handler):
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (VALUE, "enum", walk.ref(type(obj), form, f"{key}.__class__"), obj._name_)
 
 
@@ -81,7 +85,7 @@ class TextHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         base = next(base for base in (str, *_PRIMITIVES) if isinstance(obj, base))
         plain = str.__str__(obj) if base is str else base(obj)
         return (TEXT_TYPE, walk.ref(type(obj), form, f"{key}.__class__"), plain)
@@ -90,7 +94,7 @@ class TextHandler(Handler):
 class IgnoredHandler(Handler):
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (UNSEEN, type(obj).__qualname__)
 
 
@@ -99,7 +103,7 @@ class UnknownHandler(Handler):
 
     is_restorable = False
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         for at, inner in enumerate(gc.get_referents(obj)):
             if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
                 walk.ref(inner, ".", f"(inside {at})")
@@ -112,16 +116,16 @@ class PickledHandler(Handler):
 
     creates_complete = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         buffers: list[pickle.PickleBuffer] = []
         data = pickle.dumps(obj, protocol=5, buffer_callback=buffers.append)
         return data, tuple(bytes(buffer.raw()) for buffer in buffers)
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         data, buffers = content
         return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         fresh = self.create("", content, restore)
         if fresh is obj:
             return
@@ -145,14 +149,14 @@ class LockHandler(Handler):
 
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         return (UNSEEN, LOCK if type(obj) is _LOCKS[0] else REENTRANT_LOCK)
 
 
 class WeakReferenceHandler(Handler):
     is_inline = True
 
-    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         target = obj()
         return (WEAK, walk.ref(target, form, f"{key}()") if target is not None else None)
 
@@ -162,15 +166,15 @@ class WeakContainerHandler(Handler):
 
     is_hashed = True
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         if isinstance(obj, weakref.WeakSet):
             return walk.refs(list(obj))
         return walk.refs([part for pair in list(obj.items()) for part in pair])
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)()
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         values = [restore.value(token) for token in content]
         obj.clear()
         if isinstance(obj, weakref.WeakSet):
@@ -180,10 +184,10 @@ class WeakContainerHandler(Handler):
 
 
 class ExceptionHandler(Handler):
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return walk.ref(obj.args, ".", "args"), attribute_tokens(obj, walk)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj.args = restore.value(content[0])
         restore_attributes(obj, content[1], restore)
 
@@ -191,10 +195,10 @@ class ExceptionHandler(Handler):
 class StateDictHandler(Handler):
     """An object that can't be looked into, but has `state_dict` and `load_state_dict`."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return walk.ref(walk.made(obj.state_dict()), ".", "state_dict()")
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj.load_state_dict(restore.complete_value(content))
 
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.walk import Unreadable
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
 _STANDARD_STREAMS = 2
 _LINES = "lines"
@@ -20,13 +15,13 @@ _LINES = "lines"
 class MemoryStreamHandler(Handler):
     """A StringIO or BytesIO."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return None if obj.closed else (obj.getvalue(), obj.tell())
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)()
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content is None:
             obj.close()
             return
@@ -39,7 +34,7 @@ class MemoryStreamHandler(Handler):
 class FileHandler(Handler):
     """A file: one that is only read has a position; what was written is nowhere to be seen before it is flushed."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         if obj.closed:
             return ("closed",)
         raw = _raw(obj)
@@ -59,10 +54,10 @@ class FileHandler(Handler):
     def can_restore(self, content: Any) -> bool:
         return content is None or content[0] != _LINES
 
-    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         raise CannotRestore("a file that was opened in the loop")
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content[0] == "closed":
             obj.close()
         elif content[0] == "read":
@@ -81,12 +76,12 @@ def _raw(file: Any) -> Any:
 class ContextVariableHandler(Handler):
     """A context variable: its value in the current context."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         missing = object()
         value = obj.get(missing)
         return () if value is missing else (walk.ref(value, ".", "get()"),)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if content:
             obj.set(restore.value(content[0]))
 

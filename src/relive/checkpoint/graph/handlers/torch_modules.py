@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes
-from relive.checkpoint.graph.registry import MISSING, Handler
-from relive.checkpoint.graph.tokens import PLAIN_TYPES, pickled_value
-from relive.checkpoint.graph.walk import Unreadable
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Unreadable, Walker
 
 _TENSORS = frozenset({"_parameters", "_buffers", "_modules"})
 _EMPTY_AT_FIRST = frozenset(
@@ -28,7 +23,7 @@ class ModuleHandler(Handler):
     The dicts that hold them are part of its content, since nobody else refers to them: a model has ten for each layer.
     """
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         own, ref = obj.__dict__, walk.ref
         found: list[Any] = []
         skipped = Attributes.of(type(obj)).skipped
@@ -47,7 +42,7 @@ class ModuleHandler(Handler):
                 found += (name, ref(value, ".", name))
         return tuple(found)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         own = obj.__dict__
         tokens = dict(zip(content[::2], content[1::2], strict=True))
         for name, token in tokens.items():
@@ -69,7 +64,7 @@ class ModuleHandler(Handler):
 class LoaderIteratorHandler(Handler):
     """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         from relive.checkpoint.state import is_tracked_iterator
 
         if not is_tracked_iterator(obj):
@@ -77,7 +72,7 @@ class LoaderIteratorHandler(Handler):
         indices = obj._sampler_iter
         return indices.number, indices.count, pickled_value(indices.states)
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj._sampler_iter.seek(content[1], restore.value(content[2]))
         obj._num_yielded = content[1]
 

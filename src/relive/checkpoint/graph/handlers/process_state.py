@@ -11,17 +11,12 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.registry import Handler
-from relive.checkpoint.graph.tokens import pickled_value
+from relive.checkpoint.graph.object_tokens import pickled_value
+from relive.checkpoint.graph.registry import Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
-
 
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
 
@@ -88,7 +83,7 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
 class ProcessHandler(Handler):
     """Settings of the process; of the environment and the folder what has changed since the loop began."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         facts = tuple(part for name, (value, _) in _facts().items() for part in (name, value))
         now = dict(os.environ)
         changed = {name: value for name, value in sorted(now.items()) if obj.environment.get(name) != value}
@@ -103,7 +98,7 @@ class ProcessHandler(Handler):
         environment = walk.attributes(changed), removed, relative
         return facts, environment, searched, walk.attributes(added), walk.refs(_own_log_handlers())
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         facts, (changed, removed, relative), searched, added, _ = content
         current = _facts()
         for name, value in zip(facts[::2], facts[1::2], strict=True):
@@ -159,8 +154,13 @@ def _set_warning_filters(data: bytes) -> None:
 class GlobalRandomHandler(Handler):
     """The global generators of `random`, numpy and torch."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         return pickled_value(capture_random_states())
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         restore_random_states(restore.value(content))
+
+
+def choose_process(kind: type) -> Handler | None:
+    handlers: dict[type, Handler] = {ProcessState: ProcessHandler(), RandomState: GlobalRandomHandler()}
+    return handlers.get(kind)

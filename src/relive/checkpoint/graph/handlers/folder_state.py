@@ -6,13 +6,9 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relive.checkpoint.graph.registry import Handler
-
-if TYPE_CHECKING:
-    from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.registry import Handler, Restorer, Walker
 
 MAX_FILES = 4_000
 MAX_SCAN_S = 0.02
@@ -41,7 +37,7 @@ class FolderState:
 class FolderHandler(Handler):
     """Files that were written since the loop began, with their content; files that were removed."""
 
-    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+    def content(self, obj: Any, walk: Walker) -> Any:
         if not obj.is_complete or (obj.is_slow and not walk.is_end):
             walk.note_unknown("files of the working folder", "looking at all of them takes too long")
             return ()
@@ -68,7 +64,7 @@ class FolderHandler(Handler):
         gone = tuple(sorted(path for path in obj.files if path not in now))
         return tuple(found), gone
 
-    def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         if not content:
             return
         files, gone = content
@@ -128,3 +124,7 @@ def _is_shared(path: Path) -> bool:
         return path.lstat().st_nlink > 1
     except OSError:
         return False
+
+
+def choose_folder(kind: type) -> Handler | None:
+    return FolderHandler() if kind is FolderState else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.hindsight.analysis.expression_reads import Chain, ExpressionReads, FileScopes, Scope
+from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope
 
 CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK = (
     "reads the clock", "reads an address in memory", "reads a property of the process or the machine",

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from relive.hindsight.analysis.depth import AddedStatement
-from relive.hindsight.analysis.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
 from relive.hindsight.analysis.program import read_program
-from relive.hindsight.analysis.volatile_calls import VolatileFlow, any_volatile, has_volatile_name
+from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
+from relive.hindsight.analysis.reads.volatile_calls import VolatileFlow, any_volatile, has_volatile_name
 from relive.instrument import reachable_files
 
 ReadFile = Callable[[str], str | None]

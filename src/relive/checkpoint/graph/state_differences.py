@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relive.checkpoint.graph.folder_state import FolderState
 from relive.checkpoint.graph.graph_state import GraphState
+from relive.checkpoint.graph.handlers import FolderState
 from relive.checkpoint.graph.registry import type_name
 from relive.checkpoint.graph.roots import PROCESS
 from relive.checkpoint.graph.walk import ObjectWalk
