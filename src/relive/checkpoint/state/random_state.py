@@ -43,8 +43,8 @@ def restore_random_states(states: dict[str, Any]) -> None:
 
         inner = states["numpy"]["state"]
         if isinstance(inner.get("key"), bytes):  # earlier checkpoints hold an array
-            inner["key"] = numpy.frombuffer(inner["key"], numpy.uint32)
-        numpy.random.set_state(states["numpy"])
+            inner = {**inner, "key": numpy.frombuffer(inner["key"], numpy.uint32)}
+        numpy.random.set_state({**states["numpy"], "state": inner})
     if "torch" in states:
         import torch
 
