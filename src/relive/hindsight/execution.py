@@ -139,7 +139,7 @@ class _Execution:
             rendezvous = rendezvous_variables(history.ranks[0].variables)
             return [
                 RankTask(
-                    _job(self._session.home, replay, segment, place, rank),
+                    _job(self._session.home, replay, segment, place, rank, has_hashes=self._plan.question.has_hashes),
                     worker_environment(record, rank.variables, base, offline=self._offline, threads=threads)
                     | rendezvous,
                     was_cut_short=not rank.is_finished,
@@ -189,7 +189,9 @@ def _iterations_begun(rank: RankHistory) -> dict[int, int]:
     return {number: loop.iteration_count for number, loop in rank.profile.loops.items()}
 
 
-def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory) -> Job:
+def _job(
+    home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory, *, has_hashes: bool = False
+) -> Job:  # fmt: skip
     record, history = replay.case.record, replay.history
     module = record.code.get("module")
     root = Path(record.code["root"])
@@ -205,7 +207,7 @@ def _job(home: Home, replay: _CaseReplay, segment: Segment, place: Workspace, ra
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
         rank=rank.number, ranks=history.width, moments=_moments(rank), digests=_digests(rank),
-        random_states=_random_states(rank),
+        random_states=_random_states(rank), has_hashes=has_hashes,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class Question:
     threads: int | None = None
     source: str | None = None  # a run whose version holds the statements; else they are in the working tree
     at: str | None = None  # `file:line` of the old version, where the user wants the statement
+    has_hashes: bool = False  # take the hashes of all memory at the end of each visited iteration
 
 
 @dataclass(frozen=True, slots=True)

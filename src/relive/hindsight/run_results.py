@@ -33,6 +33,8 @@ class RunAnswer:
     causes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unrestored: list[str] = field(default_factory=list)  # state that could not be put back
+    # Hashes of memory by path, at the end of iterations: rank, loop, iteration.
+    memory: dict[tuple[int, int, int], dict[str, int]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -109,6 +111,7 @@ class ResultReader:
         if done.report is not None:
             _add_new(answer.notes, done.report.notes)
             _add_new(answer.unrestored, done.report.unrestored)
+            answer.memory |= {(rank.number, loop, at): hashes for loop, at, hashes in done.report.memory}
         _add_new(answer.notes, _notes_on_child_processes(done.folder, self._names))
         parsed = _read_journal(done.folder, rank.recorded)
         if parsed is not None:

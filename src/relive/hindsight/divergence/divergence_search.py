@@ -44,7 +44,9 @@ class Parting:
     leaves_where: str = ""
     last_agreed: str = ""  # the last moment that agreed; "" if there is none
     last_agreed_iteration: int | None = None
-    between: int | None = None  # iterations of the loop after that moment and before this one, of which nothing is known
+    between: int | None = (
+        None  # iterations of the loop after that moment and before this one, of which nothing is known
+    )
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ class _Search:
         return next((name for name, (one, other) in self._terms.args.items() if (type(one), one, other) == here), None)
 
     def _used_generators(self) -> set[str]:
-        """Global generators that a run draws from while it trains; others differ in every run, if it does not seed them."""
+        """Global generators that a run draws from while it trains; one that is not used may differ each time."""
         if self._used is None:
             self._used = set()
             for moments in (self._one.moments, self._other.moments):

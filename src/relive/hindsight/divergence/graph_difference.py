@@ -51,7 +51,6 @@ class GraphDifference:
 
     agreed: int = 0  # objects, pieces of memory and variables that are equal
     leaves: list[LeafDifference] = field(default_factory=list)
-    parameters: list[tuple[str, bool]] = field(default_factory=list)  # paths, and whether each is equal
     unknown: int = 0  # objects that could not be looked at on one side
     only_one: list[str] = field(default_factory=list)  # variables that the other side does not have
     only_other: list[str] = field(default_factory=list)
@@ -155,19 +154,7 @@ class _Comparison:
             return
         if one.digest == other.digest and one.content == other.content:
             self.result.agreed += 1  # what it holds is still to be compared
-        count = len(self.result.leaves)
-        first, second = _parts(self._one, one), _parts(self._other, other)
-        self._compare_parts(first, second, path, in_code=is_code(one.kind))
-        memory = [label for label, token in first if label == "" and _way(token) in self._one.buffers]
-        if memory and type(one.content) is tuple and one.content[0] == "strided" and one.content[3]:
-            self._note_parameter(one.content[6], other.content[6], path, is_equal=len(self.result.leaves) == count)
-
-    def _note_parameter(self, first: Any, second: Any, path: str, *, is_equal: bool) -> None:
-        """A tensor that is trained: the ranks of a run must have the same ones."""
-        one = self._one.buffers.get(_way(first) or 0)
-        other = self._other.buffers.get(_way(second) or 0)
-        if one is not None and other is not None and None not in (one.digest, other.digest):
-            self.result.parameters.append((path, is_equal and one.digest == other.digest))
+        self._compare_parts(_parts(self._one, one), _parts(self._other, other), path, in_code=is_code(one.kind))
 
     def _compare_memory(self, way: int, other_way: int, path: str) -> None:
         one, other = self._one.buffers.get(way), self._other.buffers.get(other_way)
@@ -228,4 +215,3 @@ def _kind_of_leaf(first: Any, second: Any) -> str:
 
 def _short(kind: str) -> str:
     return kind.rpartition(".")[2]
-

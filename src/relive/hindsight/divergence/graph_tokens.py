@@ -30,7 +30,9 @@ def is_code(kind: str) -> bool:
 # --- roots ------------------------------------------------------------------------------------------------------------
 
 
-def root_names(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
+def root_names(
+    one: Mapping[str, Any], other: Mapping[str, Any]
+) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
     """Returns the pairs of variables to compare, with their names, and the names that only one side has.
 
     A variable that has moved from a module to a function, or to another one, is found by its name alone.

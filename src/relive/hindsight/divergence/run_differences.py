@@ -48,6 +48,8 @@ def differences_of_runs(
         result.unknown.append("code: one of the runs has no code version")
     if not (one.environment.get("packages") and other.environment.get("packages")):
         result.unknown.append("packages: one of the runs did not record them")
+    if not (one.data_version and other.data_version):
+        result.unknown.append("data: none was declared, or seen to be read")
     if one.world_size != other.world_size:
         result.launch.append(_changed("ranks", one.world_size, other.world_size))
     result.machine, launch = _machine_and_launch(one.environment, other.environment)

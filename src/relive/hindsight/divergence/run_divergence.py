@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relive.hindsight.divergence.divergence_search import MAX_LISTED, Course, Parting, Terms, find_parting
+from relive.hindsight.divergence.gap_replay import narrow_by_replay
 from relive.hindsight.divergence.run_differences import RunDifferences, differences_of_runs
 from relive.hindsight.divergence.run_trace import read_traces, require_known
 from relive.model import RunRecord
@@ -43,7 +44,7 @@ class Divergence:
     @property
     def course(self) -> Course:
         """That of the rank that parted first."""
-        return self.courses[self.rank]
+        return self.courses[self.rank] if self.courses else Course()
 
     def to_json(self) -> dict[str, Any]:
         """Returns everything as plain JSON values."""
@@ -76,8 +77,13 @@ def parting_to_json(parted: Parting | None) -> dict[str, Any] | None:
             "differing": len(parted.leaves)}  # fmt: skip
 
 
-def diverge_runs(home: Home, one: str, other: str, *, ignored: Collection[str] = ()) -> Divergence:
-    """Compares two runs of a home: their state, digests and values at every moment that both have."""
+def diverge_runs(
+    home: Home, one: str, other: str, *, ignored: Collection[str] = (), replays: bool = False
+) -> Divergence:  # fmt: skip
+    """Compares two runs of a home: their state, digests and values at every moment that both have.
+
+    With `replays`, iterations of which nothing is known are replayed where the runs parted.
+    """
     index = Index(home)
     entries = index.runs()
     records = find_run(entries, one).record, find_run(entries, other).record
@@ -91,4 +97,7 @@ def diverge_runs(home: Home, one: str, other: str, *, ignored: Collection[str] =
         alone = [str(rank) for rank in side if rank not in against]
         if alone:
             found.notes.append(f"ranks {', '.join(alone)} are only in {record.run[:8]} and can't be compared")
+    if replays and found.courses and found.course.parted is not None:
+        rank = found.rank
+        narrow_by_replay(home, records, (first[rank], second[rank]), found.courses[rank])
     return found

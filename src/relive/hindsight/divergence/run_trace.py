@@ -124,10 +124,10 @@ def _moments(home: Home, trace: RankTrace, orders: _Orders) -> Iterator[StateMom
         if main not in entered and main in journal.loops:
             entered.add(main)
             where = f"the entry of {journal.loops[main].name}"
-            yield StateMoment(main, -1, ENTRY, where, orders.begin(main), read=lambda stored=stored: stored.start())
+            yield StateMoment(main, -1, ENTRY, where, orders.begin(main), read=stored.start)
         at = orders.end_of(line.loop, line.i) if line.place == ITERATION else orders.end(line.loop)
         where = _where(journal, row, line.i if line.place == ITERATION else None)
-        yield StateMoment(line.loop, line.i, line.place, where, at, read=lambda stored=stored: stored.graph())
+        yield StateMoment(line.loop, line.i, line.place, where, at, read=stored.graph)
     for digest in line_schema.lines_of(line_schema.StateDigest, journal.lines):
         row = journal.loops.get(digest.loop)
         if row is not None:
@@ -179,10 +179,10 @@ class _Orders:
         self._inside: dict[int, tuple[Any, Any]] = {}
 
     def begin(self, loop: int) -> float:
-        return self._begin.get(loop, 0) - 0.5
+        return float(self._begin.get(loop, 0)) - 0.5
 
     def end(self, loop: int) -> float:
-        return self._end[loop] - 0.4 if loop in self._end else self._last
+        return float(self._end[loop]) - 0.4 if loop in self._end else self._last
 
     def end_of(self, loop: int, iteration: int) -> float:
         """Just before whatever came first after an iteration."""

@@ -59,6 +59,7 @@ class Job(msgspec.Struct, frozen=True):
     moments: list[Moment] = []  # with which the state is compared
     random_states: str = ""  # of the global generators when the run began
     digests: list[tuple[int, int, str]] = []  # loop, iteration, digest of the parameters at its end
+    has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod
     def of(cls, segment: Segment, **fields: Any) -> Job:
@@ -126,6 +127,7 @@ class WorkerReport(msgspec.Struct):
     ended_early: bool = False  # by the error that ended the run when it was recorded
     checks: list[StateCheck] = []  # in the order in which they were made
     unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
+    memory: list[tuple[int, int, dict[str, int]]] = []  # loop, iteration, hashes by path
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()
