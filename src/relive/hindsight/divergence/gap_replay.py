@@ -8,11 +8,9 @@ from relive.errors import ReliveError
 from relive.hindsight.divergence.divergence_search import STATE, Course, Parting
 from relive.hindsight.divergence.graph_difference import NUMBERS, LeafDifference
 from relive.hindsight.divergence.run_trace import ENTRY, RankTrace, match_loops
-from relive.hindsight.execution import execute_plan
 from relive.hindsight.plan import CostModel, Draft
 from relive.hindsight.replay_plan import Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
-from relive.hindsight.self_check import fit_every_loop
 from relive.model import RunRecord
 from relive.store import Home
 
@@ -68,9 +66,12 @@ def narrowed(parted: Parting, trace: RankTrace, one: Hashes, other: Hashes, want
         differing = [name for name in here if name in there and here[name] != there[name]]
         if differing:
             where = trace.where(parted.loop, iteration)
+            known = [leaf.path for leaf in parted.leaves]
+            differing.sort(key=lambda name: known.index(name) if name in known else len(known))
             leaves = tuple(LeafDifference(name, NUMBERS) for name in differing)
             agreed = trace.where(parted.loop, last) if last is not None else parted.last_agreed
-            course.notes.append(f"found by replaying {len(wanted)} iterations of both runs")
+            count = "one iteration" if len(wanted) == 1 else f"{len(wanted)} iterations"
+            course.notes.append(f"found by replaying {count} of both runs")
             if iteration == parted.iteration and parted.what != STATE:
                 return replace(parted, leaves=leaves, leaves_where=where, last_agreed=agreed, between=0)
             return Parting(
@@ -84,6 +85,9 @@ def narrowed(parted: Parting, trace: RankTrace, one: Hashes, other: Hashes, want
 
 def _replay(session: ReplaySession, record: RunRecord, gap: _Gap, course: Course) -> Hashes:
     """Replays iterations of a run with no statement added; returns the hashes of its memory at the end of each."""
+    from relive.hindsight.execution import execute_plan
+    from relive.hindsight.self_check import fit_every_loop
+
     if not record.version:
         raise ReliveError("it has no code version; record it with git installed")
     history = session.history(record)

@@ -12,6 +12,7 @@ from typing import Any
 from relive.checkpoint.graph import GraphState
 
 AtPath = tuple[str, Any]  # the label of a part, and its token
+_PART = " (part "
 _MAX_SHOWN = 60
 _MAX_BULK = 100_000  # items of a large container that are compared one by one
 _CODE_KINDS = frozenset({"builtins.function", "builtins.type"})
@@ -93,9 +94,18 @@ def content_parts(state: GraphState, kind: str, content: Any) -> list[AtPath]:
         return _pairs(state, content)
     if kind in _DERIVED_DICTS and len(content) == 3 and type(content[0]) is tuple:
         return [*content_parts(state, "builtins.dict", content[0]), *_named_parts(content[2])]
+    if len(content) == 2 and content[0] == "v" and type(content[1]) is bytes:
+        return [("", content)]
     if is_code(kind) and len(content) == 7:  # its code, and the line it is in, are no state
         content = content[:6]
-    return _named_parts(content)
+    return [_by_own_name(state, part) for part in _named_parts(content)]
+
+
+def _by_own_name(state: GraphState, part: AtPath) -> AtPath:
+    """Gives a part that has a number only the name that the object has in the graph: `.bit_generator`."""
+    label, token = part
+    node = state.nodes.get(token[0]) if label.startswith(_PART) and _is_node(token) else None
+    return (node.label, token) if node is not None and node.label.startswith(".") else part
 
 
 def token_parts(token: tuple[Any, ...]) -> list[AtPath] | None:
@@ -127,7 +137,7 @@ def _named_parts(content: Any) -> list[AtPath]:
             else:
                 found.append((f".{name}", token))
         return found
-    return [(f".({at})", token) for at, token in enumerate(content)]
+    return [(f"{_PART}{at})", token) for at, token in enumerate(content)]
 
 
 def _pairs(state: GraphState, content: tuple[Any, ...]) -> list[AtPath]:

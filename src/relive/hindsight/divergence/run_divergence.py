@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relive.hindsight.divergence.divergence_search import MAX_LISTED, Course, Parting, Terms, find_parting
-from relive.hindsight.divergence.gap_replay import narrow_by_replay
 from relive.hindsight.divergence.run_differences import RunDifferences, differences_of_runs
 from relive.hindsight.divergence.run_trace import read_traces, require_known
 from relive.model import RunRecord
@@ -98,6 +97,8 @@ def diverge_runs(
         if alone:
             found.notes.append(f"ranks {', '.join(alone)} are only in {record.run[:8]} and can't be compared")
     if replays and found.courses and found.course.parted is not None:
+        from relive.hindsight.divergence.gap_replay import narrow_by_replay
+
         rank = found.rank
         narrow_by_replay(home, records, (first[rank], second[rank]), found.courses[rank])
     return found
