@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from relive.checkpoint.graph import GraphState
+from relive.errors import Damaged, NotFound
 from relive.hindsight.divergence.graph_difference import (
+    CLOCK,
     GENERATOR,
     NUMBERS,
     TEXT,
@@ -102,6 +106,7 @@ class _Search:
         self._states = [pair for pair in pairs if pair[0].read is not None]
         self._digests = [pair for pair in pairs if pair[0].read is None and pair[0].leaves == pair[1].leaves]
         self._differences: dict[int, GraphDifference] = {}
+        self._unreadable: set[int] = set()
         self._used: set[str] | None = None
 
     def run(self) -> Course:
@@ -119,6 +124,7 @@ class _Search:
                 course.numbers = self._first_numbers(candidates, values)
         self._count(values)
         self._note_extent()
+        self._note_unpaired(values)
         return course
 
     # --- states -----------------------------------------------------------------------------------------------------
@@ -131,16 +137,26 @@ class _Search:
                 there[self._loops[moment.loop], *rest] = moment
         return [(moment, there[moment.key]) for moment in self._one.moments if moment.key in there]
 
-    def _compared(self, at: int) -> GraphDifference:
-        if at not in self._differences:
-            one, other = self._states[at]
-            assert one.read is not None
-            assert other.read is not None
-            self._differences[at] = compare_states(one.read(), other.read())
-        return self._differences[at]
+    def _compared(self, at: int) -> GraphDifference | None:
+        """How two states differ; None if one of them can't be read any more."""
+        if at not in self._differences and at not in self._unreadable:
+            one, other = (self._read(moment) for moment in self._states[at])
+            if one is None or other is None:
+                self._unreadable.add(at)
+            else:
+                self._differences[at] = compare_states(one, other)
+        return self._differences.get(at)
+
+    def _read(self, moment: StateMoment) -> GraphState | None:
+        try:
+            return moment.read() if moment.read is not None else None
+        except (Damaged, NotFound) as error:
+            self.course.notes.append(f"the state at {moment.where} can't be read: {error}")
+            return None
 
     def _decisive(self, at: int) -> list[LeafDifference]:
-        return [leaf for leaf in self._compared(at).leaves if self._is_decisive(leaf)]
+        found = self._compared(at)
+        return [leaf for leaf in found.leaves if self._is_decisive(leaf)] if found is not None else []
 
     def _is_decisive(self, leaf: LeafDifference) -> bool:
         if not leaf.is_decisive or self._is_ignored(leaf.path) or self._arg_of(leaf) is not None:
@@ -170,9 +186,10 @@ class _Search:
         if self._used is None:
             self._used = set()
             for moments in (self._one.moments, self._other.moments):
-                read = [moment.read for moment in moments if moment.read is not None]
-                if len(read) > 1:
-                    self._used |= moved_generators(read[0](), read[-1]())
+                known = [moment for moment in moments if moment.read is not None]
+                ends = [state for moment in (*known[:1], *known[1:][-1:]) if (state := self._read(moment)) is not None]
+                if len(ends) > 1:
+                    self._used |= moved_generators(*ends)
         return self._used
 
     # --- values -----------------------------------------------------------------------------------------------------
@@ -192,6 +209,8 @@ class _Search:
         journal, theirs = self._one.journal, self._other.journal
         differing = np.flatnonzero(~pairs.is_same & ~pairs.is_volatile)
         rows = sorted((int(journal.seq[pairs.one[at]]), int(at)) for at in differing)
+        clocks = {journal.names[int(journal.name[pairs.one[at]])] for at in np.flatnonzero(~pairs.is_same)}
+        self.course.aside += [LeafDifference(name, CLOCK) for name in sorted(clocks) if is_volatile(name)]
         for _, at in rows:
             row, other = int(pairs.one[at]), int(pairs.other[at])
             if not self._is_left_aside(row, other):
@@ -321,6 +340,7 @@ class _Search:
         course.aside += [
             leaf for leaf in leaves.values() if not self._is_decisive(leaf) and leaf.path not in known
         ]  # fmt: skip
+        course.aside = list({leaf.path: leaf for leaf in course.aside}.values())
         course.only_one = [*dict.fromkeys(name for one in differences for name in one.only_one), *values.names_of_one]
         course.only_other = [
             *dict.fromkeys(name for one in differences for name in one.only_other), *values.names_of_other
@@ -338,6 +358,8 @@ class _Search:
                     f"{row.name}: {more.name} has {max(one, other)} iterations, {fewer.name} has {min(one, other)}"
                     f" ({'it ended' if fewer.is_ended else 'it was cut short'}); the rest can't be compared"
                 )
+        if self._unreadable:
+            notes.append(f"{len(self._unreadable)} of {len(self._states)} common checkpoints were not compared")
         for trace in (self._one, self._other):
             if trace.old_checkpoints:
                 notes.append(
@@ -349,6 +371,22 @@ class _Search:
                     f"{trace.name} has no checkpoints, so only logged values were compared; train inside"
                     " `with relive.checkpointing(model=…)`, or record with `relive run`"
                 )
+
+    def _note_unpaired(self, values: ValuePairs) -> None:
+        """Notes names that one side logged more often, in iterations that both ran to their end."""
+        mine = {mine: theirs for theirs, mine in self._loops.items()}
+        for trace, against, rows, loops in (
+            (self._one, self._other, values.only_one, mine),
+            (self._other, self._one, values.only_other, self._loops),
+        ):
+            journal, found = trace.journal, Counter[str]()
+            for row in rows.tolist():
+                loop, iteration = loops.get(int(journal.loop[row])), int(journal.iteration[row])
+                if loop is not None and against.is_complete(loop, iteration):
+                    found[journal.names[int(journal.name[row])]] += 1
+            self.course.notes += [
+                f"{name}: {count} values of {trace.name} have no counterpart" for name, count in found.items()
+            ]
 
 
 def first_differing(count: int, differs: Callable[[int], bool]) -> int | None:

@@ -24,7 +24,7 @@ from relive.hindsight.divergence.graph_tokens import (
 
 # What kind of difference it is. Only the first four can make runs part.
 NUMBERS, GENERATOR, VALUE, STRUCTURE = "numbers", "generator", "value", "structure"
-TEXT, CODE, SHARING, FILES = "text", "code", "sharing", "files"
+TEXT, CODE, SHARING, FILES, CLOCK = "text", "code", "sharing", "files", "clock"
 DECISIVE = (NUMBERS, GENERATOR, VALUE, STRUCTURE)
 MEMORY_ORDER = {NUMBERS: 0, GENERATOR: 1, STRUCTURE: 2, VALUE: 3}
 _RANDOM, _FILES = "p|random generators", "p|files"

@@ -72,7 +72,8 @@ def course_to_json(course: Course) -> dict[str, Any]:
 def parting_to_json(parted: Parting | None) -> dict[str, Any] | None:
     if parted is None:
         return None
-    return {**asdict(parted), "leaves": [asdict(leaf) for leaf in parted.leaves[:MAX_LISTED]],
+    plain = {name: value for name, value in asdict(parted).items() if name != "order"}
+    return {**plain, "leaves": [asdict(leaf) for leaf in parted.leaves[:MAX_LISTED]],
             "differing": len(parted.leaves)}  # fmt: skip
 
 

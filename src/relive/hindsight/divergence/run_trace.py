@@ -71,6 +71,13 @@ class RankTrace:
             return True
         return value % 1 != 0 and early_s < value - header.clock_ns / 1e9 < late_s  # no counter of steps
 
+    def is_complete(self, loop: int, iteration: int) -> bool:
+        """Whether an iteration ran to its end, as far as the journal shows."""
+        if loop == ROOT:
+            return self.is_ended
+        is_over = loop in self.ends or iteration < self.begun.get(loop, 0) - 1
+        return is_over and iteration < self.begun.get(loop, 0)
+
     def main_iteration(self, loop: int, iteration: int) -> tuple[int, int]:
         """Returns the loop and iteration of the outermost loop with recorded state that an iteration is in."""
         mains = {moment.loop for moment in self.moments if moment.place == ENTRY}
