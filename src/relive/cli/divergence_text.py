@@ -30,6 +30,8 @@ def run_lines(found: Divergence) -> Iterator[str]:
     else:
         yield f"runs {names} have nothing that could be compared"
     yield from _labelled("before", _before_lines(found.before))
+    if course.parted is not None and found.before.is_none:
+        yield _line("likely", _hint(course.parted))
     yield from _labelled("arg in state", _setting_lines(course))
     yield from _labelled("compared", [_compared(course)])
     yield from _labelled("not compared", _left_out_lines(found))
@@ -55,6 +57,14 @@ def _parting_lines(parted: Parting) -> Iterator[str]:
         )
     else:
         yield _line("last agreed", parted.last_agreed)
+
+
+def _hint(parted: Parting) -> str:
+    """What to look for if nothing that was recorded differs."""
+    generators = [leaf.path for leaf in parted.leaves if leaf.kind == "generator"]
+    if generators:
+        return f"{', '.join(generators)} was seeded otherwise, or not at all"
+    return "randomness that is not seeded, kernels that are not deterministic, the clock, or a file that was not seen"
 
 
 def _what(parted: Parting) -> str:

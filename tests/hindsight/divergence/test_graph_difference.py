@@ -98,6 +98,28 @@ def test_an_alias_that_is_lost_is_told_but_is_no_other_number() -> None:
     assert found == [("it.b", "sharing")]
 
 
+def test_objects_that_are_shared_otherwise_are_still_compared() -> None:
+    shared = [1, 2]
+    found = differing(Thing(a=shared, b=shared), Thing(a=[1, 2], b=[1, 3]))
+
+    assert ("it.b[1]", "value") in found
+
+
+def test_the_sign_of_zero_counts() -> None:
+    assert differing([0.0], [-0.0]) == [("it[0]", "value")]
+
+
+def test_state_of_parameters_is_paired_although_their_variable_has_moved() -> None:
+    def make() -> tuple[Any, Any]:
+        key = Thing(n=1)
+        return key, {key: {"momentum": 1.0}}
+
+    (key, of), (other_key, other_of) = make(), make()
+    other_of[other_key]["momentum"] = 2.0
+
+    assert leaves(state(net=key, of=of), state(of=other_of)) == [("of[net]['momentum']", "value")]
+
+
 @pytest.mark.parametrize("count", [1, 5, MAX_SCANNED, 1000])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_the_first_differing_moment_is_found_with_few_comparisons(count: int, share: float) -> None:

@@ -7,7 +7,7 @@ that they have in each, and never by their numbers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from relive.hindsight.divergence.graph_tokens import (
     content_parts,
     generator_states,
     is_code,
+    key_names,
     plain_text,
     root_names,
     token_parts,
@@ -27,6 +28,7 @@ NUMBERS, GENERATOR, VALUE, STRUCTURE = "numbers", "generator", "value", "structu
 TEXT, CODE, SHARING, FILES, CLOCK = "text", "code", "sharing", "files", "clock"
 DECISIVE = (NUMBERS, GENERATOR, VALUE, STRUCTURE)
 MEMORY_ORDER = {NUMBERS: 0, GENERATOR: 1, STRUCTURE: 2, VALUE: 3}
+MAX_COUNTERPARTS = 4  # with which an object is compared that is shared here and not there
 _RANDOM, _FILES = "p|random generators", "p|files"
 _PLAIN_NUMBERS = (bool, int, float, complex, bytes, type(None))
 
@@ -79,9 +81,9 @@ def moved_generators(start: GraphState, later: GraphState) -> set[str]:
 class _Comparison:
     def __init__(self, one: GraphState, other: GraphState) -> None:
         self._one, self._other = one, other
-        self._paired: dict[int, int] = {}
         self._todo: deque[tuple[int, int, str]] = deque()
-        self._by_one: dict[int, int] = {}
+        self._by_one: dict[int, list[int]] = {}
+        self._by_other: dict[int, list[int]] = {}
         self.result = GraphDifference()
 
     def run(self) -> None:
@@ -116,27 +118,35 @@ class _Comparison:
         self._add(path, CODE if in_code else _kind_of_leaf(first, second), plain_text(first), plain_text(second))
 
     def _pair(self, way: int, other: int, path: str) -> None:
-        known = self._by_one.get(way)
-        if known is None and other not in self._paired:
-            self._by_one[way], self._paired[other] = other, way
-            self._todo.append((way, other, path))
-        elif known != other:
+        """Has two objects compared. If one of them is another one's counterpart already, they are shared otherwise."""
+        others, ones = self._by_one.setdefault(way, []), self._by_other.setdefault(other, [])
+        if other in others:
+            return
+        if others or ones:
             self._add(path, SHARING)
+            if max(len(others), len(ones)) >= MAX_COUNTERPARTS:
+                self.result.unknown += 1
+                return
+        others.append(other)
+        ones.append(way)
+        self._todo.append((way, other, path))
 
     def _compare_parts(
-        self, first: Iterable[AtPath], second: Iterable[AtPath], path: str, *, in_code: bool = False
-    ) -> None:
+        self, first: Iterable[AtPath], second: Iterable[AtPath], path: str, *, in_code: bool = False,
+        shown: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         there = dict(second)
         here = dict(first)
         missing = [label for label in here if label not in there]
         added = [label for label in there if label not in here]
         if missing or added:
             label = (missing or added)[0]
-            shown = f"{len(here)} parts", f"{len(there)} parts"
-            self._add(path + label, CODE if in_code else STRUCTURE, *(shown if len(here) != len(there) else ("", "")))
+            counts = (f"{len(here)} parts", f"{len(there)} parts") if len(here) != len(there) else (None, None)
+            self._add(path + label, CODE if in_code else STRUCTURE, *counts)
         for label, token in here.items():
             if label in there:
-                self._compare(token, there[label], path + label, in_code=in_code)
+                name = (shown or {}).get(label, label)
+                self._compare(token, there[label], path + name, in_code=in_code)
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +164,8 @@ class _Comparison:
             return
         if one.digest == other.digest and one.content == other.content:
             self.result.agreed += 1  # what it holds is still to be compared
-        self._compare_parts(_parts(self._one, one), _parts(self._other, other), path, in_code=is_code(one.kind))
+        first, second = _parts(self._one, one), _parts(self._other, other)
+        self._compare_parts(first, second, path, in_code=is_code(one.kind), shown=key_names(self._one, first))
 
     def _compare_memory(self, way: int, other_way: int, path: str) -> None:
         one, other = self._one.buffers.get(way), self._other.buffers.get(other_way)
@@ -199,7 +210,9 @@ def _way(token: Any) -> int | None:
 
 
 def _is_equal(first: Any, second: Any) -> bool:
-    return bool(first == second) or (first != first and second != second)
+    if type(first) in (float, complex):
+        return repr(first) == repr(second)  # tells 0.0 from -0.0, and NaN is NaN
+    return bool(first == second)
 
 
 def _kind_of_leaf(first: Any, second: Any) -> str:

@@ -13,6 +13,7 @@ from relive.checkpoint.graph import GraphState
 
 AtPath = tuple[str, Any]  # the label of a part, and its token
 _PART = " (part "
+_KEY, _OF_KEY = "[key ", "[of key "
 _MAX_SHOWN = 60
 _MAX_BULK = 100_000  # items of a large container that are compared one by one
 _CODE_KINDS = frozenset({"builtins.function", "builtins.type"})
@@ -91,7 +92,7 @@ def content_parts(state: GraphState, kind: str, content: Any) -> list[AtPath]:
     if kind == "builtins.list":
         return [(f"[{at}]", token) for at, token in enumerate(content)]
     if kind == "builtins.dict":
-        return _pairs(state, content)
+        return _pairs(content)
     if kind in _DERIVED_DICTS and len(content) == 3 and type(content[0]) is tuple:
         return [*content_parts(state, "builtins.dict", content[0]), *_named_parts(content[2])]
     if len(content) == 2 and content[0] == "v" and type(content[1]) is bytes:
@@ -140,16 +141,24 @@ def _named_parts(content: Any) -> list[AtPath]:
     return [(f"{_PART}{at})", token) for at, token in enumerate(content)]
 
 
-def _pairs(state: GraphState, content: tuple[Any, ...]) -> list[AtPath]:
-    """Values by their keys; an object as a key, such as a parameter, has the name of its path."""
+def key_names(state: GraphState, parts: list[AtPath]) -> dict[str, str]:
+    """Returns how to show labels of values whose key is an object, such as a parameter: by the path of that."""
+    keys = {label: token for label, token in parts if label.startswith(_KEY) and _is_node(token)}
+    return {
+        label.replace(_KEY, _OF_KEY): f"[{state.name(token[0])}]"
+        for label, token in keys.items()
+        if token[0] in state.nodes
+    }
+
+
+def _pairs(content: tuple[Any, ...]) -> list[AtPath]:
+    """Values by their keys; those of objects, which have other names in other processes, by their number."""
     found: list[AtPath] = []
     for at, (key, token) in enumerate(zip(content[::2], content[1::2], strict=False)):
         if type(key) in (str, int, float, bool, type(None), bytes):
             found.append((f"[{key!r}]", token))
-        elif _is_node(key) and key[0] in state.nodes:
-            found.append((f"[{state.name(key[0])}]", token))
         else:
-            found += ((f"[key {at}]", key), (f"[value {at}]", token))
+            found += ((f"{_KEY}{at}]", key), (f"{_OF_KEY}{at}]", token))
     return found
 
 

@@ -44,6 +44,9 @@ def differences_of_runs(
         args={row["name"]: (row["values"][0], row["values"][1]) for row in found["args"]},
         data=list(found["data"]), environment=list(found["environment"]),
     )  # fmt: skip
+    scripts = [str(record.code.get("module") or record.filename) for record in (one, other)]
+    if scripts[0] != scripts[1]:
+        result.code.insert(0, f"{scripts[1]} instead of {scripts[0]}")
     if found["code"] is None:
         result.unknown.append("code: one of the runs has no code version")
     if not (one.environment.get("packages") and other.environment.get("packages")):
