@@ -39,7 +39,7 @@ def run_lines(found: Divergence) -> Iterator[str]:
         yield _line("left aside", f"{_listed([leaf.path for leaf in course.aside])}: no sign of other numbers")
     if len(found.courses) > 1:
         yield from _labelled("ranks", [_rank_state(rank, course) for rank, course in found.courses.items()])
-    yield from _labelled("note", [*found.notes, *course.notes])
+    yield from _labelled("note", list(dict.fromkeys([*found.notes, *course.notes])))
 
 
 def _parting_lines(parted: Parting) -> Iterator[str]:

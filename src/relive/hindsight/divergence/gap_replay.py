@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from relive.errors import ReliveError
-from relive.hindsight.divergence.divergence_search import STATE, Course, Parting
+from relive.hindsight.divergence.course import STATE, Course, Parting
 from relive.hindsight.divergence.graph_difference import NUMBERS, LeafDifference
 from relive.hindsight.divergence.run_trace import ENTRY, RankTrace, match_loops
 from relive.hindsight.plan import CostModel, Draft

@@ -6,13 +6,15 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from relive.hindsight.divergence.divergence_search import MAX_LISTED, Course, Parting, Terms, find_parting
+from relive.hindsight.divergence.course import Course, Parting, Terms
+from relive.hindsight.divergence.divergence_search import find_parting
 from relive.hindsight.divergence.run_differences import RunDifferences, differences_of_runs
 from relive.hindsight.divergence.run_trace import read_traces, require_known
 from relive.model import RunRecord
 from relive.store import Home
 from relive.store.catalog import Index, find_run
 
+MAX_LISTED = 50  # leaves and names in an answer
 IDENTICAL, PARTED, NOTHING = "identical", "parted", "nothing to compare"
 
 
@@ -56,7 +58,7 @@ class Divergence:
             "before": asdict(self.before),
             "compared": asdict(self.course.compared),
             "ranks": {str(rank): course_to_json(course) for rank, course in self.courses.items()},
-            "notes": [*self.notes, *self.course.notes],
+            "notes": list(dict.fromkeys([*self.notes, *self.course.notes])),
         }
 
 
