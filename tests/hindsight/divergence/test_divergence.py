@@ -71,6 +71,9 @@ class Project:
         self._script(source, *kwargs, check=check, env={"OMP_NUM_THREADS": "1"})
         (self._runs[name],) = {path.name for path in (self.home / "runs").glob("*")} - before
 
+    def ids(self, *names: str) -> list[str]:
+        return [self._runs[name] for name in names]
+
     def diverge(self, one: str, other: str, **how: Any) -> dict[str, Any]:
         return relive.diverge(self._runs[one], self._runs[other], home=self.home, **how)
 
@@ -179,9 +182,8 @@ def test_a_run_that_was_killed_is_compared_as_far_as_it_came(project: Project) -
 
 
 def test_what_is_ignored_does_not_count(project: Project) -> None:
-    found = project.diverge("first", "seed", ignore=["w", "rng", "weights"])
-
-    assert found["parted"] is None or found["parted"]["what"] == "digest"
+    assert project.diverge("first", "lr")["parted"]["leaf"] == "weights"
+    assert project.diverge("first", "lr", ignore=["weights"])["parted"]["leaf"] == "w"
 
 
 def test_the_command_says_it_in_text_and_by_its_exit_code(project: Project) -> None:
@@ -208,6 +210,18 @@ def test_checkpoints_of_an_earlier_release_are_told_and_values_are_compared(tmp_
     assert all(answer["compared"]["states"] == 0 for answer in answers)
 
 
+def test_checkpoints_that_are_gone_are_told_and_the_rest_is_compared(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.home, tmp_path / "home")
+    for pack in (tmp_path / "home" / "chunks" / "packs").glob("*.pack"):
+        pack.unlink()
+
+    found = relive.diverge(*project.ids("first", "reordered"), home=tmp_path / "home")
+
+    assert found["parted"]["where"] == "epoch=4"
+    assert found["compared"]["states"] == 0
+    assert any("can't be read" in note for note in found["notes"])
+
+
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 RANKS = """
@@ -231,7 +245,7 @@ with relive.checkpointing(model=model, opt=opt, every=1):
             dist.all_reduce(one.grad)
             one.grad /= 2
         opt.step()
-        if epoch == 2 and rank == 1:
+        if epoch == 2 and rank == relive.arg("astray", -1):
             with torch.no_grad():
                 model.bias += 1e-4
         relive.log("loss", loss.item())
@@ -245,17 +259,25 @@ def free_port() -> str:
         return str(free.getsockname()[1])
 
 
-def test_a_rank_that_went_astray_is_found(script: Any) -> None:
+def launch_ranks(script: Any, *args: str) -> None:
     launch = {
         "RELIVE_WORLD_SIZE": "2", "RELIVE_LAUNCH": os.urandom(4).hex(), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": free_port(), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     script.write(RANKS)
-    started = [script.start(None, env={**launch, "RELIVE_RANK": str(rank), "RANK": str(rank)}) for rank in range(2)]
+    started = [
+        script.start(None, *args, env={**launch, "RELIVE_RANK": str(rank), "RANK": str(rank)}) for rank in range(2)
+    ]
     errors = [process.communicate(timeout=300)[1] for process in started]
     if any("No module named 'torch'" in error for error in errors):
         pytest.importorskip("torch")
     assert [process.returncode for process in started] == [0, 0], errors
+
+
+def test_a_rank_that_went_astray_is_found(script: Any) -> None:
+    launch_ranks(script)
+    (right,) = (path.name for path in (script.home / "runs").iterdir())
+    launch_ranks(script, "--kwargs", "astray=1")
 
     found = relive.diverge("last", home=script.home)
 
@@ -265,6 +287,10 @@ def test_a_rank_that_went_astray_is_found(script: Any) -> None:
     assert found["parted"]["last_agreed"] == "epoch=1"
     assert found["parted"]["groups"] == ((0,), (1,))
     assert found["parted"]["astray"] == ()  # two ranks have no majority
+    assert relive.diverge(right, home=script.home)["verdict"] == "identical"
+    beside = relive.diverge(right, "last", home=script.home)
+    assert (beside["rank"], beside["parted"]["where"]) == (1, "epoch=2")
+    assert beside["ranks"]["0"]["parted"]["where"] == "epoch=3"
     shown = script.relive("diverge", "--ranks", "last", check=False)
     assert shown.returncode == 1
     assert "parted" in shown.stdout

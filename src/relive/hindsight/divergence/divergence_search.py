@@ -29,6 +29,7 @@ from relive.store.journal import ROOT, slot_kinds
 
 MAX_SCANNED = 32  # checkpoints that are compared one after the other; among more, bisection finds the first
 PARAMETERS = "parameters"
+_METER_PARTS = frozenset({"val", "value", "avg", "average", "mean", "sum", "total", "count", "last"})
 
 
 def find_parting(one: RankTrace, other: RankTrace, terms: Terms) -> Course:
@@ -43,7 +44,10 @@ class _Search:
         self.course = Course(notes=notes)
         pairs = self._common_moments()
         self._states = [pair for pair in pairs if pair[0].read is not None]
-        self._digests = [pair for pair in pairs if pair[0].read is None and pair[0].leaves == pair[1].leaves]
+        digests = [pair for pair in pairs if pair[0].read is None]
+        self._digests = [pair for pair in digests if pair[0].leaves == pair[1].leaves]
+        if len(self._digests) < len(digests):
+            self.course.notes.append("digests of the parameters hold other tensors in each run and were not compared")
         self._differences: dict[int, GraphDifference] = {}
         self._unreadable: set[int] = set()
         self._used: set[str] | None = None
@@ -108,7 +112,7 @@ class _Search:
         if leaf.kind != VALUE or type(leaf.one) not in (int, float) or type(leaf.other) not in (int, float):
             return False
         is_time = self._one.is_clock(float(leaf.one)) and self._other.is_clock(float(leaf.other))
-        return is_time or is_volatile(leaf.path)
+        return is_time or is_volatile(_own_name(leaf.path))
 
     def _is_ignored(self, name: str) -> bool:
         return any(name == one or name.startswith((f"{one}.", f"{one}[")) for one in self._terms.ignored)
@@ -242,7 +246,7 @@ class _Search:
         if pairs:
             moment = max((one for one, _ in pairs), key=lambda one: one.order)
             loop, iteration = self._one.main_iteration(moment.loop, moment.iteration)
-            return moment.where, loop, iteration if moment.place != ENTRY else -1
+            return self._with_unknown(moment), loop, iteration if moment.place != ENTRY else -1
         journal = self._one.journal
         rows = [int(row) for row in values.one[values.is_same] if journal.seq[row] < parted.order]
         if not rows:
@@ -250,6 +254,12 @@ class _Search:
         row = max(rows, key=lambda row: int(journal.seq[row]))
         place = int(journal.loop[row]), int(journal.iteration[row])
         return self._one.where(*place), *self._one.main_iteration(*place)
+
+    def _with_unknown(self, moment: StateMoment) -> str:
+        at = next((at for at, pair in enumerate(self._states) if pair[0] is moment), None)
+        found = self._compared(at) if at is not None else None
+        unknown = found.unknown if found is not None else 0
+        return f"{moment.where}, but for {unknown} objects that could not be looked at" if unknown else moment.where
 
     def _agreed(self, at: int, before: float) -> bool:
         """Whether a moment is known to have agreed: bisection does not look at all of them."""
@@ -341,6 +351,12 @@ def first_differing(count: int, differs: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if differs(middle) else (middle, high)
     return high
+
+
+def _own_name(path: str) -> str:
+    """The name of a leaf; of a part of a meter, such as `batch_time.avg`, that of the meter."""
+    *holders, last = path.rstrip("]").replace("[", ".").split(".")
+    return holders[-1] if holders and last.strip("'") in _METER_PARTS else last.strip("'")
 
 
 def _has_numbers(parted: Parting) -> bool:
