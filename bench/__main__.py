@@ -23,6 +23,7 @@ NAMES = (
     "parsl_tests",
     "alignment",
     "awkward",
+    "laws",
     "completeness",
     "handsfree",
     "ingest",

@@ -142,13 +142,13 @@ def _tried(one: Public, repository: Path) -> Outcome:
     name = f"{one.repository}/{one.folder}/{one.script}"
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        known = list(sys.path)
+        known, given = list(sys.path), os.environ.get("PYTHONPATH", "")
         try:
             found = _measured(name, one, repository, place)
         except _Failed as error:
             found = Outcome(name, "does_not_run", why=str(error))
         finally:
-            sys.path[:] = known
+            sys.path[:], os.environ["PYTHONPATH"] = known, given
     print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
     return found
 
@@ -162,7 +162,8 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     started = project / one.folder
     home, reference = Home(place / "home"), Home(place / "reference")
     search = [str(place / "lib" / "site-packages"), *(str((started / path).resolve()) for path in one.search)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(search)  # for the script, and for the workers that replay it
+    given = [path for path in [os.environ.get("PYTHONPATH")] if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(search + given)  # for the script, and for the workers that replay it
     sys.path += search  # as if this process had been started with it, too
     _run(one, started, home)
     (entry,) = Index(home).runs()
@@ -331,8 +332,8 @@ def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) ->
     skipped = sum(len(segment.skips) for segment in case.plan.segments)
     if told.missing:
         return "flagged", told.missing[0], skipped, told.verdict
-    if told.verdict in ("unverified", "contradicted"):
-        first = next(iter([*told.mismatches, *told.unrestored, *told.notes]), "it is not said why")
+    if not told.is_verified:
+        first = next(iter([*told.mismatches, *told.causes, *told.notes]), "it is not said why")
         is_right = came[-1:] == wanted[-1:]
         return "cautious" if is_right else "flagged", str(first), skipped, told.verdict
     if came[-1:] != wanted[-1:]:

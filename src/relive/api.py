@@ -172,12 +172,13 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> AbstractCon
 
 def dataframe(
     *names: str, where: str | None = None, ranks: str = "canonical", replays: str = "latest", sources: bool = False,
-    fill: bool = False, home: str | Path | None = None,
+    contradicted: bool = False, fill: bool = False, home: str | Path | None = None,
 ) -> pandas.DataFrame:  # fmt: skip
     """Return one wide table over all runs: a column per name and per loop, with outer values joined onto inner rows.
 
     `fill` first replays runs that lack the names, as `relive.replay` does. `replays` selects the replayed values to
-    include: "latest", "all" or "none"; `sources` adds a column per name with the source of each value.
+    include: "latest", "all" or "none"; `sources` adds a column per name with the source of each value; `contradicted`
+    includes replayed values that the record contradicts. A name with unverified values has a column of verdicts.
 
     >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
     """
@@ -185,7 +186,9 @@ def dataframe(
 
     if fill:
         _fill(names, where, _home(home))
-    return QueryEngine(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
+    return QueryEngine(_home(home)).dataframe(
+        names, where=where, ranks=ranks, replays=replays, sources=sources, contradicted=contradicted
+    )
 
 
 def replay(
@@ -193,7 +196,8 @@ def replay(
 ) -> Answer:
     """Compute what log statements added to the script later would have logged in past runs, and store the values.
 
-    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`, `guesses`.
+    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `patience`, `strict`, `guesses`,
+    `beyond_the_end`.
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
@@ -212,6 +216,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     import sys
 
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.model import count_words
     from relive.record.process import print_to_stderr
 
     with ReplaySession(home) as session:
@@ -224,7 +229,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
         found = execute_plan(session, plan, watch=lambda _tasks: None)
-        print_to_stderr(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
+        print_to_stderr(f"{found.added:,} values added: {count_words(found.verdicts)}")
 
 
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:

@@ -6,6 +6,7 @@ probes from the start tells what is right. What a replay says of its values is r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -96,10 +97,7 @@ def _run(one: Awkward, folder: Path, source: str, place: Path, patience_s: float
     folder.mkdir(parents=True)
     for path, text in {**one.files, "train.py": source}.items():
         (folder / path).write_text(text)
-    starting = place / "starting"
-    starting.mkdir(exist_ok=True)
-    (starting / "sitecustomize.py").write_text(textwrap.dedent(_START))
-    search = os.pathsep.join(filter(None, [str(starting), os.environ.get("PYTHONPATH")]))
+    search = os.pathsep.join(filter(None, [str(make_starting(place)), os.environ.get("PYTHONPATH")]))
     env = {**_environment(), "PYTHONPATH": search, "RELIVE_EVERY": "1", **one.env}
     how = ["-m", "relive", "run"] if one.is_hands_free else []
     try:
@@ -110,6 +108,14 @@ def _run(one: Awkward, folder: Path, source: str, place: Path, patience_s: float
     except subprocess.TimeoutExpired:
         return f"it takes longer than {patience_s} s"
     return "" if (done.returncode != 0) == one.ends_badly else f"{done.returncode}: {done.stderr[-800:]}"
+
+
+def make_starting(place: Path) -> Path:
+    """A folder for PYTHONPATH, by which AWKWARD_START=N in the environment fixes the random numbers of a run."""
+    folder = place / "starting"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(textwrap.dedent(_START))
+    return folder
 
 
 def _environment() -> dict[str, str]:
@@ -210,7 +216,7 @@ def _table(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _relive(folder: Path, *words: str, patience_s: float) -> subprocess.CompletedProcess[str]:
-    """Ask relive; when it takes too long, whatever it has started ends with it."""
+    """Ask relive; when it takes too long, it ends, and whatever it has started ends with it."""
     with subprocess.Popen(
         [sys.executable, "-m", "relive", *words], cwd=folder, env=_environment(), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -219,6 +225,15 @@ def _relive(folder: Path, *words: str, patience_s: float) -> subprocess.Complete
             out, err = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+            _end_workers(folder)
             process.communicate()
             raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def _end_workers(folder: Path) -> None:
+    """End the workers of a killed replay: they have sessions of their own, and are given files of this folder."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if bytes(folder) in command.read_bytes():
+                os.kill(int(command.parent.name), signal.SIGKILL)

@@ -26,9 +26,7 @@ ITERATIONS = 8
 LATE = 6  # the first iteration that is asked of the probe `late`
 _PROBE = re.compile(r"^( *)# probe (\w+): (.*)\n", re.MULTILINE)
 
-_PLAIN = """
-import relive
-
+PLAIN_HEAD = """
 class Net:
     def __init__(self):
         self.w = 1.0
@@ -36,18 +34,9 @@ class Net:
         self.w = self.w * 0.9 + x
 
 net = Net()
-{setup}
-with relive.checkpointing(net=net, every=1):
-    for epoch in relive.loop("epoch", range({iterations})):
-        net.step(0.1 * epoch)
-{loop}
-        relive.log("w", net.w)
-        # probe late: {late}
-# probe after: {after}
 """
-_TORCH = """
+TORCH_HEAD = """
 import torch
-import relive
 
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 2)
@@ -59,7 +48,22 @@ def learn(opt=opt):
     loss.backward()
     opt.step()
     return loss.item()
-
+"""
+_PLAIN = """
+import relive
+{head}
+{setup}
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range({iterations})):
+        net.step(0.1 * epoch)
+{loop}
+        relive.log("w", net.w)
+        # probe late: {late}
+# probe after: {after}
+"""
+_TORCH = """
+import relive
+{head}
 {setup}
 with relive.checkpointing(model=model, opt=opt, every=1):
     for epoch in relive.loop("epoch", range({iterations})):
@@ -85,6 +89,8 @@ class Awkward:
     ends_badly: bool = False
     late: int = LATE
     is_hands_free: bool = False  # it knows nothing of relive
+    pieces: tuple[str, str, str] | None = None  # what stands before the loop and in it, and what is asked for
+    needs_torch: bool = False
 
     @property
     def probes(self) -> tuple[str, ...]:
@@ -111,20 +117,22 @@ class Awkward:
 def read_programs(folder: Path = FOLDER) -> Iterator[Awkward]:
     """All programs of a folder."""
     for path in sorted(folder.glob("*.txt")):
-        frame = _TORCH if path.name.startswith("torch") else _PLAIN
         for text in re.split(r"^==== ", path.read_text(), flags=re.MULTILINE)[1:]:
-            yield _parsed(text, frame)
+            yield _parsed(text, needs_torch=path.name.startswith("torch"))
 
 
-def _parsed(text: str, frame: str) -> Awkward:
+def _parsed(text: str, *, needs_torch: bool) -> Awkward:
     first, *parts = re.split(r"^---- ", text, flags=re.MULTILINE)
     name, _, setup = first.partition("\n")
     found = {head: body for head, _, body in (part.partition("\n") for part in parts)}
-    late = found.get("late", "").strip()
-    source = found.get("whole") or frame.format(
-        setup=setup.strip(), loop=textwrap.indent(found["loop"].strip("\n"), " " * 8), iterations=ITERATIONS, late=late,
-        after=found.get("after", late).strip(),
-    )  # fmt: skip
     env = dict(head.removeprefix("env ").split("=") for head in found if head.startswith("env "))
     files = {head.removeprefix("file "): body for head, body in found.items() if head.startswith("file ")}
-    return Awkward(name, source.strip() + "\n", files, env, "ends badly" in found)
+    if "whole" in found:
+        return Awkward(name, found["whole"].strip() + "\n", files, env, "ends badly" in found)
+    late = found["late"].strip()
+    pieces = setup.strip(), found["loop"].strip("\n"), late
+    source = (_TORCH if needs_torch else _PLAIN).format(
+        head=(TORCH_HEAD if needs_torch else PLAIN_HEAD).strip(), setup=pieces[0], iterations=ITERATIONS, late=late,
+        loop=textwrap.indent(pieces[1], " " * 8), after=found.get("after", late).strip(),
+    )  # fmt: skip
+    return Awkward(name, source.strip() + "\n", files, env, pieces=pieces, needs_torch=needs_torch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.laws.awkward_parts import PLACES, as_part
 from tests.laws.awkward_programs import EXACT, PROGRAMS, ask, judge
 
 # One of each kind, none of which imports a large library.
@@ -51,3 +52,16 @@ EPOCH = (("epoch", 7),)
 )
 def test_an_answer_is_judged_by_the_twin_and_its_mark(got, marks, kind):
     assert judge("one", "late", {EPOCH: 3}, {EPOCH: 3}, got, marks).kind == kind
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_program_becomes_a_part_of_others(place):
+    for one in PROGRAMS.values():
+        if one.pieces is not None:
+            part = as_part(one, place)
+            for text in (part.head, part.turn, part.told, *part.outside.values(), part.files.get("part.py", "")):
+                compile(text, one.name, "exec")
+
+
+def test_every_question_that_was_exact_is_still_asked():
+    assert {f"{name}.{probe}" for name, one in PROGRAMS.items() for probe in one.probes} >= EXACT

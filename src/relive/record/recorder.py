@@ -20,7 +20,7 @@ from relive.record.process import warn_once
 from relive.record.provenance import Provenance, ignore_reads, is_secret
 from relive.record.session import current_place, session
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, JournalClosed, line_schema
+from relive.store.journal import Journal, JournalClosed, line_schema, slot_kinds
 
 if TYPE_CHECKING:
     from relive.checkpoint.control import Checkpointer, LoopWatch, RankSchedule
@@ -139,7 +139,7 @@ class Recorder(JournalDriver):
     def end_block(self, name: str, start: BlockStart | None, objects: dict[str, Any], frame: FrameType) -> None:
         if start is None:
             return
-        self.leave_loop(start.loop, 1)
+        self.leave_loop(start.loop, 1, slot_kinds.LEFT_EXHAUSTED)
         with self.guarded("checkpoint-lost"):
             checkpointer = self._blocks.get(name)
             if checkpointer is None or not checkpointer.is_of(objects):

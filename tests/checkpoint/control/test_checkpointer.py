@@ -162,7 +162,7 @@ def test_while_the_writer_is_busy_checkpoints_are_left_out_and_training_goes_on(
     run_iteration(watch, 5)
     keeper.close()
 
-    assert [line["iteration"] for line in lines.written] == [0, 5]
+    assert [line["iteration"] for line in lines.written if line["kind"] is CheckpointTaken] == [0, 5]
 
 
 def test_the_slow_down_of_iterations_is_charged_to_the_checkpoint(tmp_path: Path) -> None:

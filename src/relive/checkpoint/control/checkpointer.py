@@ -12,15 +12,21 @@ from typing import Any, Protocol
 from relive.checkpoint.analysis import is_left_by_break
 from relive.checkpoint.control.cost_controller import Block, Ledger, SlowDown
 from relive.checkpoint.control.rank_schedule import RankSchedule, SingleRankSchedule
-from relive.checkpoint.io import Capture, CapturedState, CheckpointWriter, WrittenCheckpoint, running_roots
+from relive.checkpoint.io import (
+    Capture,
+    CapturedState,
+    CheckpointWriter,
+    TrainerState,
+    WrittenCheckpoint,
+    running_roots,
+    unwrapped,
+)
 from relive.checkpoint.state import (
     OuterLoop,
-    TrainerState,
     find_loop_frame,
     find_user_frame,
     frames_between,
     has_loop_carried_gradients,
-    unwrapped,
 )
 from relive.errors import ReliveError
 from relive.machine import usable_cpu_count

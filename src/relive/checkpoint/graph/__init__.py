@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.checkpoint.graph.comparison import Difference, compare_graphs
     from relive.checkpoint.graph.graph_state import GraphState
     from relive.checkpoint.graph.matches import (
         changed_roots,
@@ -15,9 +14,10 @@ if TYPE_CHECKING:
         named_token,
         tensor_paths,
     )
-    from relive.checkpoint.graph.observer import Observation, Observer
+    from relive.checkpoint.graph.observer import Observer
     from relive.checkpoint.graph.registry import CannotRestore, UserHandler, register_handler
     from relive.checkpoint.graph.restore import GraphRestore, LiveObjects
     from relive.checkpoint.graph.roots import Roots, set_roots, variables_left_out
+    from relive.checkpoint.graph.state_differences import Difference, compare_graphs
 
 __getattr__ = lazy_names(__name__)

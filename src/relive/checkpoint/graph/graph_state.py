@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.checkpoint.graph.tokens import Token
+from relive.checkpoint.graph.object_tokens import Token
 from relive.checkpoint.graph.walk import label_of
 
 MAX_NAME = 200
@@ -81,7 +81,20 @@ class GraphState:
 
     def name(self, way: int) -> str:
         """Returns the path of an object, as one would write it: `model.fc.weight`."""
-        return path_name(way, self.nodes, self.buffers)
+        found = path_name(way, self.nodes, self.buffers)
+        for given, variable in self._aliases().items():
+            if found == given or found.startswith((f"{given}.", f"{given}[")):
+                return variable + found[len(given) :]
+        return found
+
+    def _aliases(self) -> dict[str, str]:
+        """Returns the variables that hold named objects, by the names that these were given in `checkpointing`."""
+        named = {token: key[2:] for key, token in self.roots.items() if key.startswith("=|")}
+        found: dict[str, str] = {}
+        for key, token in self.roots.items():
+            if key[0] in "mf" and type(token) is tuple and token in named:
+                found.setdefault(named[token], key.rpartition("|")[2])
+        return {given: variable for given, variable in found.items() if given != variable}
 
 
 def path_name(way: int, nodes: Mapping[int, Any], buffers: Mapping[int, Any]) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.checkpoint.graph.graph_state import GraphState
+from relive.checkpoint.graph.object_tokens import Token, is_node, nodes_in
 from relive.checkpoint.graph.roots import EXTRA, FRAME, MODULE, NAMED
-from relive.checkpoint.graph.tokens import Token, is_node, nodes_in
 from relive.checkpoint.graph.walk import KnownWays, ObjectWalk
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")

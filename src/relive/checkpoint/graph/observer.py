@@ -12,20 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer
-from relive.checkpoint.graph.folder_state import FolderHandler, FolderState
 from relive.checkpoint.graph.graph_state import GraphState, StoredBuffer, path_name, stored_nodes
-from relive.checkpoint.graph.handlers.torch_modules import ModuleHandler
+from relive.checkpoint.graph.handlers import FolderState, ModuleHandler, ProcessState, RandomState
 from relive.checkpoint.graph.memory_digest import MemoryDigest
-from relive.checkpoint.graph.process_state import (
-    GlobalRandomHandler,
-    ProcessHandler,
-    ProcessState,
-    RandomState,
-)
-from relive.checkpoint.graph.registry import register_handler
+from relive.checkpoint.graph.object_tokens import is_node
 from relive.checkpoint.graph.roots import NAMED, Roots
-from relive.checkpoint.graph.tokens import is_node
-from relive.checkpoint.graph.walk import KnownWays, Node, ObjectWalk
+from relive.checkpoint.graph.walk import KnownWays, ObjectNode, ObjectWalk
 
 MAX_START_S = 2.0  # of the first walk, however long the process has run
 START_SHARE = 0.03  # of the time since the process began
@@ -53,9 +45,6 @@ class Observer:
     """Observes one loop. The recording and the replaying process have one each, with the same roots."""
 
     def __init__(self, home: str = "") -> None:
-        register_handler(ProcessState, ProcessHandler())
-        register_handler(RandomState, GlobalRandomHandler())
-        register_handler(FolderState, FolderHandler())
         self._home = home
         self.folder = _working_folder()
         self.process: dict[str, Any] = {}
@@ -104,6 +93,12 @@ class Observer:
     def use_known(self, known: KnownWays) -> None:
         """Gives objects the ways of their counterparts in a recorded graph."""
         self._known = known
+
+    def adopt(self, known: KnownWays) -> None:
+        """Takes objects that a restore has made for those that existed when the loop began."""
+        self._known.objects.update(known.objects)
+        self._known.buffers.update(known.buffers)
+        self._memo.clear()
 
     def walk(self, roots: Roots, *, seconds: float = 60.0) -> ObjectWalk:
         """Walks over the state now; the caller releases it."""
@@ -212,7 +207,7 @@ class Observer:
         return leaves
 
 
-def _is_volatile(nodes: dict[int, Node], buffer: Buffer, named: set[int]) -> bool:
+def _is_volatile(nodes: dict[int, ObjectNode], buffer: Buffer, named: set[int]) -> bool:
     holder = nodes.get(buffer.parent)
     if holder is not None and getattr(holder.obj, "requires_grad", False):
         return True
@@ -227,9 +222,9 @@ def _is_volatile(nodes: dict[int, Node], buffer: Buffer, named: set[int]) -> boo
     return False
 
 
-def _is_below(node: Node, way: int | None, nodes: dict[int, Node]) -> bool:
+def _is_below(node: ObjectNode, way: int | None, nodes: dict[int, ObjectNode]) -> bool:
     """Whether an object is met first inside another one."""
-    current: Node | None = node
+    current: ObjectNode | None = node
     for _ in range(_MAX_PATH):
         if current is None or way is None:
             return False
@@ -239,7 +234,7 @@ def _is_below(node: Node, way: int | None, nodes: dict[int, Node]) -> bool:
     return False
 
 
-def _is_same(node: Node, start: GraphState) -> bool:
+def _is_same(node: ObjectNode, start: GraphState) -> bool:
     before = start.nodes.get(node.way)
     return before is not None and before.digest == node.digest and before.kind == node.kind
 

@@ -7,12 +7,16 @@ of your own with `relive.state_handler`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relive.checkpoint.graph.object_tokens import Token
     from relive.checkpoint.graph.restore import GraphRestore
-    from relive.checkpoint.graph.tokens import Token
     from relive.checkpoint.graph.walk import ObjectWalk
+
+
+MISSING: Any = object()
 
 
 class CannotRestore(Exception):
@@ -30,6 +34,8 @@ class Handler:
     is_inline = False  # instances have no identity: their token is part of whatever holds them
     creates_complete = False  # what `create` returns needs no `restore`
     is_hashed = False  # restoring calls the hash of what it holds, which must be complete by then
+    is_hashed_whole = True
+    of_nodes: Handler | None = None  # of an inline handler some of whose objects are nodes: their handler
     is_restorable = True  # otherwise an object can only be compared
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
@@ -38,6 +44,10 @@ class Handler:
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
         raise NotImplementedError
+
+    def fingerprint(self, content: Any) -> Any:
+        """Returns the part of a content that is hashed: all of it, unless the handler is not `is_hashed_whole`."""
+        return content
 
     def can_restore(self, content: Any) -> bool:
         """Whether an object can be given this content."""
@@ -73,9 +83,8 @@ def type_name(kind: type) -> str:
 
 def _choose(kind: type) -> Handler:
     if not _choosers:
-        from relive.checkpoint.graph.handlers import CHOOSERS
-
-        _choosers.extend(CHOOSERS)
+        # By name: handlers import this module.
+        _choosers.extend(import_module(f"{__package__}.handlers.all_handlers").CHOOSERS)
     for base in kind.__mro__:
         if base in _of_users:
             return _of_users[base]

@@ -6,21 +6,19 @@ not is created. If an object can't be changed in place it is replaced, and whate
 
 from __future__ import annotations
 
-import pickle
 import sys
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
-from types import MethodType
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from relive.checkpoint.graph import tokens
+from relive.checkpoint.graph import object_tokens as tokens
 from relive.checkpoint.graph.graph_state import GraphState, StoredNode
 from relive.checkpoint.graph.matches import reachable
-from relive.checkpoint.graph.registry import CannotRestore, Handler, handler_of, type_name
-from relive.checkpoint.graph.tokens import Token, find_by_name, nodes_in
+from relive.checkpoint.graph.object_tokens import Token, nodes_in
+from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, handler_of
+from relive.checkpoint.graph.token_values import build_value, find_class
+from relive.checkpoint.graph.walk import KnownWays
 
 ReadBuffer = Callable[[int, Any], None]  # reads the bytes of a buffer, by its way, into memory
 
@@ -68,7 +66,12 @@ class GraphRestore:
             return token
         if len(token) == tokens.NODE:
             return self.object(token[0])
-        return self._build(token)
+        return build_value(token, self, self._folder)
+
+    def value_or(self, token: Token, current: Any) -> Any:
+        """Returns the object of a token; `current` if it is of a kind that is left out of checkpoints."""
+        is_left_out = type(token) is tuple and len(token) > tokens.NODE and token[0] == tokens.UNSEEN
+        return current if is_left_out and current is not MISSING else self.value(token)
 
     def complete_value(self, token: Token) -> Any:
         """Returns the object of a token with all of its content, and that of everything it holds."""
@@ -81,7 +84,7 @@ class GraphRestore:
     def find_class(self, name: str) -> Any:
         """Returns a class by its full name; local classes are found by their instances here."""
         if name not in self._classes:
-            self._classes[name] = self._find_class(name)
+            self._classes[name] = find_class(name, self._live.nodes.values())
         return self._classes[name]
 
     def memory(self, way: int) -> Any:
@@ -132,6 +135,18 @@ class GraphRestore:
         return {
             way for way, node in self._live.nodes.items() if way in self._objects and self._objects[way] is not node.obj
         }
+
+    def adopted(self, start: Collection[int]) -> KnownWays:
+        """Returns the ways of objects and memory that were made now, and that existed when the loop began."""
+        found = KnownWays()
+        for way, obj in self._objects.items():
+            live = self._live.nodes.get(way)
+            if way in start and (live is None or live.obj is not obj):
+                found.objects[id(obj)] = way, type(obj)
+        for way, made in self._storages.items():
+            address = made.__array_interface__["data"][0] if isinstance(made, np.ndarray) else made.data_ptr()
+            found.buffers[address, self._state.buffers[way].size_bytes] = way
+        return found
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
@@ -202,9 +217,8 @@ class GraphRestore:
         if node.way in self._done:
             return
         self._done.add(node.way)
-        live = self._live.nodes.get(node.way)
-        if live is not None and node.way in self._live.unknown and node.content is None:
-            return
+        if node.way in self._state.unknown:
+            return  # listed as unknown, whatever it is here
         try:
             if node.content is None:
                 raise CannotRestore("the checkpoint does not hold it")
@@ -268,74 +282,12 @@ class GraphRestore:
         if live is not None and live.kind == node.kind:
             return live.handler  # type: ignore[no-any-return]
         if node.kind == "builtins.type":
-            from relive.checkpoint.graph.handlers.code import class_handler
-
-            return class_handler
+            return handler_of(type)[0].of_nodes or _NO_CLASS
         try:
             found: Handler = handler_of(self.find_class(node.kind))[0]
         except CannotRestore:
             return _NO_CLASS
         return found
-
-    def _find_class(self, name: str) -> Any:
-        if name in _ANONYMOUS:
-            return _ANONYMOUS[name]
-        live = next((node for node in self._live.nodes.values() if node.kind == name and node.obj is not None), None)
-        if live is not None:
-            return type(live.obj)
-        parts = name.split(".")
-        for split in range(len(parts) - 1, 0, -1):
-            module = ".".join(parts[:split])
-            if module in sys.modules:
-                try:
-                    return find_by_name(module, ".".join(parts[split:]))
-                except LookupError:
-                    break
-        for node in self._live.nodes.values():
-            if isinstance(node.obj, type) and type_name(node.obj) == name:
-                return node.obj
-        raise CannotRestore(f"there is no class {name} here")
-
-    def _build(self, token: Token) -> Any:
-        tag = token[0]
-        if tag == tokens.TUPLE:
-            return tuple(self.value(inner) for inner in token[1:])
-        if tag == tokens.FOLDER:
-            return self._folder + token[1]
-        if tag == tokens.SCALAR:
-            return np.frombuffer(token[2], np.dtype(token[1]))[0]
-        if tag == tokens.BY_NAME:
-            return _named(token[1], token[2])
-        if tag == tokens.VALUE:
-            return self._build_value(token)
-        if tag == tokens.METHOD:
-            return MethodType(self.value(token[1]), self.value(token[2]))
-        if tag == tokens.BUILTIN_METHOD:
-            return getattr(self.value(token[1]), token[2])
-        if tag == tokens.NAMED_TUPLE:
-            return tuple.__new__(self.value(token[1]), [self.complete_value(inner) for inner in token[2:]])
-        if tag == tokens.FROZEN_SET:
-            return frozenset(self.complete_value(inner) for inner in token[1:])
-        if tag == tokens.WEAK:
-            target = self.value(token[1])
-            return weakref.ref(target) if target is not None else weakref.ref(type("Dead", (), {})())
-        if tag == tokens.TEXT_TYPE:
-            cls = self.value(token[1])
-            base = next(base for base in (str, int, float, complex, bytes) if issubclass(cls, base))
-            return base.__new__(cls, token[2])
-        if tag == tokens.IDENTITY:
-            return id(self.value(token[1]))
-        if tag == tokens.UNSEEN:
-            raise CannotRestore(f"a {token[1]} is left out of checkpoints")
-        raise CannotRestore(f"a token of an unknown kind {tag!r}; upgrade relive")
-
-    def _build_value(self, token: Token) -> Any:
-        if len(token) == 2:
-            return pickle.loads(token[1])
-        if token[1] == "enum":
-            return self.value(token[2])[token[3]]
-        text = self.value(token[2])
-        return Path(text) if token[1].endswith("sixPath") and not token[1].startswith("Pure") else PurePath(text)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -397,32 +349,3 @@ def _fits_in_place(obj: Any, node: StoredNode) -> bool:
         return True
     _, _, shape, strides, offset, _, _, _ = node.content
     return bool(obj.shape == shape and obj.strides == strides and offset >= 0)
-
-
-def _named(module: str, name: str) -> Any:
-    try:
-        return find_by_name(module, name)
-    except LookupError:
-        import importlib
-
-        try:
-            importlib.import_module(module)
-            return find_by_name(module, name)
-        except (ImportError, LookupError, ValueError) as error:
-            raise CannotRestore(str(error)) from error
-
-
-def _types_without_name() -> Iterator[tuple[str, type]]:
-    import functools
-    import types
-
-    for kind in (types.FunctionType, types.MethodType, functools.partial, types.GeneratorType, types.SimpleNamespace):
-        yield type_name(kind), kind
-    iterators: tuple[Any, ...] = (
-        iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()), iter({}.items()), iter(set()),
-    )  # fmt: skip
-    for one in iterators:
-        yield type_name(type(one)), type(one)
-
-
-_ANONYMOUS: Mapping[str, type] = dict(_types_without_name())

@@ -9,8 +9,7 @@ from typing import Any
 
 from relive.checkpoint.analysis import is_project_module, live_outs, project_modules, rebound_in_loop
 from relive.checkpoint.graph.walk import ObjectWalk
-from relive.checkpoint.state.frame_variables import UncapturedValue, set_variables
-from relive.checkpoint.state.object_state import is_small
+from relive.checkpoint.state import UncapturedValue, is_small, set_variables
 
 NAMED, MODULE, FRAME, PROCESS, EXTRA = "=", "m", "f", "p", "x"
 _SEPARATOR = "|"

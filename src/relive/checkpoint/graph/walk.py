@@ -1,6 +1,6 @@
-"""Walks over all objects that can be reached from some roots, and takes the content of each, without calling any
-code of the user's.
+"""Walks over all objects that can be reached from some roots, and takes the content of each.
 
+No code of the user's is called.
 Each object is met first on some path, which gives it its *way*, a hash of that path. Its content names the objects
 that it holds by their ways, so sharing and order are part of it, cycles end, and no address is in it: contents can be
 compared with those of another process. A walk that is given the ways of an earlier one keeps them for objects that
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer, BufferTable
+from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 from relive.checkpoint.graph.registry import Handler, handler_of, type_name
-from relive.checkpoint.graph.tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 
 MARSHAL_VERSION = 2  # later ones depend on reference counts
 MAX_TUPLE_DEPTH = 40
@@ -28,7 +28,7 @@ class Unreadable(Exception):
     """Raised by a handler: the content of an object can't be seen."""
 
 
-class Node:
+class ObjectNode:
     """One object of the graph."""
 
     __slots__ = ("content", "digest", "form", "handler", "key", "kind", "obj", "parent", "way")
@@ -79,7 +79,7 @@ class ObjectWalk:
         from xxhash import xxh3_64_intdigest
 
         self.hash = xxh3_64_intdigest
-        self.nodes: list[Node] = []
+        self.nodes: list[ObjectNode] = []
         self.roots: dict[str, Token] = {}
         self.unknown: dict[int, str] = {}  # reasons, by way
         self.unknown_names: dict[str, str] = {}  # the same for what has no way
@@ -95,8 +95,8 @@ class ObjectWalk:
         self._made: set[int] = set()  # their identities, and those of what they hold
         self._is_parent_made = False
         self._parent = 0
-        self._node: Node | None = None
-        self._with_identities: list[Node] = []
+        self._node: ObjectNode | None = None
+        self._with_identities: list[ObjectNode] = []
         self._are_all_met = False
         self._tuple_depth = 0
         self.buffers = BufferTable(self)
@@ -128,7 +128,7 @@ class ObjectWalk:
                 self._made.add(identity)
             way = self.new_way(form, key, is_made=identity in self._made)
         token = self._tokens[identity] = (way,)
-        self.nodes.append(Node(obj, way, self._parent, form, key, name, handler))
+        self.nodes.append(ObjectNode(obj, way, self._parent, form, key, name, handler))
         return token
 
     def node_token(self, obj: Any, form: str, key: Any, handler: Handler) -> Token:
@@ -139,7 +139,7 @@ class ObjectWalk:
             known = self._known.objects.get(identity)
             way = known[0] if known is not None and known[1] is type(obj) else self.new_way(form, key)
             token = self._tokens[identity] = (way,)
-            self.nodes.append(Node(obj, way, self._parent, form, key, type_name(type(obj)), handler))
+            self.nodes.append(ObjectNode(obj, way, self._parent, form, key, type_name(type(obj)), handler))
         return token
 
     def refs(self, objects: Iterable[Any]) -> tuple[Token, ...]:
@@ -227,11 +227,14 @@ class ObjectWalk:
         for node in nodes[at:]:
             self.unknown[node.way] = "not reached in time"
 
-    def _take_content(self, node: Node) -> None:
+    def _take_content(self, node: ObjectNode) -> None:
         self._node, self._parent = node, node.way
         self._is_parent_made = id(node.obj) in self._made
         try:
-            node.content = content = node.handler.content(node.obj, self)
+            handler = node.handler
+            node.content = content = handler.content(node.obj, self)
+            if not handler.is_hashed_whole:
+                content = handler.fingerprint(content)
             node.digest = self.hash(marshal.dumps((node.kind, content), MARSHAL_VERSION))
         except Exception as error:  # noqa: BLE001 - changed by another thread, closed, broken: unknown, with its name
             self.unknown[node.way] = _reason(error)
@@ -259,4 +262,4 @@ def _reason(error: Exception) -> str:
     return text if isinstance(error, Unreadable) else f"{type(error).__name__}: {text}"
 
 
-__all__ = ["Buffer", "KnownWays", "Node", "ObjectWalk", "Unreadable", "label_of"]
+__all__ = ["Buffer", "KnownWays", "ObjectNode", "ObjectWalk", "Unreadable", "label_of"]

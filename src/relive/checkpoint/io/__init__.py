@@ -10,5 +10,6 @@ if TYPE_CHECKING:
     from relive.checkpoint.io.checkpoint_reader import Checkpoint, open_checkpoint
     from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
     from relive.checkpoint.io.frame_restore import restore_script, running_roots
+    from relive.checkpoint.io.trainer_state import Library, TrainerState, unwrapped
 
 __getattr__ = lazy_names(__name__)

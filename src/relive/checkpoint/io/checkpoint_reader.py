@@ -168,7 +168,7 @@ class Checkpoint:
 
     def restore_random(self) -> None:
         """Restores the global random generators: the last step, since rebuilding objects may draw numbers."""
-        from relive.checkpoint.state.random_state import restore_random_states
+        from relive.checkpoint.state import restore_random_states
 
         token = self.graph.roots.get("p|random generators")
         if token is not None:
@@ -187,6 +187,7 @@ class Checkpoint:
             values = restore.root_values(walk.roots)
             size_bytes = self._read_pending()
         set_roots(roots, values, self.graph.left_out)
+        observer.adopt(restore.adopted(self.start.nodes))
         walk.release()
         record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         proof = observer.walk(roots)

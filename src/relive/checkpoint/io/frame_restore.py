@@ -8,7 +8,8 @@ from typing import Any
 
 from relive.checkpoint.graph import Difference, Observer, Roots, variables_left_out
 from relive.checkpoint.io.checkpoint_reader import Checkpoint
-from relive.checkpoint.state import collect_user_frames, find_user_frame, unwrapped
+from relive.checkpoint.io.trainer_state import unwrapped
+from relive.checkpoint.state import collect_user_frames, find_user_frame
 
 
 def running_roots(frame: FrameType | None, objects: Mapping[str, Any], line: int = 0) -> Roots:

@@ -92,7 +92,7 @@ def restore_generator(value: Any, state: Any) -> None:
         value.set_state(state)
 
 
-def generator_classes() -> dict[type, str]:
+def _generator_classes() -> dict[type, str]:
     """Returns the generator classes of the loaded libraries, with their kinds."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     found: dict[type, str] = {random.Random: "python"}
@@ -104,4 +104,4 @@ def generator_classes() -> dict[type, str]:
 
 
 def _generator_kind(value: Any) -> str | None:
-    return next((name for kind, name in generator_classes().items() if isinstance(value, kind)), None)
+    return next((name for kind, name in _generator_classes().items() if isinstance(value, kind)), None)

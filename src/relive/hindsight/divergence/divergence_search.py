@@ -11,6 +11,7 @@ import numpy as np
 
 from relive.checkpoint.graph import GraphState
 from relive.errors import Damaged, NotFound
+from relive.hindsight.analysis.reads import has_volatile_name
 from relive.hindsight.divergence.course import DIGEST, LENGTH, LOGGED, STATE, Compared, Course, Parting, Terms
 from relive.hindsight.divergence.graph_difference import (
     CLOCK,
@@ -24,7 +25,7 @@ from relive.hindsight.divergence.graph_difference import (
     moved_generators,
 )
 from relive.hindsight.divergence.run_trace import ENTRY, RankTrace, StateMoment, match_loops
-from relive.hindsight.verification import ValuePairs, displayed_value, is_volatile, pair_values
+from relive.hindsight.verification import ValuePairs, displayed_value, pair_values
 from relive.store.journal import ROOT, slot_kinds
 
 MAX_SCANNED = 32  # checkpoints that are compared one after the other; among more, bisection finds the first
@@ -112,7 +113,7 @@ class _Search:
         if leaf.kind != VALUE or type(leaf.one) not in (int, float) or type(leaf.other) not in (int, float):
             return False
         is_time = self._one.is_clock(float(leaf.one)) and self._other.is_clock(float(leaf.other))
-        return is_time or is_volatile(_own_name(leaf.path))
+        return is_time or has_volatile_name(_own_name(leaf.path))
 
     def _is_ignored(self, name: str) -> bool:
         return any(name == one or name.startswith((f"{one}.", f"{one}[")) for one in self._terms.ignored)
@@ -153,7 +154,7 @@ class _Search:
         differing = np.flatnonzero(~pairs.is_same & ~pairs.is_volatile)
         rows = sorted((int(journal.seq[pairs.one[at]]), int(at)) for at in differing)
         clocks = {journal.names[int(journal.name[pairs.one[at]])] for at in np.flatnonzero(~pairs.is_same)}
-        self.course.aside += [LeafDifference(name, CLOCK) for name in sorted(clocks) if is_volatile(name)]
+        self.course.aside += [LeafDifference(name, CLOCK) for name in sorted(clocks) if has_volatile_name(name)]
         for _, at in rows:
             row, other = int(pairs.one[at]), int(pairs.other[at])
             if not self._is_left_aside(row, other):

@@ -96,7 +96,7 @@ def _replay(session: ReplaySession, record: RunRecord, gap: _Gap, course: Course
     if main is None:
         raise ReliveError("its loop has no checkpoint to begin with; record it again with checkpoints")
     draft = Draft(
-        record, history, fit_every_loop(session.home, record, history.profile),
+        record, history, fit_every_loop(session.home, record, history),
         selection={loop.number: list(gap.iterations) if loop.number == main else [] for loop in history.profile.mains},
         costs=CostModel.read(session.home).costs(record.run, is_shared=False, is_loaded=False),
     )  # fmt: skip
@@ -106,7 +106,7 @@ def _replay(session: ReplaySession, record: RunRecord, gap: _Gap, course: Course
         why = answer.runs[0].missing[0] if answer.runs else "; ".join(reason for _, reason in answer.refusals)
         raise ReliveError(why or "nothing was replayed")
     replayed = answer.runs[0]
-    if replayed.mismatches or replayed.unrestored:
+    if replayed.mismatches or replayed.unrestored or replayed.has_restore_faults:
         course.notes.append(f"the replay of {record.run[:8]} did not reproduce all that was recorded: don't rely on it")
     return {
         iteration: hashes

@@ -8,7 +8,7 @@ from typing import Any
 
 from relive.hindsight.workers.replayed_loop import ReplayedBlock, ReplayedLoop
 from relive.hindsight.workers.segment_driver import SegmentDriver
-from relive.record import Place
+from relive.record import Place, current_place
 from relive.store.journal import Journal, decode_value
 
 
@@ -17,10 +17,19 @@ class Replayer(SegmentDriver):
 
     def _logger(self, journal: Journal) -> Callable[[str, Any, Place], Any]:
         write = super()._logger(journal)
+        is_muted = not isinstance(journal, Journal)
 
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left()
-            return write(name, value, place)
+            self.progress.note()
+            if self.tracker is None or is_muted:
+                return write(name, value, place)
+            here = current_place.get() or self.root
+            is_recorded = self.tracker.note_value(name, place, is_here=here is place)
+            if is_recorded:
+                write(name, value, place)
+            self.check_record(is_recorded)
+            return value if is_recorded else write(name, value, place)
 
         return log
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -18,13 +18,16 @@ RESTORED, ENTRY = "restored", "entry"
 class StateProof:
     """The state of one worker's script, beside what was recorded."""
 
-    def __init__(self, job: Job, chunks: Chunks, packs: Packs, report: WorkerReport) -> None:
+    def __init__(
+        self, job: Job, chunks: Chunks, packs: Packs, report: WorkerReport, position: Callable[[], int]
+    ) -> None:
         self._moments = {(one.loop, one.iteration, one.place): one for one in job.moments}
         self._by_manifest = {one.manifest: one for one in job.moments}
         self._digests = {(loop, iteration): digest for loop, iteration, digest in job.digests}
         self._chunks = chunks
         self._packs = packs
         self._report = report
+        self._position = position  # in the worker's journal
         self._observer = Observer()
         self._has_hashes = job.has_hashes
         self._loop = 0
@@ -90,7 +93,7 @@ class StateProof:
         if self._is_entry_compared:
             return
         self._is_entry_compared = True
-        now, then = self._observer.start or GraphState(), checkpoint.start
+        now, then = self._observer.start or GraphState(), checkpoint.start  # files are not compared at the start
         differences = [
             Difference(then.name(way), "other content")
             for way, node in then.nodes.items()
@@ -106,7 +109,9 @@ class StateProof:
 
     def _note(self, loop: int, iteration: int, place: str, agreed: int, differences: list[Difference]) -> None:
         named = list(dict.fromkeys(map(str, differences)))
-        self._report.checks.append(StateCheck(loop, iteration, place, max(0, agreed), named[:MAX_NAMED], len(named)))
+        self._report.checks.append(
+            StateCheck(loop, iteration, place, max(0, agreed), named[:MAX_NAMED], len(named), self._position())
+        )
 
     def _note_unknown(self, graph: GraphState) -> None:
         for way, why in graph.unknown.items():

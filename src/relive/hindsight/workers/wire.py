@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from relive.hindsight.plan import Segment, Skip, Visit
+from relive.hindsight.plan import Horizon, Segment, Skip, Visit
 from relive.store import atomic_write
 
 JOB_FILE, REPORT_FILE = "job.json", "report.json"
@@ -54,11 +54,15 @@ class Job(msgspec.Struct, frozen=True):
     tree: str = ""  # the project, as it was
     instrumented: dict[str, Any] | None = None  # how a script that does not import relive was instrumented
     only: list[tuple[str, int, str]] = []  # file and line of each added statement, and the name it logs
+    recorded: dict[str, str | None] = {}  # files that statements were added to, and their text without them
     rank: int = 0
     ranks: int = 1  # that are replayed together
     moments: list[Moment] = []  # with which the state is compared
     random_states: str = ""  # of the global generators when the run began
     digests: list[tuple[int, int, str]] = []  # loop, iteration, digest of the parameters at its end
+    horizon: Horizon | None = None  # of the recorded rank; the replay ends there
+    beyond: bool = False  # it goes on, and reports the values beyond
+    names: list[str] = []  # that are asked for
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod
@@ -116,6 +120,7 @@ class WorkerReport(msgspec.Struct):
     notes: list[str] = []
     unrestored: list[str] = []  # state that a checkpoint holds and the script had no object for
     damaged: list[str] = []  # the manifest of the checkpoint that could not be read
+    needs_start: str = ""  # why a replay from a checkpoint can't be right; one from the start can
     iterations_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0
@@ -124,7 +129,9 @@ class WorkerReport(msgspec.Struct):
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
     ran_s: float = 0.0  # from the start of the process to the end
     written_ns: int = 0
-    ended_early: bool = False  # by the error that ended the run when it was recorded
+    ended_early: bool = False  # where the run ended when it was recorded
+    left_record: bool = False  # it came where the run never came
+    unshown: list[tuple[int, int, str, int]] = []  # loop, iteration, name and ordinal of the first value in doubt
     checks: list[StateCheck] = []  # in the order in which they were made
     unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
     memory: list[tuple[int, int, dict[str, int]]] = []  # loop, iteration, hashes by path

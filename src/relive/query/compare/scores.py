@@ -24,7 +24,7 @@ _LOWER_IS_BETTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The number a run is ranked by. `note` says what kind of value it is if it isn't a finite number."""
+    """The number a run is ranked by. `note` says what it is if it isn't a finite number, or that it is unverified."""
 
     number: float | None = None  # may be infinite or NaN; None if there is no number
     note: str | None = MISSING

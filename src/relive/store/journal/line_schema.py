@@ -107,12 +107,15 @@ class ReplayStarted(JournalStarted, tag="replay", kw_only=True, frozen=True):
     number: Count | UnsetType = UNSET  # of a merged journal, which has the following fields too: counts the replays
     names: list[str] | UnsetType = UNSET  # that were asked for
     patch: str | UnsetType = UNSET  # what was added to the version, as a diff
-    verdict: str | UnsetType | None = UNSET
+    verdict: str | UnsetType | None = UNSET  # the worst of its values; older journals: of all of them
+    verdicts: dict[str, dict[str, Count]] | UnsetType = UNSET  # how many values of each name have which verdict
+    causes: list[str] | UnsetType = UNSET  # of verdicts that are not the best
     reproduced: Count | UnsetType = UNSET  # recorded values that came out the same
     mismatches: Count | UnsetType = UNSET
     depth: str | UnsetType = UNSET
     resume: str | UnsetType = UNSET
     version: str | UnsetType | None = UNSET
+    beyond: bool | UnsetType = UNSET  # its values never happened: the run ended before
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -130,6 +133,15 @@ class ValueLogged(JournalLine, tag="log", kw_only=True, frozen=True):
 
     name: NameId
     value: Encoded
+
+
+class VerdictGiven(JournalLine, tag="verdict", kw_only=True, frozen=True):
+    """In a merged journal: the verdict on the values of one name whose slots are in these ranges."""
+
+    name: NameId
+    verdict: str
+    slots: list[tuple[Count, Count]]  # positions of the first and the last one
+    why: list[str] | UnsetType = UNSET
 
 
 class LoopItem(JournalLine, tag="item", kw_only=True, frozen=True):
@@ -211,6 +223,12 @@ class PackagesInstalled(JournalLine, tag="packages", kw_only=True, frozen=True):
     """The installed packages with their versions."""
 
     packages: dict[str, str]
+
+
+class ModulesImported(JournalLine, tag="modules", kw_only=True, frozen=True):
+    """Source files of the project that were imported since the line before of this kind."""
+
+    files: list[str]  # relative to the root of the project
 
 
 class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):

@@ -1,15 +1,13 @@
-"""Handlers of all types, and the order in which they are asked whether a type is theirs."""
+"""Handlers of all types: the content of an object, and how an object gets a content."""
 
-from relive.checkpoint.graph.handlers.arrays import choose_array
-from relive.checkpoint.graph.handlers.code import choose_code
-from relive.checkpoint.graph.handlers.containers import choose_container
-from relive.checkpoint.graph.handlers.frames import choose_frame
-from relive.checkpoint.graph.handlers.generators import choose_generator
-from relive.checkpoint.graph.handlers.objects import choose_object
-from relive.checkpoint.graph.handlers.streams import choose_stream
-from relive.checkpoint.graph.handlers.torch_modules import choose_torch_module
+from typing import TYPE_CHECKING
 
-CHOOSERS = (
-    choose_container, choose_array, choose_torch_module, choose_generator, choose_stream, choose_frame, choose_code,
-    choose_object,
-)  # fmt: skip
+from relive.lazy_imports import lazy_names
+
+if TYPE_CHECKING:
+    from relive.checkpoint.graph.handlers.attributes import skip_attributes
+    from relive.checkpoint.graph.handlers.folder_state import FolderState
+    from relive.checkpoint.graph.handlers.process_state import ProcessState, RandomState
+    from relive.checkpoint.graph.handlers.torch_modules import ModuleHandler
+
+__getattr__ = lazy_names(__name__)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
+from relive.checkpoint.graph.object_tokens import SCALAR, Token, pickled_value
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import SCALAR, Token, pickled_value
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore
@@ -242,6 +242,21 @@ def _dtype(token: Any) -> Any:
     return np.dtype(token) if type(token) is str else pickle.loads(token[1])
 
 
+class FlatIteratorHandler(Handler):
+    """The iterator `array.flat`."""
+
+    creates_complete = True
+
+    def content(self, obj: Any, walk: ObjectWalk) -> Any:
+        return obj.index, walk.ref(obj.base, ".", "base")
+
+    def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
+        made = restore.complete_value(content[1]).flat
+        for _ in range(content[0]):
+            next(made)
+        return made
+
+
 class ScalarHandler(Handler):
     """A scalar of numpy."""
 
@@ -310,6 +325,8 @@ def choose_array(kind: type) -> Handler | None:
             return _storage
     if issubclass(kind, np.ndarray):
         return _array
+    if kind is np.flatiter:
+        return FlatIteratorHandler()
     if issubclass(kind, np.generic):
         return _scalar
     if issubclass(kind, np.dtype):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import lru_cache
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from relive.checkpoint.graph.tokens import PLAIN_TYPES
+from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES
+from relive.checkpoint.graph.registry import MISSING
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore
     from relive.checkpoint.graph.walk import ObjectWalk
 
 _HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
-_MISSING = object()
 
 
 class Attributes:
@@ -34,7 +36,7 @@ class Attributes:
         known = object.__basicsize__ + pointer * len(self.slots)
         known += pointer * (kind.__dictoffset__ > 0) + pointer * (kind.__weakrefoffset__ > 0)
         self.has_hidden_memory = kind.__basicsize__ > known or kind.__itemsize__ != 0
-        self.skipped = _skipped_attributes(kind)
+        self.skipped: Container[str] = _skipped_attributes(kind)
 
     @staticmethod
     def of(kind: Any) -> Attributes:
@@ -52,13 +54,38 @@ _SKIPPED: dict[str, frozenset[str]] = {
     "pathlib": frozenset({"_str", "_hash", "_parts_normcase_cached", "_cached_cparts"}),
     "transformers.trainer_callback": frozenset({"training_bar", "prediction_bar"}),
 }
-_skipped_by_users: dict[str, frozenset[str]] = {}  # by module, for the objects of libraries that run the loop
+_CLOCK = "time"  # attributes of a library's objects with this in their name hold clock values of another process
 
 
-def skip_attributes(modules: tuple[str, ...], names: frozenset[str]) -> None:
-    """Leaves attributes of these names out for all classes of these modules and packages."""
+class _LibraryAttributes:
+    """The attributes that are left out of the objects of a library that runs the loop."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names or _CLOCK in str(name)
+
+
+class _AllAttributes:
+    """All attributes are left out: instances only display something."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+_skipped_by_users: dict[str, frozenset[str] | None] = {}  # by module or package; None: all of them
+
+
+def skip_attributes(modules: tuple[str, ...], names: frozenset[str], shown: tuple[str, ...] = ()) -> None:
+    """Leaves attributes of these names, and clocks, out for all classes that are defined in these modules and packages.
+
+    Of classes in `shown` all attributes are left out. Objects of the project in such an attribute are state.
+    """
     for module in modules:
         _skipped_by_users[module] = names
+    for module in shown:
+        _skipped_by_users[module] = None
     _attributes_of.cache_clear()
 
 
@@ -68,15 +95,15 @@ def module_name(kind: Any) -> str:
     return name if type(name) is str else ""
 
 
-def _skipped_attributes(kind: type) -> frozenset[str]:
-    found: frozenset[str] = frozenset()
-    for base in kind.__mro__:
-        module = module_name(base)
-        found |= _SKIPPED.get(module, frozenset())
-        for owner, names in _skipped_by_users.items():
-            if module == owner or module.startswith(f"{owner}."):
-                found |= names
-    return found
+def _skipped_attributes(kind: type) -> Container[str]:
+    names = frozenset(name for base in kind.__mro__ for name in _SKIPPED.get(module_name(base), ()))
+    module = module_name(kind)
+    while module and module not in _skipped_by_users:  # the innermost package that was named decides
+        module = module.rpartition(".")[0]
+    if not module:
+        return names
+    of_library = _skipped_by_users[module]
+    return _AllAttributes() if of_library is None else _LibraryAttributes(names | of_library)
 
 
 def own_dict(obj: Any) -> dict[str, Any] | None:
@@ -96,7 +123,7 @@ def attribute_tokens(obj: Any, walk: ObjectWalk) -> tuple[Any, ...]:
     if where.has_dict and (own := own_dict(obj)):
         skipped = where.skipped
         for name, value in list(own.items()):
-            if name not in skipped:
+            if name not in skipped or _is_project_object(value):
                 found.append(name)
                 found.append(value if type(value) in PLAIN_TYPES else ref(value, ".", name))
     for name, member in where.slots:
@@ -104,17 +131,27 @@ def attribute_tokens(obj: Any, walk: ObjectWalk) -> tuple[Any, ...]:
             value = member.__get__(obj, type(obj))
         except AttributeError:
             continue
+        if name in where.skipped and not _is_project_object(value):
+            continue
         found.append(name)
         found.append(value if type(value) in PLAIN_TYPES else ref(value, ".", name))
     return tuple(found)
 
 
+def _is_project_object(value: Any) -> bool:
+    return is_project_module(module_name(type(value)))
+
+
 def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore) -> None:
     """Gives an object these attributes and no others, except those that are skipped."""
     where = Attributes.of(type(obj))
-    values = {name: restore.value(token) for name, token in zip(tokens[::2], tokens[1::2], strict=True)}
     slots = dict(where.slots)
     own = own_dict(obj) if where.has_dict else None
+    current = own or {}
+    values = {
+        name: restore.value_or(token, current.get(name, MISSING))
+        for name, token in zip(tokens[::2], tokens[1::2], strict=True)
+    }
     if own is not None:
         in_dict = {name: value for name, value in values.items() if name not in slots}
         for name in [name for name in own if name not in in_dict and name not in where.skipped]:
@@ -127,5 +164,5 @@ def restore_attributes(obj: Any, tokens: tuple[Any, ...], restore: GraphRestore)
     for name, member in where.slots:
         if name in values:
             member.__set__(obj, values[name])
-        elif getattr(obj, name, _MISSING) is not _MISSING:
+        elif name not in where.skipped and getattr(obj, name, MISSING) is not MISSING:
             member.__delete__(obj)

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import module_name
+from relive.checkpoint.graph.object_tokens import (
+    BUILTIN_METHOD,
+    BY_NAME,
+    METHOD,
+    PROXY,
+    UNSEEN,
+    VALUE,
+    Token,
+    find_by_name,
+)
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import BUILTIN_METHOD, BY_NAME, METHOD, UNSEEN, Token, find_by_name
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -40,6 +49,11 @@ class ModuleObjectHandler(Handler):
 
 class FunctionHandler(Handler):
     """A function: its cells, defaults and attributes. Its code is not state."""
+
+    is_hashed_whole = False
+
+    def fingerprint(self, content: Any) -> Any:
+        return content[:-1]  # without its code, which has the name of a file in it
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
         code = obj.__code__
@@ -149,11 +163,12 @@ class AnyClassHandler(Handler):
     """Chooses by the class itself: nodes for the project's, names for others."""
 
     is_inline = True
+    of_nodes = ClassHandler()
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
         if is_library_class(obj):
             return (BY_NAME, obj.__module__, obj.__qualname__)
-        return walk.node_token(obj, form, key, _class)
+        return walk.node_token(obj, form, key, self.of_nodes)
 
 
 def is_library_class(kind: type) -> bool:
@@ -162,6 +177,15 @@ def is_library_class(kind: type) -> bool:
 
 def _underlying(value: Any) -> Any:
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
+
+
+class MappingProxyHandler(Handler):
+    """A read-only view of a dict."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
+        return (VALUE, PROXY, walk.ref(gc.get_referents(obj)[0], form, f"{key}.(mapping)"))
 
 
 class PartialHandler(Handler):
@@ -322,13 +346,13 @@ _DESCRIPTORS = (
     types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, property, functools.cached_property,
 )  # fmt: skip
-class_handler = _class = ClassHandler()
 _BY_BASE: list[tuple[Any, Handler]] = [
     (types.ModuleType, ModuleObjectHandler()),
     (type, AnyClassHandler()),
     (types.FunctionType, FunctionHandler()),
     (types.MethodType, MethodHandler()),
     ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), LibraryFunctionHandler()),
+    (types.MappingProxyType, MappingProxyHandler()),
     (functools.partial, PartialHandler()),
     (functools._lru_cache_wrapper, CacheHandler()),
     ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), GeneratorHandler()),

@@ -7,8 +7,8 @@ from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes, attribute_tokens, restore_attributes
+from relive.checkpoint.graph.object_tokens import FROZEN_SET, NAMED_TUPLE, PLAIN_TYPES, Token
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import FROZEN_SET, NAMED_TUPLE, PLAIN_TYPES, Token
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore

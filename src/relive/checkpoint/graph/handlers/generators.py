@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
+from relive.checkpoint.graph.object_tokens import pickled_value
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import pickled_value
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.restore import GraphRestore
@@ -41,6 +41,8 @@ class BitGeneratorHandler(Handler):
         return restore.find_class(kind)(restore.complete_value(content[1]))
 
     def restore(self, obj: Any, content: Any, restore: GraphRestore) -> None:
+        if restore.complete_value(content[1]) is not obj.seed_seq:
+            raise CannotRestore("it was seeded otherwise")
         obj.state = restore.value(content[0])
 
 

@@ -24,8 +24,17 @@ from relive.checkpoint.graph.handlers.attributes import (
     own_dict,
     restore_attributes,
 )
+from relive.checkpoint.graph.object_tokens import (
+    LOCK,
+    REENTRANT_LOCK,
+    TEXT_TYPE,
+    UNSEEN,
+    VALUE,
+    WEAK,
+    Token,
+    pickled_value,
+)
 from relive.checkpoint.graph.registry import CannotRestore, Handler
-from relive.checkpoint.graph.tokens import TEXT_TYPE, UNSEEN, VALUE, WEAK, Token, pickled_value
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -104,7 +113,7 @@ class UnknownHandler(Handler):
             if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
                 walk.ref(inner, ".", f"(inside {at})")
         attribute_tokens(obj, walk)
-        raise Unreadable(f"{type(obj).__module__}.{type(obj).__qualname__} can't be looked into")
+        raise Unreadable(f"{type(obj).__module__}.{type(obj).__qualname__} is opaque")
 
 
 class PickledHandler(Handler):
@@ -146,7 +155,7 @@ class LockHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: ObjectWalk, form: str, key: Any) -> Token:
-        return (UNSEEN, "lock")
+        return (UNSEEN, LOCK if type(obj) is _LOCKS[0] else REENTRANT_LOCK)
 
 
 class WeakReferenceHandler(Handler):

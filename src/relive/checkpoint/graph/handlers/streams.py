@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.walk import ObjectWalk
 
 _STANDARD_STREAMS = 2
+_LINES = "lines"
 
 
 class MemoryStreamHandler(Handler):
@@ -52,8 +53,11 @@ class FileHandler(Handler):
             raise Unreadable("a stream that can't be put back")
         try:
             return "read", obj.tell()
-        except OSError as error:
-            raise Unreadable("a file in the middle of a loop over its lines") from error
+        except OSError:  # in the middle of a loop over its lines: only how much of it was read in blocks can be seen
+            return _LINES, raw.tell()
+
+    def can_restore(self, content: Any) -> bool:
+        return content is None or content[0] != _LINES
 
     def create(self, kind: str, content: Any, restore: GraphRestore) -> Any:
         raise CannotRestore("a file that was opened in the loop")
@@ -63,6 +67,8 @@ class FileHandler(Handler):
             obj.close()
         elif content[0] == "read":
             obj.seek(content[1])
+        elif content[0] == _LINES:
+            raise CannotRestore("a file in the middle of a loop over its lines can't be put to a position")
 
 
 def _raw(file: Any) -> Any:

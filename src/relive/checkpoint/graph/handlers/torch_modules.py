@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes
-from relive.checkpoint.graph.registry import Handler
-from relive.checkpoint.graph.tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.registry import MISSING, Handler
 from relive.checkpoint.graph.walk import Unreadable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ModuleHandler(Handler):
                 if own.get(name):
                     own[name].clear()
             else:
-                own[name] = restore.value(token)
+                own[name] = restore.value_or(token, own.get(name, MISSING))
         skipped = Attributes.of(type(obj)).skipped
         for name in [name for name in own if name not in tokens and name not in skipped]:
             del own[name]
@@ -70,7 +70,7 @@ class LoaderIteratorHandler(Handler):
     """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
 
     def content(self, obj: Any, walk: ObjectWalk) -> Any:
-        from relive.checkpoint.state.loader_iterators import is_tracked_iterator
+        from relive.checkpoint.state import is_tracked_iterator
 
         if not is_tracked_iterator(obj):
             raise Unreadable("the position of this iterator over a data loader can't be seen")
