@@ -267,6 +267,23 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
     return rows_to_pandas(skew_rows(_runs(home).skew(run, name)))
 
 
+def diverge(
+    one: str, other: str | None = None, *, ignore: Iterable[str] = (), replay: bool = False,
+    home: str | Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return where two runs parted, or without a second one the ranks of a run, and what differed before.
+
+    `ignore` are variables and logged names to leave out; `replay` also looks at iterations of which nothing is known.
+
+    >>> relive.diverge("first", "last")["parted"]["where"]
+    """
+    from relive.hindsight.divergence import diverge_ranks, diverge_runs
+
+    if other is None:
+        return diverge_ranks(_home(home), one).to_json()
+    return diverge_runs(_home(home), one, other, ignored=tuple(ignore), replays=replay).to_json()
+
+
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
     """Load the model `name`, `name@alias` or `name@3` and verify its hash: an object, or the path of a file or folder.
 

@@ -312,7 +312,7 @@ def _job(
         recorded={str(place.tree / file): text for file, text in replay.case.patch.originals.items()},
         rank=rank.number, ranks=history.width, horizon=rank.horizon, beyond=question.beyond_the_end,
         names=list(question.names), moments=_moments(rank), digests=_digests(rank),
-        random_states=_random_states(rank),
+        random_states=_random_states(rank), has_hashes=question.has_hashes,
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ class Question:
     at: str | None = None  # `file:line` of the old version, where the user wants the statement
     beyond_the_end: bool = False  # also what runs that ended early never came to
     patience: float | None = None  # the least seconds without progress after which a worker is stopped; 0: never
+    has_hashes: bool = False  # take the hashes of all memory at the end of each visited iteration
 
 
 @dataclass(frozen=True, slots=True)

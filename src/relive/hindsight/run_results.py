@@ -43,6 +43,8 @@ class RunAnswer:
     differing: list[str] = field(default_factory=list)  # state that differed from the recorded one
     has_restore_faults: bool = False  # a checkpoint did not bring back something that the code uses
     proofs: int = 0  # recorded states and varying numbers that agree
+    # Hashes of memory by path, at the end of iterations: rank, loop, iteration.
+    memory: dict[tuple[int, int, int], dict[str, int]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -179,6 +181,7 @@ class ResultReader:
         if done.report is not None:
             _add_new(answer.notes, done.report.notes)
             _add_new(answer.unrestored, done.report.unrestored)
+            answer.memory |= {(rank.number, loop, at): hashes for loop, at, hashes in done.report.memory}
         _add_new(answer.notes, _notes_on_child_processes(done.folder, self._names))
         parsed = _read_journal(done.folder, rank.recorded)
         if parsed is not None:

@@ -38,7 +38,7 @@ def _check(session: ReplaySession, record: RunRecord, allowed_s: float) -> Check
         return Check("no complete checkpoint")
     loop, iteration = found
     draft = Draft(
-        record, history, _fit_every_loop(session.home, record, history),
+        record, history, fit_every_loop(session.home, record, history),
         selection={main.number: [iteration] if main is loop else [] for main in profile.mains},
         costs=CostModel.read(session.home).costs(record.run, is_shared=True, is_loaded=False),
     )  # fmt: skip
@@ -59,7 +59,7 @@ def _first_restorable(profile: RunProfile) -> tuple[Loop, int] | None:
     return None
 
 
-def _fit_every_loop(home: Home, record: RunRecord, history: RunHistory) -> PatchFit:
+def fit_every_loop(home: Home, record: RunRecord, history: RunHistory) -> PatchFit:
     """An empty patch that reaches into every loop, so that nothing of the iteration is skipped."""
     with VersionFiles(Path(str(record.code["repository"]))) as versions:
         files = versions.read(record.version)

@@ -231,7 +231,40 @@ def _describe_context(side: _Values, at: int) -> str:
 
 
 def _displayed(side: _Values, at: int) -> Any:
-    journal, row = side.journal, int(side.rows[at])
+    return displayed_value(side.journal, int(side.rows[at]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValuePairs:
+    """The values of two journals, paired: the k-th of a name in an iteration with the k-th there. All are rows."""
+
+    one: Ints
+    other: Ints
+    is_same: NDArray[np.bool_]
+    is_volatile: NDArray[np.bool_]  # of clocks and the like
+    only_one: Ints  # of names that both have
+    only_other: Ints
+    names_of_one: tuple[str, ...]  # that the other journal lacks
+    names_of_other: tuple[str, ...]
+
+
+def pair_values(one: ParsedJournal, other: ParsedJournal) -> ValuePairs:
+    """Pairs all values of two journals whose loops have the same numbers."""
+    names = _NameCodes(one, other)
+    then, now = _Values(one, names), _Values(other, names)
+    pairs, lost, extra = _match(then, now)
+    volatile = np.asarray([has_volatile_name(name) for name in names.listed] or [False])
+    shared = np.asarray([name in one.names and name in other.names for name in names.listed] or [False])
+    return ValuePairs(
+        then.rows[pairs[0]], now.rows[pairs[1]], _equal(then, now, pairs, 0.0), volatile[then.name[pairs[0]]],
+        then.rows[lost[shared[then.name[lost]]]], now.rows[extra[shared[now.name[extra]]]],
+        tuple(name for name in one.names if name not in other.names),
+        tuple(name for name in other.names if name not in one.names),
+    )  # fmt: skip
+
+
+def displayed_value(journal: ParsedJournal, row: int) -> Any:
+    """Returns a logged value as it is shown to users."""
     kind = int(journal.kind[row])
     if kind == slot_kinds.LINE:
         return journal.text[row] if journal.text is not None else None

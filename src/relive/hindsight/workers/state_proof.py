@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.graph import Difference, GraphState, Observer
+from relive.checkpoint.graph import Difference, GraphState, Observer, Roots
 from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
 from relive.hindsight.workers.wire import Job, StateCheck, WorkerReport
 from relive.store.chunks import Chunks, Packs
@@ -29,6 +29,7 @@ class StateProof:
         self._report = report
         self._position = position  # in the worker's journal
         self._observer = Observer()
+        self._has_hashes = job.has_hashes
         self._loop = 0
         self._is_entry_compared = False
 
@@ -58,6 +59,8 @@ class StateProof:
         moment = self._moments.get((loop, iteration, place))
         if not self._observer.is_started:
             return
+        if self._has_hashes and place == "iteration":
+            self._report.memory.append((loop, iteration, self._memory_hashes(running_roots(frame, objects, line))))
         if moment is None:
             self._compare_digest(loop, iteration)
             return
@@ -74,6 +77,14 @@ class StateProof:
         if now is not None:
             differences = [Difference("parameters", "other numbers")] if now != recorded else []
             self._note(loop, iteration, "iteration", self._observer.memory_digest.leaves, differences)
+
+    def _memory_hashes(self, roots: Roots) -> dict[str, int]:
+        """The hashes of all memory on the host, by the paths of what holds it."""
+        walk = self._observer.walk(roots)
+        names: Any = GraphState({node.way: node for node in walk.nodes}, {one.way: one for one in walk.buffers.found})  # type: ignore[misc]
+        found = {names.name(one.way): int(walk.hash(one.view())) for one in walk.buffers.found if one.is_on_host}
+        walk.release()
+        return found
 
     # --- private ----------------------------------------------------------------------------------------------------
 

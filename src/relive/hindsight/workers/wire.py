@@ -63,6 +63,7 @@ class Job(msgspec.Struct, frozen=True):
     horizon: Horizon | None = None  # of the recorded rank; the replay ends there
     beyond: bool = False  # it goes on, and reports the values beyond
     names: list[str] = []  # that are asked for
+    has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod
     def of(cls, segment: Segment, **fields: Any) -> Job:
@@ -133,6 +134,7 @@ class WorkerReport(msgspec.Struct):
     unshown: list[tuple[int, int, str, int]] = []  # loop, iteration, name and ordinal of the first value in doubt
     checks: list[StateCheck] = []  # in the order in which they were made
     unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
+    memory: list[tuple[int, int, dict[str, int]]] = []  # loop, iteration, hashes by path
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()
