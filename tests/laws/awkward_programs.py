@@ -197,6 +197,9 @@ def read_marks(folder: Path, name: str, replay: subprocess.CompletedProcess[str]
 
 
 def _verdict(row: Mapping[str, Any], name: str) -> str | None:
+    source = row.get(f"{name}_source")
+    if isinstance(source, str) and source.startswith("replay"):  # "replay 3, proven"
+        return source.rpartition(", ")[2]
     verdict = row.get(f"{name}_verdict")
     return None if verdict is None else str(verdict)
 

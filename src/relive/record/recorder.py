@@ -243,7 +243,7 @@ class GuardedWatch:
             self._watch.end_iteration(iteration, frame)
             self._recorder.warn_left_out()
 
-    def end(self, iteration: int, frame: FrameType, *, exhausted: bool) -> None:
+    def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         with self._recorder.guarded("checkpoint-lost"):
             self._watch.end(iteration, frame, exhausted=exhausted)
             self._recorder.warn_left_out()

@@ -18,6 +18,6 @@ if TYPE_CHECKING:
     from relive.checkpoint.graph.registry import CannotRestore, UserHandler, register_handler
     from relive.checkpoint.graph.restore import GraphRestore, LiveObjects
     from relive.checkpoint.graph.roots import Roots, set_roots, variables_left_out
-    from relive.checkpoint.graph.state_differences import Difference, compare_graphs
+    from relive.checkpoint.graph.state_differences import Difference, compare_graphs, differing_nodes
 
 __getattr__ = lazy_names(__name__)

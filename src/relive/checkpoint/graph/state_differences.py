@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relive.checkpoint.graph.graph_state import GraphState
-from relive.checkpoint.graph.handlers import FolderState
+from relive.checkpoint.graph.handlers import FolderState, RandomState, have_same_random_states
 from relive.checkpoint.graph.registry import type_name
 from relive.checkpoint.graph.roots import PROCESS
 from relive.checkpoint.graph.walk import ObjectWalk
 
 # Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
+_RANDOM = type_name(RandomState)
 _NOT_COMPARED = frozenset({type_name(FolderState)})
 
 
@@ -39,7 +40,7 @@ def compare_graphs(state: GraphState, walk: ObjectWalk) -> tuple[int, list[Diffe
             continue  # what holds it differs, if it was there
         if now.kind != node.kind:
             found.append(Difference(state.name(way), f"a {_short(now.kind)}, which was a {_short(node.kind)}"))
-        elif now.digest != node.digest:
+        elif now.digest != node.digest and not _differs_in_libraries(node, now):
             found.append(Difference(state.name(way), "other content"))
         else:
             agreed += 1
@@ -53,6 +54,27 @@ def compare_graphs(state: GraphState, walk: ObjectWalk) -> tuple[int, list[Diffe
             agreed += 1
     found += [Difference(_root_name(key), "bound to another object") for key in _differing_roots(state, walk)]
     return agreed, _unique(found)
+
+
+def _differs_in_libraries(one: Any, other: Any) -> bool:
+    """Whether two states of the global random generators differ only in which libraries are loaded."""
+    return (
+        one.kind == _RANDOM
+        and None not in (one.content, other.content)
+        and have_same_random_states(one.content, other.content)
+    )
+
+
+def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
+    """Returns the objects that two graphs have and whose content differs."""
+    return [
+        Difference(then.name(way), "other content")
+        for way, node in then.nodes.items()
+        if way in now.nodes
+        and now.nodes[way].digest != node.digest
+        and way not in then.unknown
+        and not _differs_in_libraries(node, now.nodes[way])
+    ]
 
 
 def _differing_roots(state: GraphState, walk: ObjectWalk) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.graph import Difference, GraphState, Observer, Roots
+from relive.checkpoint.graph import Difference, GraphState, Observer, Roots, differing_nodes
 from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
 from relive.hindsight.workers.wire import Job, StateCheck, WorkerReport
 from relive.store.chunks import Chunks, Packs
@@ -94,11 +94,7 @@ class StateProof:
             return
         self._is_entry_compared = True
         now, then = self._observer.start or GraphState(), checkpoint.start  # files are not compared at the start
-        differences = [
-            Difference(then.name(way), "other content")
-            for way, node in then.nodes.items()
-            if way in now.nodes and now.nodes[way].digest != node.digest and way not in then.unknown
-        ]
+        differences = differing_nodes(then, now)
         differences += [
             Difference(then.name(way), "other numbers")
             for way, one in then.buffers.items()

@@ -161,6 +161,12 @@ class GlobalRandomHandler(Handler):
         restore_random_states(restore.value(content))
 
 
+def have_same_random_states(one: Any, other: Any) -> bool:
+    """Whether two contents agree on the generators of all libraries that both processes had loaded."""
+    first, second = pickle.loads(one[1]), pickle.loads(other[1])
+    return all(pickle.dumps(first[name]) == pickle.dumps(second[name]) for name in first if name in second)
+
+
 def choose_process(kind: type) -> Handler | None:
     handlers: dict[type, Handler] = {ProcessState: ProcessHandler(), RandomState: GlobalRandomHandler()}
     return handlers.get(kind)
