@@ -330,7 +330,7 @@ def _moments(rank: RankHistory) -> list[Moment]:
     """The moments of which this rank has a checkpoint that can be compared with."""
     taken = line_schema.lines_of(line_schema.CheckpointTaken, rank.recorded.lines)
     return [
-        Moment(line.loop, line.i if line.place == "iteration" else -1, line.place, line.manifest)
+        Moment(line.loop, line.i if line.place == "iteration" else -1, line.place, line.manifest, line.i)
         for line in taken
         if line.unknown is not UNSET
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from relive.checkpoint.graph.graph_state import GraphState
 from relive.checkpoint.graph.handlers import FolderState, RandomState, have_same_random_states

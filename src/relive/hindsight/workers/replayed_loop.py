@@ -100,7 +100,7 @@ class ReplayedLoop(RecordedLoop[Any]):
                 self._end(visit, number, cursor, time.perf_counter() - begun)
             if not visits[-1].passed:
                 here = find_loop_frame(sys._getframe(1), self._made_in)
-                driver.proof.pass_moment(number, -1, "end", here, driver.named_objects(), 0)
+                driver.proof.pass_end(number, visits[-1].iteration, here, driver.named_objects())
             if driver.is_last(number):
                 driver.stop()
             driver.note_left(number, slot_kinds.LEFT_EXHAUSTED)

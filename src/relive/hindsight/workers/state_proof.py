@@ -71,6 +71,12 @@ class StateProof:
         self._note(loop, iteration, place, agreed, differences)
         self._note_unknown(checkpoint.graph)
 
+    def pass_end(self, loop: int, last: int, frame: FrameType | None, objects: Mapping[str, Any]) -> None:
+        """The visits of a main loop are over, `last` being the last one: that may be where the loop ended."""
+        moment = self._moments.get((loop, -1, "end"))
+        if moment is not None and moment.last == last:
+            self.pass_moment(loop, -1, "end", frame, objects, 0)
+
     def _compare_digest(self, loop: int, iteration: int) -> None:
         recorded = self._digests.get((loop, iteration))
         now = self._observer.memory_digest.take() if recorded is not None else None

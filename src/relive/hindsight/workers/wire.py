@@ -26,6 +26,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     iteration: int  # -1: the end of the loop
     place: str
     manifest: str
+    last: int = -1  # the last iteration before it
 
 
 class Job(msgspec.Struct, frozen=True):
