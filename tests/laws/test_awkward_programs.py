@@ -26,7 +26,7 @@ def test_answers_are_right_or_marked(name):
     _check(name)
 
 
-@pytest.mark.long
+@pytest.mark.slow  # `python -m bench awkward` runs them, too
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - set(SAMPLE)))
 def test_all_answers_are_right_or_marked(name):
     _check(name)
