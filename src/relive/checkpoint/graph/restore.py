@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from relive.checkpoint.graph import object_tokens as tokens
 from relive.checkpoint.graph.graph_state import GraphState, StoredNode
 from relive.checkpoint.graph.matches import reachable
 from relive.checkpoint.graph.object_tokens import Token, nodes_in
-from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, handler_of
+from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, handler_of, type_name
 from relive.checkpoint.graph.token_values import build_value, find_class
 from relive.checkpoint.graph.walk import KnownWays
 
@@ -281,8 +282,8 @@ class GraphRestore:
         live = self._live.nodes.get(node.way)
         if live is not None and live.kind == node.kind:
             return live.handler  # type: ignore[no-any-return]
-        if node.kind == "builtins.type":
-            return handler_of(type)[0].of_nodes or _NO_CLASS
+        if node.kind in _CHOSEN_BY_OBJECT:
+            return handler_of(_CHOSEN_BY_OBJECT[node.kind])[0].of_nodes or _NO_CLASS
         try:
             found: Handler = handler_of(self.find_class(node.kind))[0]
         except CannotRestore:
@@ -336,6 +337,8 @@ class _MissingClassHandler(Handler):
 
 
 _NO_CLASS = _MissingClassHandler()
+# Types whose handler does not follow from the type alone.
+_CHOSEN_BY_OBJECT: dict[str, type] = {type_name(kind): kind for kind in (type, FunctionType)}
 
 
 def _bytes_of_storage(storage: Any) -> Any:

@@ -62,24 +62,26 @@ class FunctionHandler(Handler):
         defaults = walk.ref(obj.__defaults__, ".", "__defaults__") if is_own else None
         options = walk.attributes(obj.__kwdefaults__ or {}) if is_own else ()
         attributes = walk.attributes({k: v for k, v in obj.__dict__.items() if k != "__wrapped__"})
-        made_by = None
-        if "<" in obj.__qualname__:  # made at run time: no name leads to it
-            made_by = marshal.dumps(code) if is_own else None
-        return obj.__module__ or "", obj.__qualname__, tuple(cells), defaults, options, attributes, made_by
+        is_named = _is_found_by_name(obj)
+        made_by = marshal.dumps(code) if is_own and not is_named else None  # made at run time: no name leads to it
+        names = obj.__module__ or "", obj.__qualname__, is_named
+        return *names, tuple(cells), defaults, options, attributes, made_by
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        module, name, cells, _, _, _, made_by = content
+        module, name, is_named, cells, _, _, _, made_by = content
         if made_by is None:
             try:
-                return find_by_name(module, name)
+                if is_named:
+                    return find_by_name(module, name)
             except LookupError as error:
-                raise CannotRestore(f"a function {name} that was made at run time ({error})") from error
+                raise CannotRestore(str(error)) from error
+            raise CannotRestore(f"a function {name} of a library, made at run time")
         namespace = vars(sys.modules[module]) if module in sys.modules else {}
         closure = tuple(types.CellType() for _ in cells[::2])
         return types.FunctionType(marshal.loads(made_by), namespace, name.rpartition(".")[2], None, closure or None)
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        _, _, cells, defaults, options, attributes, _ = content
+        _, _, _, cells, defaults, options, attributes, _ = content
         for name, token in zip(cells[::2], cells[1::2], strict=True):
             if token != (UNSEEN, _EMPTY_CELL):
                 cell = (obj.__closure__ or ())[obj.__code__.co_freevars.index(name)]
@@ -90,6 +92,27 @@ class FunctionHandler(Handler):
             obj.__kwdefaults__ = {name: restore.value(token) for name, token in pairs} or None
         for name, token in zip(attributes[::2], attributes[1::2], strict=True):
             obj.__dict__[name] = restore.value(token)
+
+
+def _is_found_by_name(function: Any) -> bool:
+    """Whether its name leads to a function itself, rather than to one that wraps it and has taken its name."""
+    try:
+        return find_by_name(function.__module__ or "", function.__qualname__) is function
+    except (LookupError, AttributeError):
+        return False
+
+
+class AnyFunctionHandler(Handler):
+    """Chooses by the function itself: a library's function that its name leads to is known by it, others are nodes."""
+
+    is_inline = True
+    of_nodes = FunctionHandler()
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        is_library = not obj.__closure__ and not is_project_module(obj.__globals__.get("__name__") or "")
+        if is_library and _is_found_by_name(obj):
+            return (BY_NAME, obj.__module__, obj.__qualname__)
+        return walk.node_token(obj, form, key, self.of_nodes)
 
 
 class LibraryFunctionHandler(Handler):
@@ -344,7 +367,7 @@ _DESCRIPTORS = (
 _BY_BASE: list[tuple[Any, Handler]] = [
     (types.ModuleType, ModuleObjectHandler()),
     (type, AnyClassHandler()),
-    (types.FunctionType, FunctionHandler()),
+    (types.FunctionType, AnyFunctionHandler()),
     (types.MethodType, MethodHandler()),
     ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), LibraryFunctionHandler()),
     (types.MappingProxyType, MappingProxyHandler()),
