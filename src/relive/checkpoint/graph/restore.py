@@ -88,6 +88,10 @@ class GraphRestore:
             self._classes[name] = find_class(name, self._live.nodes.values())
         return self._classes[name]
 
+    def find_live(self, is_wanted: Callable[[Any], bool]) -> Any:
+        """Returns the first live object for which this holds; None if there is none."""
+        return next((node.obj for node in self._live.nodes.values() if is_wanted(node.obj)), None)
+
     def memory(self, way: int) -> Any:
         """Returns the memory of a buffer as an array of bytes: that of the live one, or new memory."""
         live = self._live.buffers.get(way)

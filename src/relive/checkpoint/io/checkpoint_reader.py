@@ -188,6 +188,7 @@ class Checkpoint:
             size_bytes = self._read_pending()
         set_roots(roots, values, self.graph.left_out)
         observer.adopt(restore.adopted(self.start.nodes))
+        self.restore_random()  # once more: making objects may have drawn numbers
         walk.release()
         record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         proof = observer.walk(roots)

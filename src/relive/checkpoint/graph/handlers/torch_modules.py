@@ -7,7 +7,8 @@ from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
-from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Unreadable, Walker
+from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, Unreadable, Walker
+from relive.checkpoint.state import is_tracked_iterator, track_loader_iterator
 
 _TENSORS = frozenset({"_parameters", "_buffers", "_modules"})
 _EMPTY_AT_FIRST = frozenset(
@@ -65,12 +66,23 @@ class LoaderIteratorHandler(Handler):
     """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
 
     def content(self, obj: Any, walk: Walker) -> Any:
-        from relive.checkpoint.state import is_tracked_iterator
-
         if not is_tracked_iterator(obj):
             raise Unreadable("the position of this iterator over a data loader can't be seen")
         indices = obj._sampler_iter
-        return indices.number, indices.count, pickled_value(indices.states)
+        return indices.number, indices.count, pickled_value(indices.states), walk.ref(indices.sampler, ".", "(sampler)")
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        """Makes an iterator of the loader that has this sampler."""
+        sampler = restore.value(content[3])
+        loader = restore.find_live(lambda obj: _has_sampler(obj, sampler))
+        if loader is None:
+            raise CannotRestore("its data loader is not here")
+        made = iter(loader)
+        if not is_tracked_iterator(made):
+            track_loader_iterator(made)
+        if not is_tracked_iterator(made):
+            raise CannotRestore("its position can't be set")
+        return made
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj._sampler_iter.seek(content[1], restore.value(content[2]))
@@ -92,3 +104,8 @@ def choose_torch_module(kind: type) -> Handler | None:
     if loaders is not None and issubclass(kind, loaders._BaseDataLoaderIter):
         return LoaderIteratorHandler()
     return None
+
+
+def _has_sampler(obj: Any, sampler: Any) -> bool:
+    loaders = sys.modules.get("torch.utils.data")
+    return loaders is not None and isinstance(obj, loaders.DataLoader) and obj._index_sampler is sampler
