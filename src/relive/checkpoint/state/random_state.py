@@ -79,7 +79,7 @@ def generator_state(value: Any) -> Any:
         return value.bit_generator.state
     if kind == "numpy-legacy":
         return value.get_state(legacy=False)
-    return value.get_state()
+    return value.get_state().numpy().tobytes()
 
 
 def restore_generator(value: Any, state: Any) -> None:
@@ -88,7 +88,10 @@ def restore_generator(value: Any, state: Any) -> None:
         value.setstate(state)
     elif kind == "numpy":
         value.bit_generator.state = state
-    else:
+    elif type(state) is bytes:
+        torch = sys.modules["torch"]
+        value.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    else:  # of numpy; checkpoints of earlier releases hold a tensor for torch
         value.set_state(state)
 
 
