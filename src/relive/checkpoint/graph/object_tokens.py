@@ -32,7 +32,7 @@ TEXT_TYPE = "s"  # ("s", class, text): a subclass of str
 
 
 def is_node(token: Token) -> bool:
-    return type(token) is tuple and len(token) == NODE
+    return type(token) is tuple and len(token) == NODE and type(token[0]) is int
 
 
 def nodes_in(token: Token) -> list[int]:

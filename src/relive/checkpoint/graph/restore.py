@@ -65,7 +65,7 @@ class GraphRestore:
         """Returns the object of a token; one that is being restored may not have all of its content yet."""
         if type(token) is not tuple:
             return token
-        if len(token) == tokens.NODE:
+        if len(token) == tokens.NODE and type(token[0]) is int:
             return self.object(token[0])
         return build_value(token, self, self._folder)
 
@@ -94,7 +94,7 @@ class GraphRestore:
 
     def memory(self, way: int) -> Any:
         """Returns the memory of a buffer as an array of bytes: that of the live one, or new memory."""
-        live = self._live.buffers.get(way)
+        live = self._live_buffer(way)
         if live is not None and live.is_on_host and live.source is not None:
             owner = live.source
             if isinstance(owner, np.ndarray):
@@ -108,7 +108,7 @@ class GraphRestore:
     def storage(self, way: int, device: str) -> Any:
         """Returns the memory of a buffer as a storage of torch."""
         torch = sys.modules["torch"]
-        live = self._live.buffers.get(way)
+        live = self._live_buffer(way)
         if live is not None and live.source is not None:
             if not isinstance(live.source, np.ndarray):
                 return live.storage()
@@ -124,7 +124,7 @@ class GraphRestore:
 
     def is_memory_of(self, way: int, address: int) -> bool:
         """Whether a buffer is at an address now."""
-        live = self._live.buffers.get(way)
+        live = self._live_buffer(way)
         if live is not None:
             return bool(live.address == address)
         made = self._storages.get(way)
@@ -293,6 +293,11 @@ class GraphRestore:
         except CannotRestore:
             return _NO_CLASS
         return found
+
+    def _live_buffer(self, way: int) -> Any:
+        """Returns the live memory of a buffer, unless it has another size now."""
+        live, stored = self._live.buffers.get(way), self._state.buffers.get(way)
+        return live if live is not None and (stored is None or stored.size_bytes == live.size_bytes) else None
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
