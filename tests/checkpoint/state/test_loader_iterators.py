@@ -73,7 +73,7 @@ OTHER_LOADER = REBOUND.replace("iter(loader)", "iter(DataLoader(data, batch_size
     "step",
     [
         3,
-        pytest.param(12, marks=pytest.mark.xfail(strict=True, reason="an iterator that the loop made is not restored")),
+        12,
     ],
 )
 @pytest.mark.parametrize("source", [HEAD + REBOUND, HEAD + HELD, OWN_GENERATOR], ids=["rebound", "held", "generator"])

@@ -10,7 +10,7 @@ from typing import Any
 from relive.checkpoint.graph.graph_state import GraphState
 from relive.checkpoint.graph.object_tokens import Token, is_node, nodes_in
 from relive.checkpoint.graph.roots import EXTRA, FRAME, MODULE, NAMED
-from relive.checkpoint.graph.walk import KnownWays, ObjectWalk
+from relive.checkpoint.graph.walk import KnownWays, ObjectWalk, guard_of
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 _MAX_PATH = 50
@@ -178,7 +178,7 @@ def match_objects(state: GraphState, tokens: Mapping[str, Token], walk: ObjectWa
             found.ways.buffers[buffer.address, buffer.size_bytes] = way
         node, target = state.nodes.get(way), live.get(now)
         if node is not None and target is not None and node.kind == target.kind:
-            found.ways.objects[id(target.obj)] = way, type(target.obj)
+            found.ways.objects[id(target.obj)] = way, type(target.obj), guard_of(target.obj)
             paths |= _module_names(way, target.content)
             todo.extend(_pairs(node.content, target.content))
     found.paths = frozenset(paths)

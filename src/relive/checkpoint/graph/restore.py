@@ -19,7 +19,7 @@ from relive.checkpoint.graph.matches import reachable
 from relive.checkpoint.graph.object_tokens import Token, nodes_in
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, handler_of, type_name
 from relive.checkpoint.graph.token_values import build_value, find_class
-from relive.checkpoint.graph.walk import KnownWays
+from relive.checkpoint.graph.walk import KnownWays, guard_of
 
 ReadBuffer = Callable[[int, Any], None]  # reads the bytes of a buffer, by its way, into memory
 
@@ -147,7 +147,7 @@ class GraphRestore:
         for way, obj in self._objects.items():
             live = self._live.nodes.get(way)
             if way in start and (live is None or live.obj is not obj):
-                found.objects[id(obj)] = way, type(obj)
+                found.objects[id(obj)] = way, type(obj), guard_of(obj)
         for way, made in self._storages.items():
             address = made.__array_interface__["data"][0] if isinstance(made, np.ndarray) else made.data_ptr()
             found.buffers[address, self._state.buffers[way].size_bytes] = way

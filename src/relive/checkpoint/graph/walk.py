@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import marshal
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -52,18 +53,30 @@ def label_of(form: str, key: Any) -> str:
 
 
 class KnownWays:
-    """The ways of objects and buffers that an earlier walk met, by identity and type.
+    """The ways of objects and buffers that an earlier walk met, by identity.
 
-    An object that has died may be replaced by another one of its type at its address. That one then takes its way,
-    which does no harm: nothing refers to the dead object any more.
+    Another object may be at the address of one that has died, so weak references tell; lists and dicts, which have
+    none, are kept alive.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[int, tuple[int, type]] = {}
+        self.objects: dict[int, tuple[int, type, Any]] = {}  # way, type, and what tells whether it is still that object
         self.buffers: dict[tuple[int, int], int] = {}
 
 
 NOTHING_KNOWN = KnownWays()
+
+
+def guard_of(obj: Any) -> Any:
+    """Returns what tells later whether an object at the same address is the same one."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return obj
+
+
+def is_still(guard: Any, obj: Any) -> bool:
+    return guard is obj or (type(guard) is weakref.ref and guard() is obj)
 
 
 class ObjectWalk:
@@ -117,7 +130,7 @@ class ObjectWalk:
         if handler.is_inline:
             return handler.token(obj, self, form, key)
         known = self._known.objects.get(identity)
-        if known is not None and known[1] is kind and identity not in self._made:
+        if known is not None and known[1] is kind and identity not in self._made and is_still(known[2], obj):
             way = known[0]
         else:
             if self._is_parent_made:
@@ -133,7 +146,8 @@ class ObjectWalk:
         token = self._tokens.get(identity)
         if token is None:
             known = self._known.objects.get(identity)
-            way = known[0] if known is not None and known[1] is type(obj) else self.new_way(form, key)
+            is_known = known is not None and known[1] is type(obj) and is_still(known[2], obj)
+            way = known[0] if known is not None and is_known else self.new_way(form, key)
             token = self._tokens[identity] = (way,)
             self.nodes.append(ObjectNode(obj, way, self._parent, form, key, type_name(type(obj)), handler))
         return token
@@ -240,7 +254,11 @@ class ObjectWalk:
         """Returns the ways of everything that was met, for later walks."""
         known = KnownWays()
         made = self._made
-        known.objects = {id(node.obj): (node.way, type(node.obj)) for node in self.nodes if id(node.obj) not in made}
+        known.objects = {
+            id(node.obj): (node.way, type(node.obj), guard_of(node.obj))
+            for node in self.nodes
+            if id(node.obj) not in made
+        }
         known.buffers = {(one.address, one.size_bytes): one.way for one in self.buffers.found}
         return known
 
