@@ -44,6 +44,13 @@ class Buffer:
         self.source = None
 
 
+def address_of(source: Any) -> int:
+    """Returns where the memory of a tensor, storage or array begins."""
+    if isinstance(source, np.ndarray):
+        return int(np.lib.array_utils.byte_bounds(source)[0]) if source.size else 0
+    return int(source.untyped_storage().data_ptr() if hasattr(source, "untyped_storage") else source.data_ptr())
+
+
 class GivesWays(Protocol):
     """The walk that meets the buffers."""
 

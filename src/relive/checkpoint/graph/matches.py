@@ -175,7 +175,7 @@ def match_objects(state: GraphState, tokens: Mapping[str, Token], walk: ObjectWa
         taken.add(now)
         if now in buffers:
             buffer = buffers[now]
-            found.ways.buffers[buffer.address, buffer.size_bytes] = way
+            found.ways.buffers[buffer.address, buffer.size_bytes] = way, guard_of(buffer.source)
         node, target = state.nodes.get(way), live.get(now)
         if node is not None and target is not None and node.kind == target.kind:
             found.ways.objects[id(target.obj)] = way, type(target.obj), guard_of(target.obj)

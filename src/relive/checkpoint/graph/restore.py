@@ -150,7 +150,7 @@ class GraphRestore:
                 found.objects[id(obj)] = way, type(obj), guard_of(obj)
         for way, made in self._storages.items():
             address = made.__array_interface__["data"][0] if isinstance(made, np.ndarray) else made.data_ptr()
-            found.buffers[address, self._state.buffers[way].size_bytes] = way
+            found.buffers[address, self._state.buffers[way].size_bytes] = way, made
         return found
 
     # --- objects ----------------------------------------------------------------------------------------------------

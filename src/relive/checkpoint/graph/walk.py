@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from relive.checkpoint.graph.buffers import Buffer, BufferTable
+from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
 from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 from relive.checkpoint.graph.registry import Handler, Unreadable, handler_of, type_name
 
@@ -61,7 +61,7 @@ class KnownWays:
 
     def __init__(self) -> None:
         self.objects: dict[int, tuple[int, type, Any]] = {}  # way, type, and what tells whether it is still that object
-        self.buffers: dict[tuple[int, int], int] = {}
+        self.buffers: dict[tuple[int, int], tuple[int, Any]] = {}  # way, and what tells whether it is still that memory
 
 
 NOTHING_KNOWN = KnownWays()
@@ -73,6 +73,12 @@ def guard_of(obj: Any) -> Any:
         return weakref.ref(obj)
     except TypeError:
         return obj
+
+
+def is_still_at(guard: Any, address: int) -> bool:
+    """Whether the object that a buffer was met in is still there, with its memory at this address."""
+    holder = guard() if type(guard) is weakref.ref else guard
+    return holder is not None and address_of(holder) == address
 
 
 def is_still(guard: Any, obj: Any) -> bool:
@@ -188,7 +194,8 @@ class ObjectWalk:
         return int(self.hash(text.encode("utf-8", "surrogatepass")))
 
     def known_buffer(self, address: int, size_bytes: int) -> int | None:
-        return self._known.buffers.get((address, size_bytes))
+        known = self._known.buffers.get((address, size_bytes))
+        return known[0] if known is not None and is_still_at(known[1], address) else None
 
     @property
     def parent(self) -> int:
@@ -259,7 +266,7 @@ class ObjectWalk:
             for node in self.nodes
             if id(node.obj) not in made
         }
-        known.buffers = {(one.address, one.size_bytes): one.way for one in self.buffers.found}
+        known.buffers = {(one.address, one.size_bytes): (one.way, guard_of(one.source)) for one in self.buffers.found}
         return known
 
     def release(self) -> None:

@@ -37,7 +37,7 @@ def list_replays(home: Home, run: str) -> list[dict[str, Any]]:
             "verdicts": header.verdicts or {}, "causes": header.causes or [], "resume": header.resume or "",
         }
         for number, header in headers
-        if header is not None
+        if header is not None and has_happened(header)
     ]  # fmt: skip
 
 
@@ -68,6 +68,8 @@ def overlay_replays(
         return _select_rows(columns, replay == 0), {}
     if choice.which == LATEST:
         columns = _without_hidden(columns, is_shown)
+        if not columns["replay"].any():
+            return columns, {}
         columns = _select_rows(columns, _is_best(columns))
     left_out: dict[int, int] = {}
     wrong = columns["verdict"] >= Verdict.CONTRADICTED
