@@ -72,6 +72,7 @@ def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
         Difference(then.name(way), "other content")
         for way, node in then.nodes.items()
         if way in now.nodes
+        and node.kind not in _NOT_COMPARED
         and now.nodes[way].digest != node.digest
         and way not in then.unknown
         and not _differs_in_libraries(node, now.nodes[way])

@@ -8,6 +8,7 @@ from typing import Any
 
 from relive.checkpoint.graph import Difference, GraphState, Observer, Roots, differing_nodes
 from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
+from relive.errors import Damaged
 from relive.hindsight.workers.wire import Job, StateCheck, WorkerReport
 from relive.store.chunks import Chunks, Packs
 
@@ -64,8 +65,11 @@ class StateProof:
         if moment is None:
             self._compare_digest(loop, iteration)
             return
-        checkpoint = open_checkpoint(moment.manifest, self._chunks, self._packs)
-        self._observer.with_gradients = checkpoint.graph.has_gradients
+        try:
+            checkpoint = open_checkpoint(moment.manifest, self._chunks, self._packs)
+            self._observer.with_gradients = checkpoint.graph.has_gradients
+        except Damaged:
+            return  # nothing to compare with
         self._compare_entry(checkpoint)
         agreed, differences = checkpoint.compare(self._observer, running_roots(frame, objects, line))
         self._note(loop, iteration, place, agreed, differences)
