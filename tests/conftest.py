@@ -29,8 +29,16 @@ LAST_S = 30
 SLOW_START_VARIABLES = ("PYTHONDONTWRITEBYTECODE",)  # hundreds of scripts would compile relive anew, each for itself
 
 
+def _mark_known_gaps(items: list[pytest.Item]) -> None:
+    for item in items:
+        for name, reason in KNOWN_GAPS.items():
+            if name in item.nodeid:
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that take longer by their nature have a longer limit."""
+    _mark_known_gaps(items)
     for item in items:
         limits = [limit_s for mark, limit_s in TIMEOUTS_S.items() if item.get_closest_marker(mark) is not None]
         if limits and item.get_closest_marker("timeout") is None:
@@ -274,10 +282,3 @@ KNOWN_GAPS = {
     "test_an_unchanged_script_answers_questions_later[trainer.py]": "one question is contradicted without need",
     "test_a_loop_that_consumes_what_no_checkpoint_holds_runs_from_its_beginning[1]": "its value is contradicted",
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for name, reason in KNOWN_GAPS.items():
-            if name in item.nodeid:
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=False))

@@ -29,6 +29,7 @@ class JournalSyncer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+        self._before_sync = None  # it refers to the run, which refers to this: files must close without a collector
         fork_warning_filter.end()
 
     def _work(self) -> None:
