@@ -49,7 +49,7 @@ bench: $(BENCH_VENV)/.ready ## measure relive, beside the tools people use today
 
 lock: $(VENV)/.ready ## pin the dependencies anew (LOCK=--upgrade takes the newest)
 	cd requirements && ../$(BIN)/uv pip compile $(COMPILE) ../pyproject.toml dev.in -o dev.txt
-	cd requirements && ../$(BIN)/uv pip compile $(COMPILE) ../pyproject.toml bench.in -o bench.txt
+	cd requirements && ../$(BIN)/uv pip compile $(COMPILE) --override elsewhere.in ../pyproject.toml bench.in -o bench.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(BENCH_VENV) build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache

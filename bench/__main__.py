@@ -1,4 +1,4 @@
-"""`python -m bench [NAME …]`: run all benchmarks, or some, each in a process of its own."""
+"""`python -m bench [NAME …] [--OPTION …]`: run all benchmarks, or some, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ NAMES = (
     "memo",
     "parsl_tests",
     "alignment",
+    "awkward",
+    "laws",
     "completeness",
     "handsfree",
     "ingest",
@@ -31,11 +33,16 @@ NAMES = (
 
 def main() -> None:
     """Run the named benchmarks one after the other; a failing one doesn't stop the others."""
-    chosen = sys.argv[1:] or NAMES
+    words = sys.argv[1:]
+    begun = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    chosen, options = words[:begun] or NAMES, words[begun:]
     unknown = [name for name in chosen if name not in NAMES]
     if unknown:
         raise SystemExit(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
-    ended = {name: subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode for name in chosen}
+    ended = {
+        name: subprocess.run([sys.executable, "-m", f"bench.{name}", *options], check=False).returncode
+        for name in chosen
+    }
     failed = [name for name, code in ended.items() if code]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")

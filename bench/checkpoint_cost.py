@@ -18,11 +18,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from bench.measuring import project, report, run_script
-from relive.checkpoint.io import Checkpoint, CheckpointWriter
-from relive.checkpoint.io.capture import Capture
-from relive.checkpoint.io.checkpoint_reader import RANDOM_STATES
-from relive.checkpoint.state.random_state import capture_random_states
-from relive.checkpoint.state.state_handlers import handler_for
+from relive.checkpoint.io import Capture, CheckpointWriter, open_checkpoint
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs
 from relive.store.journal import line_schema, parse_run
@@ -170,9 +166,7 @@ def _in_a_run(megabytes: int) -> None:
 
 class _Keeper:
     def __init__(self, folder: Path, state: State) -> None:
-        self.capture = Capture(
-            {n: handler_for(n, t) for n, t in (("model", state.net), ("optimizer", state.optimizer))}
-        )
+        self.capture = Capture({"model": state.net, "optimizer": state.optimizer})
         self.capture.prepare()
         self.chunks, self.packs = Chunks(folder / "chunks"), Packs(folder / "packs")
         self.writer = CheckpointWriter(self.packs, self.chunks)
@@ -184,7 +178,7 @@ class _Keeper:
         self.finish()
 
     def take(self) -> None:
-        self.writer.begin(self.capture.take({RANDOM_STATES: capture_random_states()}), self.written.append)
+        self.writer.begin(self.capture.take(), self.written.append)
 
     def finish(self) -> None:
         self.writer.wait()
@@ -257,7 +251,7 @@ def _restores(state: State, keeper: _Keeper, folder: Path) -> dict[str, float]:
     buffer = np.zeros(newest.stat().st_size, np.uint8)
 
     def ours() -> None:
-        Checkpoint(keeper.written[-1].manifest, keeper.chunks, keeper.packs).restore(into, random=False)
+        open_checkpoint(keeper.written[-1].manifest, keeper.chunks, keeper.packs).restore(into, random=False)
 
     def theirs() -> None:
         loaded = torch.load(folder / "saved.pt")

@@ -11,9 +11,14 @@ script that had the statement tells what should come out.
 The main loop is asked with further statements in all loops inside, so that the whole iteration runs from the checkpoint
 before it. The inner loops are asked without, so that none of them runs: what they changed is restored. `complete`: the
 replay used checkpoints, and its number is that one. `from_start`: relive knew that something is missing, and said so.
-`flagged`: it came out differently, and relive said so. `wrong`: it did not. For the six rules of the Flor paper, a loop
-is complete if they give an estimate and everything that changed between two checkpoints is in it, models and optimizers
-added by the paper's two facts; random generators are not asked of them.
+`cautious`: relive said that it may be wrong, and it is right. `flagged`: it came out differently, and relive said so.
+`wrong`: it did not. For the six rules of the Flor paper, a loop is complete if they give an estimate and everything
+that changed between two checkpoints is in it, models and optimizers added by the paper's two facts; random generators
+are not asked of them.
+
+`right` are the complete ones and those from the start, `marked` the flagged ones; `relied_share` is the share of loops
+whose answer is right, and is told as proven or reproduced. Scripts with libraries that keep state of their own follow
+(bench/library_questions.py); they need no clones: `python -m bench completeness --only library/`.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.library_questions import measure_libraries
 from bench.measuring import clean_environment, report
 from bench.public_scripts import SCRIPTS, Public
 from bench.six_rules import estimate
@@ -51,7 +57,9 @@ STATEMENT = f'print("{PROBE}:", __import__("state_digest").now())'
 INNER_STATEMENT = f'print("{INSIDE}:", 1)'
 SEED = '__import__("torch").manual_seed(1); __import__("random").seed(1); __import__("numpy").random.seed(1)'
 STAND_INS = Path(__file__).parent / "stand_ins"
-GOALS = {"complete_share": ">= 0.9 of the main loops", "wrong": "0", "inner_wrong": "0"}
+GOALS = {"complete_share": ">= 0.9 of the main loops", "wrong": "0", "inner_wrong": "0", "library_wrong": "0",
+         "relied_share": ">= 0.95", "library_relied_share": ">= 0.95"}  # fmt: skip
+RELIED = ("exact", "proven", "reproduced")  # what a replay may say of values that a reader can rely on
 WITHOUT_LOOP = ("does_not_run", "no_main_loop")
 
 
@@ -60,12 +68,13 @@ class Outcome:
     """What became of one script."""
 
     script: str
-    verdict: str  # complete, from_start, flagged, wrong, no_main_loop, does_not_run
+    verdict: str  # complete, from_start, cautious, flagged, wrong, no_main_loop, does_not_run
     by_six_rules: bool = False
     has_estimate: bool = False
     why: str = ""
     missed: list[str] = field(default_factory=list)  # by the six rules
     inner: dict[str, Inner] = field(default_factory=dict)  # the loops inside that were skipped
+    says: str = ""  # the replay of itself
 
 
 @dataclass(frozen=True)
@@ -87,10 +96,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.repos is None:
         print(__doc__, file=sys.stderr)
-        return
     chosen = [one for one in SCRIPTS if options.only in f"{one.repository}/{one.folder}/{one.script}"]
-    outcomes = [_tried(one, repository) for one in chosen if (repository := _clone(options.repos, one)) is not None]
-    report("completeness", GOALS, **_summary(outcomes))
+    places = [(one, _clone(options.repos, one)) for one in chosen] if options.repos else []
+    outcomes = [_tried(one, repository) for one, repository in places if repository is not None]
+    report("completeness", GOALS, **_summary(outcomes), **measure_libraries(options.only))
 
 
 def _summary(outcomes: list[Outcome]) -> dict[str, Any]:
@@ -103,6 +112,9 @@ def _summary(outcomes: list[Outcome]) -> dict[str, Any]:
         "scripts": len(outcomes),
         "ran": len(ran),
         **{key: counts[key] for key in sorted({*counts, "wrong"})},
+        "right": counts["complete"] + counts["from_start"],
+        "marked": counts["flagged"],
+        "relied_share": sum(_is_relied(one) for one in loops) / max(1, len(loops)),
         "complete_share": counts["complete"] / max(1, len(ran)),
         "six_rules_estimate": sum(one.has_estimate for one in loops),
         "six_rules_complete": sum(one.by_six_rules for one in loops),
@@ -112,6 +124,10 @@ def _summary(outcomes: list[Outcome]) -> dict[str, Any]:
         "inner_six_rules_estimate": sum(one.has_estimate for one in inner),
         "inner_six_rules_complete": sum(one.by_six_rules for one in inner),
     }
+
+
+def _is_relied(one: Outcome) -> bool:
+    return one.verdict in ("complete", "from_start") and one.says in RELIED
 
 
 def _clone(folder: Path, one: Public) -> Path | None:
@@ -126,13 +142,13 @@ def _tried(one: Public, repository: Path) -> Outcome:
     name = f"{one.repository}/{one.folder}/{one.script}"
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        known = list(sys.path)
+        known, given = list(sys.path), os.environ.get("PYTHONPATH", "")
         try:
             found = _measured(name, one, repository, place)
         except _Failed as error:
             found = Outcome(name, "does_not_run", why=str(error))
         finally:
-            sys.path[:] = known
+            sys.path[:], os.environ["PYTHONPATH"] = known, given
     print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
     return found
 
@@ -146,7 +162,8 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     started = project / one.folder
     home, reference = Home(place / "home"), Home(place / "reference")
     search = [str(place / "lib" / "site-packages"), *(str((started / path).resolve()) for path in one.search)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(search)  # for the script, and for the workers that replay it
+    given = [path for path in [os.environ.get("PYTHONPATH")] if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(search + given)  # for the script, and for the workers that replay it
     sys.path += search  # as if this process had been started with it, too
     _run(one, started, home)
     (entry,) = Index(home).runs()
@@ -162,16 +179,17 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     known, missed = _six_rules(placed[main.name], home, ends)
     _run(one, started, reference)
     untouched = Home(Path(shutil.copytree(home.path, place / "untouched")))
-    verdict, why, _ = _replayed(home, reference, main, (PROBE, INSIDE) if _numbers(reference, INSIDE) else (PROBE,))
+    names = (PROBE, INSIDE) if _numbers(reference, INSIDE) else (PROBE,)
+    verdict, why, _, says = _replayed(home, reference, main, names)
     return Outcome(
         name, verdict, known is not None and not missed, known is not None, why, missed,
-        _inner(untouched, reference, main, placed),
+        _inner(untouched, reference, main, placed), says,
     )  # fmt: skip
 
 
 def _inner(home: Home, reference: Home, main: Any, placed: dict[str, Placed]) -> dict[str, Inner]:
     """The loops inside the iteration that is asked for, all skipped at once."""
-    verdict, why, skipped = _replayed(home, reference, main, (PROBE,))
+    verdict, why, skipped, _ = _replayed(home, reference, main, (PROBE,))
     if verdict == "complete" and not skipped:
         return {}  # there is nothing to skip
     nested = {loop.name for iteration in main.iterations for loop in iteration.nested} & set(placed)
@@ -293,34 +311,36 @@ def _with_lines(text: str, before: dict[int, list[str]]) -> str:
 # --- relive -----------------------------------------------------------------------------------------------------------
 
 
-def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) -> tuple[str, str, int]:
+def _replayed(home: Home, reference: Home, main: Any, names: tuple[str, ...]) -> tuple[str, str, int, str]:
     """Ask for the last iteration that came to the statement, and compare its number with that of the run which had it.
 
-    Gives the verdict, why, and how many loops were skipped.
+    Gives the verdict, why, how many loops were skipped, and what the replay says of itself.
     """
     wanted = _numbers(reference, PROBE)
     if not wanted:
-        return "flagged", "no turn comes to its end", 0
+        return "flagged", "no turn comes to its end", 0, ""
     at = len(main.path) - 1
     question = Question(names, f"{main.name} = {wanted[-1][0][at]}", workers=1)
     with ReplaySession(home) as session:
         plan = plan_replay(session, question)
         if not plan.cases:
-            return "flagged", str(plan.refusals), 0
+            return "flagged", str(plan.refusals), 0, ""
         (case,) = plan.cases
         found = execute_plan(session, plan, watch=lambda _tasks: None)
     (told,) = found.runs
     came = [one for one in _numbers(home, PROBE) if one[0] == wanted[-1][0]]
     skipped = sum(len(segment.skips) for segment in case.plan.segments)
     if told.missing:
-        return "flagged", told.missing[0], skipped
-    if told.verdict == "unverified":
-        first = told.mismatches[0] if told.mismatches else told.unrestored[0]
-        return "flagged", str(first), skipped
+        return "flagged", told.missing[0], skipped, told.verdict
+    if not told.is_verified:
+        first = next(iter([*told.mismatches, *told.causes, *told.notes]), "it is not said why")
+        is_right = came[-1:] == wanted[-1:]
+        return "cautious" if is_right else "flagged", str(first), skipped, told.verdict
     if came[-1:] != wanted[-1:]:
-        return "wrong", f"{came[-1:]} instead of {wanted[-1:]}", skipped
+        return "wrong", f"{came[-1:]} instead of {wanted[-1:]}", skipped, told.verdict
     jumped = any(visit.restore or visit.warm for segment in case.plan.segments for visit in segment.visits)
-    return ("complete", case.plan.resume, skipped) if jumped else ("from_start", "; ".join(case.plan.reasons), skipped)
+    how = ("complete", case.plan.resume) if jumped else ("from_start", "; ".join(case.plan.reasons))
+    return *how, skipped, told.verdict
 
 
 def _numbers(home: Home, name: str) -> list[tuple[tuple[int, ...], str]]:

@@ -10,6 +10,7 @@ from relive.api import (
     checkpointing,
     data,
     dataframe,
+    diverge,
     leaderboard,
     load,
     log,
@@ -21,6 +22,7 @@ from relive.api import (
     skew,
     skipblock,
     sql,
+    state_handler,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ __all__ = [
     "checkpointing",
     "data",
     "dataframe",
+    "diverge",
     "leaderboard",
     "load",
     "log",
@@ -51,6 +54,7 @@ __all__ = [
     "skew",
     "skipblock",
     "sql",
+    "state_handler",
 ]
 
 # Importing has no side effects, with one exception that the user asks for on the command line: `--kwargs` is removed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -131,6 +131,19 @@ def restore(
     return checkpoint
 
 
+def state_handler(kind: type, *, capture: Callable[[Any], Any], restore: Callable[[Any, Any], None]) -> None:
+    """Tell checkpoints how to keep the objects of a class, and of classes derived from it.
+
+    `capture(obj)` returns the state as a value that relive can keep: numbers, texts, containers, arrays, tensors.
+    `restore(obj, value)` gives it back. Only objects that hide their state need this, such as those of C libraries.
+
+    >>> relive.state_handler(Simulator, capture=Simulator.dump, restore=Simulator.load)
+    """
+    from relive.checkpoint.graph import UserHandler, register_handler
+
+    register_handler(kind, UserHandler(capture, restore))
+
+
 def background(writer: Any, /, *args: Any, max_bytes: int = 512 << 20, **kwargs: Any) -> Background:
     """Return a writer whose calls return once their data is copied; the work is done in the background, in order.
 
@@ -159,12 +172,13 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> AbstractCon
 
 def dataframe(
     *names: str, where: str | None = None, ranks: str = "canonical", replays: str = "latest", sources: bool = False,
-    fill: bool = False, home: str | Path | None = None,
+    contradicted: bool = False, fill: bool = False, home: str | Path | None = None,
 ) -> pandas.DataFrame:  # fmt: skip
     """Return one wide table over all runs: a column per name and per loop, with outer values joined onto inner rows.
 
     `fill` first replays runs that lack the names, as `relive.replay` does. `replays` selects the replayed values to
-    include: "latest", "all" or "none"; `sources` adds a column per name with the source of each value.
+    include: "latest", "all" or "none"; `sources` adds a column per name with the source of each value; `contradicted`
+    includes replayed values that the record contradicts. A name with unverified values has a column of verdicts.
 
     >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
     """
@@ -172,7 +186,9 @@ def dataframe(
 
     if fill:
         _fill(names, where, _home(home))
-    return QueryEngine(_home(home)).dataframe(names, where=where, ranks=ranks, replays=replays, sources=sources)
+    return QueryEngine(_home(home)).dataframe(
+        names, where=where, ranks=ranks, replays=replays, sources=sources, contradicted=contradicted
+    )
 
 
 def replay(
@@ -180,7 +196,8 @@ def replay(
 ) -> Answer:
     """Compute what log statements added to the script later would have logged in past runs, and store the values.
 
-    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `strict`, `guesses`.
+    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `patience`, `strict`, `guesses`,
+    `beyond_the_end`.
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
@@ -199,6 +216,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     import sys
 
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.model import count_words
     from relive.record.process import print_to_stderr
 
     with ReplaySession(home) as session:
@@ -211,7 +229,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
         if sys.stdin.isatty() and sys.stderr.isatty() and input("Replay them? [Y/n] ").strip().lower() in ("n", "no"):
             return
         found = execute_plan(session, plan, watch=lambda _tasks: None)
-        print_to_stderr(f"{found.added:,} values added, {found.reproduced:,} recorded values reproduced")
+        print_to_stderr(f"{found.added:,} values added: {count_words(found.verdicts)}")
 
 
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
@@ -247,6 +265,23 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
     from relive.query.table import rows_to_pandas
 
     return rows_to_pandas(skew_rows(_runs(home).skew(run, name)))
+
+
+def diverge(
+    one: str, other: str | None = None, *, ignore: Iterable[str] = (), replay: bool = False,
+    home: str | Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return where two runs parted, or without a second one the ranks of a run, and what differed before.
+
+    `ignore` are variables and logged names to leave out; `replay` also looks at iterations of which nothing is known.
+
+    >>> relive.diverge("first", "last")["parted"]["where"]
+    """
+    from relive.hindsight.divergence import diverge_ranks, diverge_runs
+
+    if other is None:
+        return diverge_ranks(_home(home), one).to_json()
+    return diverge_runs(_home(home), one, other, ignored=tuple(ignore), replays=replay).to_json()
 
 
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:

@@ -35,7 +35,7 @@ BRIEFLY = ("trainer.py", "while_loop.py", "package")
 def test_an_unchanged_script_answers_questions_later(style: Style, tmp_path: Path):
     found = check(style, tmp_path, ("epoch", "inside"))
 
-    assert set(found.values()) == {"exact"}
+    assert set(found.values()) <= {"proven", "reproduced"}
 
 
 @pytest.mark.slow
@@ -44,4 +44,4 @@ def test_a_script_of_each_style_answers_questions_at_every_depth(style: Style, t
     found = check(style, tmp_path, workers=2)
 
     assert "unverified" not in found.values()
-    assert found["epoch"] == found["inside"] == "exact"
+    assert {found["epoch"], found["inside"]} <= {"proven", "reproduced"}

@@ -12,7 +12,7 @@ from relive.hindsight.merge import RankReplay, merge_replay, next_replay_number
 from relive.record import Place
 from relive.record.recorder import Recorder
 from relive.store import Home, JournalName, list_journals
-from relive.store.catalog import replay_header
+from relive.store.catalog.replay_overlay import replay_header
 from relive.store.chunks import Chunks
 from relive.store.journal import Journal, ParsedJournal, line_schema, parse_journal
 
@@ -41,7 +41,8 @@ class Run:
         begun = {number: row.iterations for number, row in self.recorded.loops.items()}
         ranks = [RankReplay(0, self.recorded, segments, begun)]
         ranks += [RankReplay(rank, self.recorded, [own], begun) for rank, own in enumerate(others, start=1)]
-        return merge_replay(self.home, self.run, ranks, names=names, about={"names": names})
+        merged = merge_replay(self.home, self.run, ranks, names=names, about={"names": names})
+        return merged.number, merged.count
 
     def values(self, number: int = 1, rank: int = 0) -> list[tuple[tuple[str, ...], tuple[int, ...], Any]]:
         name = JournalName.of_replay(number, rank)

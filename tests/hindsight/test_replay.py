@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -153,7 +154,7 @@ with relive.checkpointing(net=net, every=1):
     (second,) = asked.replay(after, "y", where="epoch = 4").runs
 
     assert steps == ["step4"] * 4 + ["step5"] * 4  # loops on the way are skipped, also those that hold the statement
-    assert (first.verdict, second.verdict) == ("exact", "exact")
+    assert (first.is_verified, second.is_verified) == (True, True)
     assert asked.column("x") == asked.reference(inside)[16:]
     assert asked.column("y")[4] == asked.reference(after, "y")[4]
 
@@ -195,7 +196,7 @@ with relive.checkpointing(net=net, every=1):
 
     (run,) = asked.replay(text, workers=2).runs
 
-    assert (run.missing, run.verdict) == ([], "exact")
+    assert (run.missing, run.is_verified) == ([], True)
     assert asked.column("x") == asked.reference(text)
 
 
@@ -249,7 +250,7 @@ relive.log("final", model.w)
 
     (run,) = asked.replay(text).runs
 
-    assert (run.missing, run.verdict) == ([], "exact")
+    assert (run.missing, run.is_verified) == ([], True)
     assert asked.column("x") == asked.reference(text)
 
 
@@ -270,7 +271,7 @@ relive.log("final", net[0])
 
     (run,) = asked.replay(source.format(suffix='relive.log("x", meter.total)')).runs
 
-    assert (run.verdict, run.unrestored) == ("exact", [])
+    assert (run.mismatches, run.missing, run.unrestored) == ([], [], [])
     assert asked.column("x") == [0.0]
 
 
@@ -284,7 +285,7 @@ def test_iterations_can_be_selected_also_when_no_checkpoint_is_left(asked: Asked
 
     (run,) = asked.replay(source, where="epoch = 4").runs
 
-    assert run.verdict == "exact"
+    assert run.is_verified
     assert asked.column("x")[4] == asked.reference(source)[4]
 
 
@@ -497,7 +498,7 @@ def test_a_run_that_failed_fails_again_and_that_is_right(asked: Asked) -> None:
 
     (run,) = asked.replay(FAILING.format(after='relive.log("x", net[0] * 2)')).runs
 
-    assert (run.missing, run.added, run.verdict) == ([], 4, "exact")
+    assert (run.missing, run.added, run.is_verified) == ([], 4, True)
 
 
 SWEEP = (
@@ -607,7 +608,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(asked: Asked, which: s
     assert "can't be read and was passed over" in " ".join(run.notes)
     if which == "the nearest":
         assert asked.did().count("epoch") < 4  # from the checkpoint before it, not from the start
-    assert asked.column("x") == asked.reference(source)[4:5]
+    assert asked.column("x")[-1:] == asked.reference(source)[4:5]  # what comes before it is right, too
+    assert asked.column("x") == asked.reference(source)[5 - len(asked.column("x")) : 5]
 
 
 @pytest.mark.long
@@ -660,6 +662,31 @@ open("data/cache.txt", "w").write("more")
     assert (project / "data" / "numbers.txt").read_text() == "12345"
 
 
+@pytest.mark.long
+def test_folders_that_were_there_before_the_run_are_there_in_the_replay(asked: Asked) -> None:
+    for folder in ("empty", "ignored/deep", "written"):
+        (asked.script.project / folder).mkdir(parents=True)
+    asked.script.write("ignored/", ".gitignore")
+    source = (
+        HEAD
+        + """
+os.mkdir("made")
+for epoch in relive.loop("epoch", range(3)):
+    for folder in ("ignored/deep", "written", "made"):
+        with open(f"{{folder}}/{{epoch}}.txt", "w") as file:
+            file.write("x")
+    relive.log("files", len(os.listdir("written")) + len(os.listdir("empty")))
+    {after}
+"""
+    )
+    asked.record(source.format(after=""))
+
+    (run,) = asked.replay(source.format(after='relive.log("x", epoch)')).runs
+
+    assert (run.missing, run.mismatches) == ([], [])
+    assert asked.column("x") == [0, 1, 2]
+
+
 @pytest.mark.slow
 def test_a_missing_input_is_reported(asked: Asked) -> None:
     data = asked.script.project / "numbers.csv"
@@ -703,15 +730,118 @@ with relive.checkpointing(net=net, every=1):
 """
     )
     asked.record(source.format(after="pass"))
+    with_x = source.format(after="relive.log('x', net[0])")
     os.environ["SHIFT"] = "1"
     try:
-        (run,) = asked.replay(source.format(after="relive.log('x', net[0])")).runs
+        (run,) = asked.replay(with_x).runs
     finally:
         del os.environ["SHIFT"]
 
-    assert (run.verdict, run.mismatches[0].name, run.mismatches[0].where) == ("unverified", "loss", "epoch 0")
-    sources = relive.dataframe("x", home=asked.script.home, sources=True)["x_source"].tolist()
-    assert all("unverified" in source for source in sources)
+    assert (run.verdict, run.mismatches[0].name, run.mismatches[0].where) == ("contradicted", "loss", "epoch 0")
+    assert relive.dataframe("x", home=asked.script.home)["x"].tolist() == []
+    everything = relive.dataframe("x", home=asked.script.home, sources=True, contradicted=True)
+    assert everything["x_source"].tolist() == ["replay 1, contradicted"] * 3
+    assert asked.replay(with_x).runs[0].is_verified  # contradicted values are no answer
+    assert relive.dataframe("x", home=asked.script.home)["x"].tolist() == asked.reference(with_x)
+
+
+@pytest.mark.long
+def test_a_later_replay_that_contradicts_the_record_replaces_nothing(asked: Asked) -> None:
+    source = (
+        HEAD
+        + """
+shift = float(os.environ.get("SHIFT", "0"))
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(3)):
+        net[0] += random.random()
+        relive.log("loss", net[0] + shift)
+        {after}
+"""
+    )
+    asked.record(source.format(after="pass"))
+    with_x = source.format(after="relive.log('x', net[0] + shift)")
+    (first,) = asked.replay(with_x).runs
+    right = asked.column("x")
+    os.environ["SHIFT"] = "1"
+    try:
+        (second,) = asked.replay(with_x, again=True).runs
+    finally:
+        del os.environ["SHIFT"]
+
+    assert (first.is_verified, second.verdict, second.added) == (True, "contradicted", 3)
+    assert asked.column("x") == right == asked.reference(with_x)
+
+
+@pytest.mark.long
+def test_a_value_of_the_clock_is_unverified_and_says_why(asked: Asked) -> None:
+    asked.record(train())
+
+    (run,) = asked.replay("import time\n" + train(after='relive.log("x", time.time() - net[0])')).runs
+
+    assert (run.verdicts, run.causes) == ({"x": {"unverified": 6}}, ["x reads the clock (time.time)"])
+    table = relive.dataframe("x", home=asked.script.home)
+    assert (table["x"].dtype.kind, table["x_verdict"].tolist()) == ("f", ["unverified"] * 6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("added", "shift", "code", "told"),
+    [
+        ("net[0]", "0", 0, r"3 values added: 3 (proven|reproduced); 3 recorded values came out the same"),
+        ("time.time() + net[0]", "0", 3, "3 values added: 3 unverified"),
+        ("net[0]", "1", 1, "3 values added: 3 contradicted"),
+    ],
+)
+def test_the_exit_code_and_the_summary_tell_the_verdicts(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, added: str, shift: str, code: int, told: str
+) -> None:
+    monkeypatch.setenv("SHIFT", "0")
+    source = (
+        "import time\n"
+        + HEAD
+        + """
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(3)):
+        net[0] += random.random()
+        relive.log("loss", net[0] + float(os.environ["SHIFT"]))
+"""
+    )
+    asked.record(source)
+    asked.script.write(source + f"        relive.log('x', {added})\n")
+    monkeypatch.setenv("SHIFT", shift)
+
+    done = asked.script.relive("replay", "x", "--yes", check=False)
+
+    assert done.returncode == code, done
+    assert re.search(told, done.stdout), done
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("seed", "cause"),
+    [("", "the random generators were not seeded before relive began"), ("random.seed(3)", "the script is not")],
+)
+def test_a_replay_from_the_start_that_differs_is_not_blamed_on_the_checkpoints(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, seed: str, cause: str
+) -> None:
+    monkeypatch.setenv("SHIFT", "0")
+    source = f"""
+import os, random
+import relive
+{seed}
+net = [random.random() + float(os.environ["SHIFT"])]
+for epoch in relive.loop("epoch", range(3)):
+    net[0] = net[0] * 0.5
+    relive.log("loss", net[0])
+    ADDED
+"""
+    asked.record(source.replace("ADDED", ""))
+    monkeypatch.setenv("SHIFT", "1")
+
+    (run,) = asked.replay(source.replace("ADDED", "relive.log('x', net[0])"), from_start=True).runs
+
+    assert (run.verdict, len(run.causes)) == ("contradicted", 1)
+    assert cause in run.causes[0]
 
 
 @pytest.mark.slow

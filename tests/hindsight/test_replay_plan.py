@@ -108,7 +108,7 @@ def test_a_plan_that_was_sent_elsewhere_is_carried_out_by_another_session(script
     with ReplaySession(home) as another:
         found = execute_plan(another, pickle.loads(sent), watch=lambda _tasks: None)
 
-    assert (found.added, found.is_good, found.runs[0].verdict) == (4, True, "exact")
+    assert (found.added, found.is_good, found.is_verified) == (4, True, True)
     assert relive.dataframe("x", home=script.home)["x"].tolist() == [1.0, 3.0, 6.0, 11.0]
 
 
@@ -118,3 +118,48 @@ def test_a_session_leaves_no_folder_behind(script: Script) -> None:
 
     assert was_there
     assert not session.folder.exists()
+
+
+REPORTING = """
+import relive
+def report(net):
+    relive.log("end", net[0])
+net = [0.5]
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(4)):
+        net[0] *= 2
+report(net)
+"""
+# All that makes `report` look as if anything could call it, in a file that no run imports.
+NEVER_IMPORTED = """
+import relive
+from train import report
+hooks = [report]
+def train(model):
+    for epoch in relive.loop("epoch", range(4)):
+        model.train()
+        report(model)
+"""
+
+
+def test_a_file_that_the_run_did_not_import_has_no_say(script: Script) -> None:
+    for number in range(7):
+        script.write(NEVER_IMPORTED, f"train_{number}.py")
+    script(REPORTING)
+    script.write(REPORTING.replace('    relive.log("end"', '    relive.log("x", net[0] * 2)\n    relive.log("end"'))
+    with ReplaySession(Home(script.home)) as session:
+        (case,) = plan_replay(session, Question(("x",))).cases
+
+    assert (case.plan.depth, case.plan.iterations) == ("suffix", 0)
+
+
+def test_a_statement_in_a_file_that_the_run_did_not_import_is_refused_with_the_reason(script: Script) -> None:
+    script.write("import relive\ndef note():\n    pass\n", "other.py")
+    script(SCRIPT)
+    script.write("import relive\ndef note():\n    relive.log('x', 1)\n", "other.py")
+    with ReplaySession(Home(script.home)) as session:
+        plan = plan_replay(session, Question(("x",)))
+
+    ((_, reason),) = plan.refusals
+    assert plan.cases == ()
+    assert "the run did not import other.py" in reason

@@ -62,7 +62,8 @@ def test_a_patch_is_changed_in_the_users_editor_and_remembered(script: Script, t
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
     script(SCRIPT)
     script.write(ASKED)
-    script.relive("replay", "x", "--edit", "--yes", env={"EDITOR": str(editor), "VISUAL": str(editor)})
+    variables = {"EDITOR": str(editor), "VISUAL": str(editor)}
+    script.relive("replay", "x", "--edit", "--yes", "--keep-going", env=variables)
 
     assert column(script, "x") == [45.0]
     assert "total * 10" in script.relive("replay", "--show-patch", "last", "x").stdout

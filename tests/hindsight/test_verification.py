@@ -144,3 +144,50 @@ def test_nothing_against_nothing_is_exact(journal: Callable[..., ParsedJournal])
     found = compared(journal(lambda _: None), journal(lambda _: None))
 
     assert (found.reproduced, found.is_exact) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "proves"),
+    [
+        ((0.5, 0.25, 0.125), True), ((3, 1, 4), True), ((True, False, True), True),
+        ((0.5, 0.5, 0.5), False),  # a constant
+        ((0, 1, 2), False), ((10.0, 20.0, 30.0), False),  # counters
+        (("a", "b", "c"), False), ((None, None, None), False),
+        ((0.001,), False), ((2.350194847,), True),  # logged once: a setting, and a result
+    ],
+)  # fmt: skip
+def test_only_numbers_that_vary_prove_something(
+    journal: Callable[..., ParsedJournal], values: tuple[Any, ...], proves: bool
+) -> None:
+    found = compared(journal(in_loop(*values)), journal(in_loop(*values)))
+
+    assert (found.reproduced, len(found.proofs)) == (len(values), len(values) if proves else 0)
+
+
+def test_what_differs_is_located(journal: Callable[..., ParsedJournal]) -> None:
+    found = compared(
+        journal(in_loop(0.5, 0.25, 0.75, 1.5)), journal(in_loop(0.5, 0.3, (), 1.5), iterations=[(2, 0), (2, 1), (2, 2)])
+    )
+
+    assert (found.proofs.tolist(), found.differing.tolist(), found.lost) == ([0, 2], [1], ((2, 2),))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_same"),
+    [
+        ("epoch 3: loss 0.25, 3.1 s", "epoch 3: loss 0.25, 4 s", True),
+        ("<Net at 0x7f00>", "<Net at 0x7f88>", True),
+        ("saved to /tmp/a1/model.pt at 12:30:01", "saved to /tmp/b2/model.pt at 12:31:44", True),
+        ("epoch 3: loss 0.25, 3.1 s", "epoch 3: loss 0.26, 3.1 s", False),
+    ],
+)
+def test_times_and_addresses_in_texts_may_differ(
+    journal: Callable[..., ParsedJournal], then: str, now: str, is_same: bool
+) -> None:
+    assert compared(journal(in_loop(then)), journal(in_loop(now))).is_exact is is_same
+
+
+def test_a_name_that_is_known_to_be_volatile_may_differ(journal: Callable[..., ParsedJournal]) -> None:
+    found = compared(journal(in_loop(0.5, 0.25)), journal(in_loop(0.5, 0.3)), is_volatile=lambda name: name == "loss")
+
+    assert (found.is_exact, found.volatile, len(found.proofs)) == (True, 1, 0)

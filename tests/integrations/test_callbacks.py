@@ -161,7 +161,7 @@ def test_a_replay_gives_what_logging_then_would_have_given(library: str, where: 
     script(asked, timeout=600, env={**env, "RELIVE_HOME": str(reference)})
     (answer,) = relive.replay("probe", home=script.home).runs
 
-    assert answer.verdict != "unverified", answer
+    assert answer.is_verified, answer
     assert not answer.missing
     assert values(script.home, "probe") == values(reference, "probe") != []
 

@@ -101,7 +101,7 @@ def apply(function):
 def probe(net, *more):
     return net.norm() + sum(float(one) for one in more)
 
-random.seed({seed})
+{seeding}
 net = Net()
 best_net = Net()
 nets = [Net(), Net()]

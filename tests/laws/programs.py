@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import program_parts as words
 from hypothesis import strategies as st
+
+from tests.laws.awkward_parts import PLACES as PART_PLACES
+from tests.laws.awkward_parts import Part, as_part
+from tests.laws.awkward_source import Awkward, read_programs
 
 Context = tuple[tuple[str, int], ...]  # loops with the values of their columns, outermost first
 
@@ -36,6 +40,14 @@ LEAVING = [
 ]  # fmt: skip
 RETURNING = "if count > {k}:\n    return last"
 ENDING = "if count > {k}:\n    raise Boom(last)"
+# How a run ends before its time; a replay is not to die of it, so that only the environment of the run says so.
+DYING = [
+    "if count > {k} and __import__('os').environ.get('DIES'):\n    " + how
+    for how in (
+        "__import__('os').kill(__import__('os').getpid(), 9)", "__import__('os')._exit(3)", "raise SystemExit(4)",
+        "raise KeyboardInterrupt",
+    )
+]  # fmt: skip
 ELSE = "else:\n    last += 100.0\n"
 BLOCKS = ("before", "inside", "innermost", "after", "between", "suffix")
 PLACES = (*BLOCKS, *BLOCKS, "prefix", "function", "method", "callback", "decorated", "generator", "library", "listed")
@@ -55,6 +67,8 @@ class Program:
     asked: Mapping[str, str]
     how: tuple[str, ...] = ()  # it is started: what comes before the script's name
     epochs: tuple[int, ...] | None = None  # that are asked for
+    part: Part | None = None  # the awkward one of it
+    env: Mapping[str, str] = field(default_factory=dict)  # of its runs, but not of its replay
 
     @property
     def where(self) -> str | None:
@@ -63,13 +77,42 @@ class Program:
     def wants(self, context: Context) -> bool:
         return self.epochs is None or dict(context).get("epoch") in self.epochs
 
+    @property
+    def dies(self) -> bool:
+        return "DIES" in self.env
+
+    @property
+    def outside(self) -> Mapping[str, str]:
+        """The files of a library."""
+        return self.part.outside if self.part is not None else {}
+
     def __repr__(self) -> str:
+        part = self.part and self.part.name
         told = "\n".join(f"# --- {name}\n{text}" for name, text in self.asked.items() if name.endswith(".py"))
-        return f"Program(how={self.how}, where={self.where})\n{told}"
+        return f"Program(how={self.how}, where={self.where}, part={part}, env={self.env})\n{told}"
 
 
 def _indent(text: str, depth: int) -> str:
     return "".join("    " * depth + line + "\n" for line in text.splitlines())
+
+
+def _kind(one: Awkward) -> str:
+    """Of the programs that it can be a part of."""
+    libraries = ("numpy", "pandas", "sklearn")
+    return "torch" if one.needs_torch else "numpy" if any(name in one.source for name in libraries) else "plain"
+
+
+# Left out is what would change the rest of a program rather than itself.
+AWKWARD = {kind: [one for one in read_programs() if one.pieces and _kind(one) == kind and one.name != "default_dtype"]
+           for kind in ("plain", "numpy", "torch")}  # fmt: skip
+
+
+@st.composite
+def parts_of(draw: st.DrawFn, kind: str) -> Part | None:
+    """Something awkward in every other program."""
+    if not draw(st.booleans()):
+        return None
+    return as_part(draw(st.sampled_from(AWKWARD[kind])), draw(st.sampled_from(PART_PLACES)))
 
 
 @st.composite
@@ -83,11 +126,13 @@ def programs(draw: st.DrawFn) -> Program:
     some = st.lists(st.sampled_from([*words.BODIES, *more]), min_size=1, max_size=4)
     is_function = shape in ("locals", "trainer", "helper")
     ways = [*LEAVING, ENDING, *([RETURNING] if is_function else [])]
+    part = draw(parts_of(kind))
+    env = dict(part.env) if part is not None else {}
     items, epochs = draw(st.sampled_from(ITEMS))
     length = draw(st.sampled_from([4, 3, 5, 6, 1]))
     seldom = st.sampled_from([False, False, False, True])
     parts: dict[str, Any] = {
-        "seed": draw(st.integers(0, 99)), "kind": kind, "shape": shape, "hands_free": hands_free,
+        "seed": draw(st.integers(0, 99)), "is_seeded": True, "kind": kind, "shape": shape, "hands_free": hands_free,
         **{name: draw(some) for name in BLOCKS},
         "nested": draw(st.sampled_from([0, 1, 1, 1, 2])), "deep": draw(seldom) or place == "innermost",
         "items": items.format(n=length), "length": length,
@@ -109,21 +154,40 @@ def programs(draw: st.DrawFn) -> Program:
         parts["iterator"] = words.ITERATORS[moved]
     if draw(st.booleans()):
         parts["before"] = ["count += 1", *parts["before"]]
+    if draw(st.sampled_from([False] * 9 + [True])):
+        env["DIES"] = "1"
+        parts[draw(st.sampled_from(["main_leaves", "inner_leaves"]))] = draw(st.sampled_from(DYING)).format(
+            k=draw(st.integers(1, 12))
+        )
+    if draw(st.sampled_from([False] * 7 + [True])):
+        env["AWKWARD_START"], parts["is_seeded"] = "5", False
     probes = {"numpy": words.NUMPY_PROBES * 3, "torch": words.TORCH_PROBES * 3}.get(kind, [])
     probe = draw(st.sampled_from([*words.PROBES, *probes]))
+    if part is not None:
+        parts["part"] = part
+        for where in draw(st.sets(st.sampled_from(["before", "inside", "after", "between"]), min_size=1, max_size=2)):
+            parts[where].append(part.turn)
+        parts["before"].append(part.turn)
+        if draw(st.sampled_from([True, True, True, False])):
+            probe = f"relive.log('probe', {part.told})"
     narrowed = None
     if epochs is not None and epochs(length) and shape != "while" and draw(seldom):
         known = st.sampled_from(epochs(length))
         narrowed = tuple(sorted(draw(st.sets(known, min_size=1, max_size=3))))
     plain, asked = (_files(parts, place if with_it else "", probe) for with_it in (False, True))
     how = ("-m", "relive", "run") if hands_free else ()
-    return Program(plain, asked, how, narrowed)
+    return Program(plain, asked, how, narrowed, part, env)
 
 
 def _files(parts: dict[str, Any], place: str, probe: str) -> dict[str, str]:
     library = words.LIB.format(asked=words.LIB_PROBE if place == "library" else "pass")
     text = _source(parts, place, probe)
-    return {"train.py": _untold(text) if parts["hands_free"] else text, "lib.py": library, "numbers.txt": words.NUMBERS}
+    files = {
+        "train.py": _untold(text) if parts["hands_free"] else text,
+        "lib.py": library,
+        "numbers.txt": words.NUMBERS,
+    }
+    return {**files, **parts["part"].files} if "part" in parts else files
 
 
 def _untold(text: str) -> str:
@@ -163,7 +227,10 @@ def _head(parts: dict[str, Any]) -> str:
     kind = parts["kind"]
     imports = {"numpy": "import numpy as np\n", "torch": "import torch\n"}.get(kind, "")
     more = {"numpy": words.VECTORS, "torch": words.TORCH_HEAD.format(**parts)}.get(kind, "")
-    return words.HEAD.format(seed=parts["seed"], imports=imports, more=more) + parts.get("iterator", "") + "\n"
+    seeding = f"random.seed({parts['seed']})" if parts["is_seeded"] else ""
+    part = parts["part"].head if "part" in parts else ""
+    head = words.HEAD.format(seeding=seeding, imports=imports, more=more)
+    return f"{head}{parts.get('iterator', '')}\n{part}\n"
 
 
 def _functions(place: str, probe: str) -> str:

@@ -157,8 +157,47 @@ def test_numpy_scalars_come_back_with_their_type(home: Path) -> None:
         assert frame[value.dtype.name][0] == value
 
 
+class ForeignArray:
+    """An array of a library that is not known here, such as JAX."""
+
+    def __init__(self, content: np.ndarray) -> None:
+        self._content = content
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._content.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._content.dtype
+
+    def item(self) -> Any:
+        return self._content.item()
+
+
+class TracedArray(ForeignArray):
+    """An array that has no value while its function is traced."""
+
+    def item(self) -> Any:
+        raise RuntimeError("a traced array has no value")
+
+
+@pytest.mark.parametrize("wrap", [np.array, ForeignArray], ids=["numpy", "another library"])
+def test_arrays_without_dimensions_are_numbers(home: Path, wrap: Any) -> None:
+    with relive.run():
+        for value in NUMPY:
+            relive.log(value.dtype.name, wrap(np.array(value)))
+        relive.log("traced", TracedArray(np.array(1.5)))
+
+    frame = relive.dataframe(*(value.dtype.name for value in NUMPY), home=home)
+    for value in NUMPY:
+        assert frame[value.dtype.name].dtype == value.dtype
+        assert frame[value.dtype.name][0] == value
+    assert "TracedArray" in last_values(home)["traced"]
+
+
 ARRAYS = [
-    np.arange(6.0).reshape(2, 3), np.zeros((0, 4)), np.array(3), np.arange(100)[::-2], np.array(["a", "bc"]),
+    np.arange(6.0).reshape(2, 3), np.zeros((0, 4)), np.arange(100)[::-2], np.array(["a", "bc"]),
     np.arange(4, dtype=">i4"), np.array([True, False]), np.full(2_000, np.nan, np.float32), np.array([1 + 1j]),
     np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(["2020-01-01"], "M8[D]"),
 ]  # fmt: skip

@@ -13,10 +13,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from relive.checkpoint.io import Checkpoint, CheckpointWriter
+from relive.checkpoint.io import CheckpointWriter, open_checkpoint
 from relive.checkpoint.io.capture import Capture
 from relive.checkpoint.io.checkpoint_writer import WrittenCheckpoint
-from relive.checkpoint.state.state_handlers import handler_for
 from relive.record.provenance.artifact_capture import store_artifact
 from relive.store import Home, list_journals
 from relive.store.chunks import Chunks, Packs, list_kept_checkpoints
@@ -56,7 +55,7 @@ class Recording:
         frozen = np.random.default_rng(99).random(FROZEN)
         self.frozen_bytes = frozen.nbytes
         subjects = {"hot": self._hot, "frozen": frozen}
-        self._capture = Capture({name: handler_for(name, thing) for name, thing in subjects.items()})
+        self._capture = Capture(subjects)
         self._writer = CheckpointWriter(Packs(home.packs), self.chunks)
 
     def checkpoint(self, *, again: bool = False) -> str:
@@ -97,7 +96,7 @@ def shown(home: Home) -> dict[str, list[int]]:
     for run in home.run_ids():
         rows = list_kept_checkpoints(home.run_folder(run), parse_run(home, run))
         for row in rows:
-            checkpoint = Checkpoint(row.manifest, Chunks(home.chunks), Packs(home.packs))
+            checkpoint = open_checkpoint(row.manifest, Chunks(home.chunks), Packs(home.packs))
             (array,) = checkpoint.state("hot").values()
             assert np.array_equal(array, hot(checkpoint.extra("seed"), checkpoint.extra("state")))
             checkpoint.state("frozen")

@@ -366,3 +366,16 @@ def test_versions_in_between_align_code_that_changed_beyond_recognition():
 
     assert direct.landings == ()
     assert by_way.landings[0].old_line > old.splitlines().index("def two(net):") + 1
+
+
+def test_a_statement_never_lands_where_it_is_not_reached():
+    old = "def f(net):\n    net.train()\n    return net\n\ndef g():\n    return_value = 3\n"
+    new = (
+        "def f(net):\n    net.train()\n    a = 1\n    log('a', a)\n\n"
+        "def g():\n    return_value = 3\n    log('r', return_value)\n"
+    )
+    result = transplant({"a.py": old}, {"a.py": new}, [("a.py", 4), ("a.py", 8)])
+    patched = result.files["a.py"]
+
+    assert "return net\n    log" not in patched
+    assert patched.endswith("return_value = 3\n    log('r', return_value)\n")

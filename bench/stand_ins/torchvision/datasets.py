@@ -45,3 +45,11 @@ class FakeData(_Noise):
     def __init__(self, size=96, image_size=(3, 64, 64), num_classes=10, transform=None, **_options):
         self.shape, self.classes = tuple(image_size), num_classes
         super().__init__(transform=transform)
+
+
+class KMNIST(_Noise):
+    pass
+
+
+class ImageFolder(_Noise):
+    shape = (3, 32, 32)

@@ -16,7 +16,8 @@ from relive.errors import ReliveError
 COMMANDS = {
     "run": "run_command", "runs": "runs_commands", "show": "runs_commands", "replay": "replay_command",
     "leaderboard": "leaderboard_commands", "compare": "leaderboard_commands", "diff": "version_commands",
-    "versions": "version_commands", "checkout": "version_commands", "skew": "skew_commands", "watch": "skew_commands",
+    "diverge": "version_commands", "versions": "version_commands", "checkout": "version_commands",
+    "skew": "skew_commands", "watch": "skew_commands",
     "dataframe": "query_commands", "sql": "query_commands", "promote": "registry_commands:promote_command",
     "registry": "registry_commands", "alias": "registry_commands", "rollback": "registry_commands",
     "retire": "registry_commands", "download": "registry_commands", "checkpoints": "checkpoint_commands",

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from relive import syntax_tree
 from relive.handsfree.capture import call_safely, explainer, loop_hooks
-from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops
+from relive.instrument import HOOK_NAME, ProjectSurvey, RecordedSource, instrument_loops
 from relive.record.process import warn_once
 
 _LIBRARY_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules"})
 ModuleHook = Callable[[ModuleType], None]
 
 
-def compile_instrumented(source: bytes, path: str, known: ProjectSurvey) -> CodeType:
+Recorded = Mapping[str, str | None]  # real path of a file that statements were added to → its text before
+_NONE: Recorded = MappingProxyType({})
+
+
+def compile_instrumented(source: bytes, path: str, known: ProjectSurvey, recorded: Recorded = _NONE) -> CodeType:
     """Compiles a file with its loops and log calls instrumented, or unchanged if that fails."""
-    code = _try_instrument(source, path, known)
+    code = _try_instrument(source, path, known, recorded)
     return code if code is not None else compile(source, path, "exec", dont_inherit=True)
 
 
-def _try_instrument(source: bytes, path: str, known: ProjectSurvey) -> CodeType | None:
+def _try_instrument(source: bytes, path: str, known: ProjectSurvey, recorded: Recorded) -> CodeType | None:
     try:
         tree = syntax_tree.parse(source, path)
-        explainer.add_choices(path, instrument_loops(tree, known))
+        text = source.decode("utf-8", "surrogateescape")
+        real = os.path.realpath(path)
+        before = RecordedSource(recorded[real], text) if real in recorded else None
+        explainer.add_choices(path, instrument_loops(tree, known, before))
         return compile(tree, path, "exec", dont_inherit=True)
     except SyntaxError:
         return None  # raised again when the unchanged source is compiled
@@ -56,8 +63,9 @@ def is_project_file(path: str, root: str) -> bool:
 class InstrumentingFinder(MetaPathFinder):
     """A finder that delegates to the other finders and replaces the loader of some modules."""
 
-    def __init__(self, root: str, known: ProjectSurvey, hooks: dict[str, ModuleHook]) -> None:
+    def __init__(self, root: str, known: ProjectSurvey, hooks: dict[str, ModuleHook], recorded: Recorded) -> None:
         self._root = root
+        self._recorded = recorded
         self._known = known
         self._hooks = hooks
 
@@ -70,7 +78,7 @@ class InstrumentingFinder(MetaPathFinder):
         if name in self._hooks:
             spec.loader = _HookedLoader(spec.loader, self._hooks[name])
         elif type(spec.loader) is SourceFileLoader and spec.origin and is_project_file(spec.origin, self._root):
-            spec.loader = _InstrumentingLoader(name, spec.origin, self._known)
+            spec.loader = _InstrumentingLoader(name, spec.origin, self._known, self._recorded)
         return spec
 
     def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
@@ -83,13 +91,14 @@ class InstrumentingFinder(MetaPathFinder):
 class _InstrumentingLoader(SourceFileLoader):
     """Loads a module of the project from its source. Writes no .pyc file: that would replace Python's own."""
 
-    def __init__(self, name: str, path: str, known: ProjectSurvey) -> None:
+    def __init__(self, name: str, path: str, known: ProjectSurvey, recorded: Recorded) -> None:
         super().__init__(name, path)
         self._known = known
+        self._recorded = recorded
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        return compile_instrumented(self.get_data(path), path, self._known)
+        return compile_instrumented(self.get_data(path), path, self._known, self._recorded)
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__[HOOK_NAME] = loop_hooks

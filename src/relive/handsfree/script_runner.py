@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -47,7 +48,7 @@ def run_script(start: ScriptStart) -> None:
         code = compile(source, main.path, "exec", dont_inherit=True)
     else:
         main.module.__dict__[HOOK_NAME] = loop_hooks
-        code = compile_instrumented(source, main.path, known)
+        code = compile_instrumented(source, main.path, known, start.recorded)
     exec(code, main.module.__dict__)
 
 
@@ -84,14 +85,18 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     root, sources = os.path.realpath(start.root or context.entry.root), start.sources
     if sources is None:
         sources = context.settings.sources
-    files = reachable_files(Path(os.path.relpath(os.path.realpath(path), root)).as_posix(), _project_reader(root))
+    entry = Path(os.path.relpath(os.path.realpath(path), root)).as_posix()
+    files = reachable_files(entry, _project_reader(root, start.recorded))
     known = survey_functions(files.values())
     script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
     script_logs.explicit_names = names_passed_to_loggers(files.values())
     script_logs.is_project_file = partial(is_project_file, root=root)
-    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources)}
+    script_logs.holds_back = start.holds_back
+    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
+    session.flushes.append(script_logs.flush)
+    session.at_exit.insert(0, script_logs.flush)
     hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS
-    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks))
+    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
     for name, hook in hooks.items():
         if name in sys.modules:
             install_hook(sys.modules[name], hook)
@@ -103,9 +108,11 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     return known
 
 
-def _project_reader(root: str) -> Any:
+def _project_reader(root: str, recorded: Mapping[str, str | None]) -> Any:
     def read(path: str) -> str | None:
         whole = os.path.join(root, path)
+        if whole in recorded:
+            return recorded[whole]
         if not os.path.isfile(whole) or not is_project_file(whole, root):
             return None
         return Path(whole).read_bytes().decode("utf-8", "surrogateescape")

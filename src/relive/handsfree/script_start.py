@@ -17,3 +17,5 @@ class ScriptStart:
     sources: Collection[str] | None = None  # log sources to capture; None: those of the settings
     explains: bool = False  # print at exit what the checkpoints of each loop hold
     only: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # (file, line) → names to capture
+    holds_back: bool = True  # printed values whose name a logger may log; else, as in older runs, they are dropped
+    recorded: Mapping[str, str | None] = field(default_factory=dict)  # real path of a patched file → its text before

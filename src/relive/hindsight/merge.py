@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
+from relive.hindsight.segment_evidence import SegmentVerdicts
+from relive.model import Verdict
 from relive.store import Home, JournalName, atomic_write, list_journals
 from relive.store.journal import ParsedJournal, encode_slots, line_schema, slot_kinds
 
@@ -38,23 +43,39 @@ class RankReplay:
     recorded: ParsedJournal
     segments: Sequence[ParsedJournal]
     begun: Mapping[int, int]  # the number of iterations begun in each loop
+    verdicts: Sequence[SegmentVerdicts] = ()  # of each segment; without them, values are unverified
+
+
+@dataclass(frozen=True, slots=True)
+class MergedReplay:
+    """What was stored: the number of the replay (0: nothing), how many values, and how many with which verdict."""
+
+    number: int = 0
+    count: int = 0
+    verdicts: dict[str, dict[str, int]] = field(default_factory=dict)  # name → verdict → number of values
 
 
 def merge_replay(
-    home: Home, run: str, ranks: Sequence[RankReplay], *, names: Collection[str], about: Mapping[str, Any]
-) -> tuple[int, int]:
-    """Stores the values of these names; returns the number of the replay, and the number of values.
+    home: Home, run: str, ranks: Sequence[RankReplay], *, names: Collection[str], about: Mapping[str, Any],
+    causes: Mapping[tuple[str, Verdict], Sequence[str]] = MappingProxyType({}),
+) -> MergedReplay:  # fmt: skip
+    """Stores the values of these names with their verdicts; `causes`: why values of a name have a verdict.
 
     The journal of the first rank is written last and commits the replay; it exists even if that rank logged nothing.
     """
     folder = home.run_folder(run)
     journals = [_MergedJournal(one.recorded, one.begun) for one in ranks]
     for journal, one in zip(journals, ranks, strict=True):
-        for segment in one.segments:
-            journal.add(segment, names)
+        for at, segment in enumerate(one.segments):
+            journal.add(segment, names, one.verdicts[at] if one.verdicts else SegmentVerdicts())
     count = sum(journal.count for journal in journals)
     if not count:
-        return 0, 0
+        return MergedReplay()
+    counts = _count_verdicts(journals)
+    worst = max(Verdict.of(word) for of_name in counts.values() for word in of_name)
+    about = {**about, "verdict": worst.word, "verdicts": counts}
+    for journal in journals:
+        journal.add_verdicts(causes)
     pairs = zip(journals, ranks, strict=True)
     written = [(journal, one.rank) for at, (journal, one) in enumerate(pairs) if journal.count or not at]
     number = next_replay_number(folder)
@@ -62,7 +83,16 @@ def merge_replay(
         number += 1  # another replay has it, or one that died while it wrote
     for journal, rank in reversed(written):
         journal.write(folder, number, rank)
-    return number, count
+    return MergedReplay(number, count, counts)
+
+
+def _count_verdicts(journals: Sequence[_MergedJournal]) -> dict[str, dict[str, int]]:
+    """Returns name → verdict → number of values, over all ranks."""
+    counts: dict[str, Counter[str]] = {}
+    for journal in journals:
+        for name, verdict in journal.all_verdicts():
+            counts.setdefault(name, Counter())[verdict.word] += 1
+    return {name: dict(found) for name, found in counts.items()}
 
 
 class _MergedJournal:
@@ -78,10 +108,11 @@ class _MergedJournal:
         self._added: dict[str, list[Ints]] = {}  # contexts, by name
         # Loops that the run did not have, by parent, iteration, name and ordinal.
         self._added_loops: dict[tuple[int, int, str, int], int] = {}
+        self._verdicts: dict[str, list[tuple[int, int]]] = {}  # name → slot and verdict of each value, in order
         self._clock_ns = self._lead_lines = 0
         self.count = 0
 
-    def add(self, segment: ParsedJournal, names: Collection[str]) -> None:
+    def add(self, segment: ParsedJournal, names: Collection[str], verdicts: SegmentVerdicts) -> None:
         """Adds values in contexts where the run has none of that name; each context is taken from one segment only."""
         codes = [at for at, name in enumerate(segment.names) if name in names]
         rows = np.flatnonzero(np.isin(segment.name, codes) & self._has_happened(segment))
@@ -96,7 +127,27 @@ class _MergedJournal:
             new = named[~np.isin(context[named], taken)]
             self._added.setdefault(name, []).append(context[new])
             added.append(new)
-        self._add_values(segment, np.sort(np.concatenate([np.zeros(0, np.int64), *added])), renumbered)
+        rows = np.sort(np.concatenate([np.zeros(0, np.int64), *added]))
+        judged = zip(segment.name[rows].tolist(), verdicts.of(segment.seq[rows]).tolist(), strict=True)
+        for slot, (code, verdict) in enumerate(judged, start=len(self._slots)):
+            self._verdicts.setdefault(segment.names[code], []).append((slot, verdict))
+        self._add_values(segment, rows, renumbered)
+
+    def all_verdicts(self) -> Iterator[tuple[str, Verdict]]:
+        """The name and the verdict of each value."""
+        for name, values in self._verdicts.items():
+            yield from ((name, Verdict(verdict)) for _, verdict in values)
+
+    def add_verdicts(self, causes: Mapping[tuple[str, Verdict], Sequence[str]]) -> None:
+        """Adds a line for each name and verdict; no values can be added after it."""
+        first = 3 + len(self._names)  # the position of the first slot: after the head, a tick, the start and the names
+        for name, values in self._verdicts.items():
+            for verdict in sorted({Verdict(one) for _, one in values}):
+                why = list(causes.get((name, verdict), ()))
+                slots = [(start + first, end + first) for start, end in _ranges(values, verdict)]
+                content = {"name": self._names[name], "verdict": verdict.word, "slots": slots, "why": why or UNSET}
+                self._lines.append((len(self._slots), line_schema.VerdictGiven, content))
+                self._slots.append((1, 0, 0, slot_kinds.LINE, 0))
 
     def _recorded_contexts(self, name: str) -> Ints:
         """The contexts in which the run itself logged this name."""
@@ -199,6 +250,14 @@ class _MergedJournal:
             *((1, 0, 0, slot_kinds.LINE, 0) for _ in range(self._lead_lines)),
         ]
         atomic_write(folder / f"{stem}.slots", encode_slots([*lead, *self._slots], self._clock_ns))
+
+
+def _ranges(values: Sequence[tuple[int, int]], verdict: Verdict) -> Iterator[tuple[int, int]]:
+    """The first and the last slot of each sequence of values of a name with the same verdict."""
+    for found, run in itertools.groupby(values, key=lambda value: value[1]):
+        if found == verdict:
+            slots = [slot for slot, _ in run]
+            yield slots[0], slots[-1]
 
 
 def _context_ids(loop: NDArray[Any], iteration: NDArray[Any]) -> Ints:

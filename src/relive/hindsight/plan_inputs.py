@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
 from relive.hindsight.analysis import (
+    NOWHERE,
     Files,
     Patch,
     PatchCache,
@@ -18,18 +19,27 @@ from relive.hindsight.analysis import (
     PinnedPatches,
     ScriptShape,
     make_patch,
+    may_handle_errors,
     patch_at_line,
     patch_from_files,
     read_python_files,
 )
-from relive.hindsight.plan import CostModel, Draft, RunProfile, SelectionTerms, select_iterations
-from relive.hindsight.replay_plan import Plan, Question, assemble_plan
+from relive.hindsight.plan import (
+    UNREACHED,
+    CostModel,
+    Draft,
+    RunHistory,
+    SelectionTerms,
+    describe_ending,
+    select_iterations,
+)
+from relive.hindsight.replay_plan import BEYOND, Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.self_check_result import read_check
 from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
 from relive.machine import usable_cpu_count
-from relive.model import RUNNING, RunRecord
+from relive.model import FAILED, RUNNING, RunRecord
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
@@ -110,15 +120,18 @@ class _DraftCollector:
     ) -> tuple[list[Draft], list[tuple[str, str]]]:
         """Adds the selected iterations to each draft; a run of which none is selected is refused."""
         selected, question = [], self._question
-        terms = SelectionTerms(question.names, question.where, again=question.again)
+        terms = SelectionTerms(question.names, question.where, again=question.again or question.beyond_the_end)
         for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
             if selection is None:
-                refusals.append((draft.record.run, self._why_not()))
+                refusals.append((draft.record.run, self._why_not(draft)))
             else:
                 selected.append(replace(draft, selection=selection))
         return selected, refusals
 
-    def _why_not(self) -> str:
+    def _why_not(self, draft: Draft) -> str:
+        reach = draft.fit.reach
+        if reach.depth(draft.profile.main_paths) == NOWHERE:
+            return "; ".join((*reach.reasons, UNREACHED))
         narrowed = "the condition does not hold in it, or " if self._question.where else ""
         return f"{narrowed}it has these values already; --again replays it once more"
 
@@ -142,15 +155,36 @@ class _DraftCollector:
             )
         history = self._session.history(record)
         check = read_check(self._home.run_folder(record.run))
-        fit = self._fit(record, history.profile)
+        self._refuse_beyond_end(record, history)
+        fit = self._fit(record, history)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
+
+    def _refuse_beyond_end(self, record: RunRecord, history: RunHistory) -> None:
+        """Raises if the statements come after the loop in which a run ended, as far as the source tells."""
+        if self._question.beyond_the_end or not history.is_cut_short:
+            return
+        endless = history.endless_loops
+        if not endless:
+            return
+        fit = self._fit(record, history, endless)
+        # An error runs handlers on its way out, which may hold the statements; a kill runs nothing.
+        if fit.reach.is_only_after and (
+            record.outcome != FAILED
+            or not may_handle_errors({**self._version(record), **fit.patch.files}, fit.patch.added)
+        ):
+            raise NotFound(
+                f"it {describe_ending(record, history)}; {', '.join(self._question.names)} is logged after the loop,"
+                f" which it never reached; {BEYOND}"
+            )
 
     # --- patches ------------------------------------------------------------------------------------------------
 
-    def _fit(self, record: RunRecord, profile: RunProfile) -> PatchFit:
+    def _fit(self, record: RunRecord, history: RunHistory, mains: frozenset[tuple[str, ...]] | None = None) -> PatchFit:
         """The patch for the version of a run: pinned by the user, cached, or made now."""
         tree = str(record.code.get("tree"))
-        shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
+        shape = script_shape(record, history)
+        if mains is not None:
+            shape = replace(shape, mains=mains)
         new = self._new_files(record)
         cache = self._patch_caches[_is_instrumented(record)]
         pinned = self._pinned(tree, record, new)
@@ -200,7 +234,7 @@ class _DraftCollector:
         if root not in self._trees:
             if not os.path.isdir(root):
                 raise NotFound(f"{root} is gone; name a run whose version has the statement with --from RUN")
-            self._trees[root] = read_python_files(Path(root))
+            self._trees[root] = read_python_files(Path(root), home=self._home.path.resolve())
         return self._trees[root]
 
     def _version(self, record: RunRecord) -> Files:
@@ -211,6 +245,14 @@ class _DraftCollector:
                 self._readers[repository] = self._open_readers.enter_context(VersionFiles(Path(repository)))
             self._versions[record.version] = self._readers[repository].read(record.version)
         return self._versions[record.version]
+
+
+def script_shape(record: RunRecord, history: RunHistory) -> ScriptShape:
+    """What the journals of a run say about its program."""
+    profile = history.profile
+    return ScriptShape(
+        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports
+    )
 
 
 def _is_instrumented(record: RunRecord) -> bool:

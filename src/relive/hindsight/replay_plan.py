@@ -10,6 +10,8 @@ from relive.hindsight.plan import Costs, Draft, RunPlan, Selection, plan_run
 from relive.model import RunRecord
 
 GUESSED = "the place is a guess; look at it with --show-patch RUN, choose it with --at or --edit, or add --guesses"
+BEYOND = "add --beyond-the-end to compute it anyway"
+NEVER_HAPPENED = "what it never came to is computed from the start"
 DISTRUSTED = "its checkpoints did not reproduce it when it ended, so it runs from the start"
 
 
@@ -26,6 +28,9 @@ class Question:
     threads: int | None = None
     source: str | None = None  # a run whose version holds the statements; else they are in the working tree
     at: str | None = None  # `file:line` of the old version, where the user wants the statement
+    beyond_the_end: bool = False  # also what runs that ended early never came to
+    patience: float | None = None  # the least seconds without progress after which a worker is stopped; 0: never
+    has_hashes: bool = False  # take the hashes of all memory at the end of each visited iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +110,11 @@ def assemble_plan(
 
 def plan_case(question: Question, draft: Draft) -> Case:
     """Plans one run, with the notes that users see about it."""
-    fit = draft.fit
+    fit, profile = draft.fit, draft.profile
+    if question.beyond_the_end and draft.history.is_cut_short:
+        profile = replace(profile, mains=[], why_from_start=NEVER_HAPPENED)
     found = plan_run(
-        draft.profile, fit.reach, selection=draft.selection, parts=draft.parts, leaving=fit.leaving, costs=draft.costs,
+        profile, fit.reach, selection=draft.selection, parts=draft.parts, leaving=fit.leaving, costs=draft.costs,
         from_start=question.from_start or draft.is_distrusted,
     )  # fmt: skip
     notes = ([DISTRUSTED] if draft.is_distrusted else []) + (draft.history.notes if found.segments else [])

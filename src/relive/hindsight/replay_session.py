@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Collection
+from pathlib import Path
 
 from relive.hindsight.plan import RunHistory, read_history
 from relive.hindsight.workers import WorkerStarter
@@ -17,7 +19,7 @@ class ReplaySession:
     """Owns everything that a replay opens, so that a `Plan` is data only.
 
     Planning asks the session which libraries are loaded already; execution starts workers through it. The scratch
-    folder holds the materialised versions and is deleted with the session.
+    folder holds the materialised versions and is deleted with the session, as are the temporary files of its workers.
     """
 
     def __init__(self, home: Home, *, warm_s: float | None = None) -> None:
@@ -25,6 +27,7 @@ class ReplaySession:
         self.home = home
         self.folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
         self.starter = WorkerStarter(read_launch_context().settings.warm_seconds if warm_s is None else warm_s)
+        self._temporary: list[Path] = []
         self._histories: dict[tuple[str, frozenset[str]], RunHistory] = {}
 
     def history(self, record: RunRecord, *, without: Collection[str] = ()) -> RunHistory:
@@ -34,6 +37,15 @@ class ReplaySession:
             self._histories[key] = read_history(self.home, record, without=without)
         return self._histories[key]
 
+    def make_temporary_folder(self) -> Path:
+        """Makes a folder for the temporary files of one worker. Its path is short: sockets are made in it, whose
+
+        addresses have at most 107 bytes. `multiprocessing` hands tensors from one process to another through them.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="relive-"))
+        self._temporary.append(folder)
+        return folder
+
     def __enter__(self) -> ReplaySession:
         self.folder.mkdir(parents=True)
         return self
@@ -42,4 +54,5 @@ class ReplaySession:
         try:
             self.starter.close()
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            for folder in (self.folder, *self._temporary):
+                shutil.rmtree(folder, ignore_errors=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from relive.hindsight.plan import RankHistory, RunHistory
+from relive.hindsight.analysis.reads import CodeFacts
+from relive.hindsight.plan import RankHistory, RunHistory, shown_rows
+from relive.hindsight.segment_evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
+from relive.hindsight.verdict_causes import CauseFinder
+from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
-from relive.hindsight.workers import RankTask, Task
-from relive.model import RunRecord
+from relive.hindsight.workers import RankTask, Task, WorkerReport
+from relive.model import RunRecord, Verdict
 from relive.record.provenance import changes_since, is_same_machine
 from relive.store import JournalName, list_journals
 from relive.store.journal import ROOT, ParsedJournal, line_schema, parse_journal, read_lines
@@ -24,6 +29,7 @@ class RunAnswer:
 
     run: str
     added: int = 0
+    beyond: int = 0  # values that never happened: the run ended before
     reproduced: int = 0
     replay: int = 0
     mismatches: list[Mismatch] = field(default_factory=list)
@@ -33,12 +39,36 @@ class RunAnswer:
     causes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unrestored: list[str] = field(default_factory=list)  # state that could not be put back
+    verdicts: dict[str, dict[str, int]] = field(default_factory=dict)  # name → verdict → number of values
+    differing: list[str] = field(default_factory=list)  # state that differed from the recorded one
+    has_restore_faults: bool = False  # a checkpoint did not bring back something that the code uses
+    proofs: int = 0  # recorded states and varying numbers that agree
+    # Hashes of memory by path, at the end of iterations: rank, loop, iteration.
+    memory: dict[tuple[int, int, int], dict[str, int]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
-        if self.mismatches or self.unrestored:
-            return "unverified"
-        return "exact" if self.reproduced else "nothing to compare"
+        """The worst verdict of its values; of a replay without values, that of what was compared."""
+        found = [Verdict.of(word) for counts in self.verdicts.values() for word, count in counts.items() if count]
+        if found:
+            return max(found).word
+        if self.mismatches or self.differing:
+            return Verdict.CONTRADICTED.word
+        return (Verdict.REPRODUCED if self.proofs and not self.unrestored else Verdict.UNVERIFIED).word
+
+    def is_better_than(self, other: RunAnswer) -> bool:
+        """Whether more of it can be trusted: by what is missing, by what was judged, by what differed."""
+        return self._badness < other._badness
+
+    @property
+    def _badness(self) -> tuple[int, int, int, int]:
+        doubted = len(self.mismatches) + len(self.differing)
+        return len(self.missing), int(Verdict.of(self.verdict)), doubted, -self.proofs
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all its values are proven or reproduced."""
+        return not Verdict.of(self.verdict).is_marked
 
 
 @dataclass(slots=True)
@@ -60,18 +90,38 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        return not any(run.mismatches or run.missing for run in self.runs)
+        """Whether everything came that was asked for, and nothing of it is contradicted."""
+        return not any(run.missing or Verdict.of(run.verdict) is Verdict.CONTRADICTED for run in self.runs)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all values are proven or reproduced."""
+        return self.is_good and all(run.is_verified for run in self.runs)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many values have which verdict."""
+        counts: Counter[str] = Counter()
+        for run in self.runs:
+            for of_name in run.verdicts.values():
+                counts.update(of_name)
+        return dict(counts)
 
 
 class ResultReader:
     """Reads what the workers of one run logged, rank by rank, and compares it with the record."""
 
-    def __init__(self, record: RunRecord, history: RunHistory, names: Sequence[str]) -> None:
+    def __init__(self, record: RunRecord, history: RunHistory, names: Sequence[str], code: CodeFacts) -> None:
         self._record = record
         self._history = history
         self._names = names
+        self._code = code
+        self._causes = CauseFinder()
         self.answer = RunAnswer(record.run)
+        self.verdicts: dict[int, list[SegmentVerdicts]] = {rank.number: [] for rank in history.ranks}
         self.journals: dict[int, list[ParsedJournal]] = {rank.number: [] for rank in history.ranks}
+        self.is_cut = False  # the replay ended where the run had ended, or values beyond that were left out
+        self.beyond: dict[int, list[ParsedJournal]] = {rank.number: [] for rank in history.ranks}  # never happened
 
     def read(self, tasks: Iterable[Task]) -> None:
         answer = self.answer
@@ -79,11 +129,33 @@ class ResultReader:
             if not task.is_ok and task.attempts:
                 answer.missing.append(_describe_missing(task))
                 _add_new(answer.tracebacks, [task.traceback] if task.traceback else [])
+            reports = {rank.number: done.report for rank, done in zip(self._history.ranks, task.ranks, strict=False)}
             for rank, parsed in self._read_task(task):
-                self.journals[rank.number].append(parsed)
-        if answer.mismatches:
-            answer.causes = _likely_causes(self._record)
-        answer.causes += [f"{name} was not there yet when its state was to be restored" for name in answer.unrestored]
+                self._add(rank, parsed, reports[rank.number])
+        answer.causes = self._causes.found(changes_since(self._record) if answer.mismatches else [])
+
+    def reasons(self) -> dict[tuple[str, Verdict], list[str]]:
+        """Why values of a name have a verdict."""
+        found: dict[tuple[str, Verdict], list[str]] = {}
+        for segments in self.verdicts.values():
+            for one in (judgement for segment in segments for judgement in segment.judgements):
+                _add_new(found.setdefault((one.name, one.rule.verdict), []), [one.cause])
+        return found
+
+    def _add(self, rank: RankHistory, parsed: ParsedJournal, report: WorkerReport | None) -> None:
+        """Keeps the values that the record shows to have happened apart from the others."""
+        horizon = rank.horizon
+        if horizon is None:
+            self.journals[rank.number].append(parsed)
+            return
+        if report is None:  # a worker that was ended: how far it came in the last iterations is not known
+            last = set(horizon.last.items())
+            shown = [not _is_inside(parsed, *place, last) and place[0] != ROOT for place in _contexts(parsed)]
+        else:
+            self.is_cut |= report.left_record or bool(report.unshown)
+            shown = shown_rows(parsed, report.unshown)
+            self.beyond[rank.number].append(_with_needed_loops(parsed.only([not one for one in shown])))
+        self.journals[rank.number].append(_with_needed_loops(parsed.only(shown)))
 
     def _read_task(self, task: Task) -> list[tuple[RankHistory, ParsedJournal]]:
         """Returns the journal of each rank; of a failed task, only the iterations that every rank completed."""
@@ -109,17 +181,36 @@ class ResultReader:
         if done.report is not None:
             _add_new(answer.notes, done.report.notes)
             _add_new(answer.unrestored, done.report.unrestored)
+            answer.memory |= {(rank.number, loop, at): hashes for loop, at, hashes in done.report.memory}
         _add_new(answer.notes, _notes_on_child_processes(done.folder, self._names))
         parsed = _read_journal(done.folder, rank.recorded)
         if parsed is not None:
             tolerance = 0.0 if is_same_machine(self._record) else OTHER_HARDWARE
             found = compare(
-                rank.recorded, parsed, leave_out=self._names, tolerance=tolerance, is_whole=rank.is_finished
+                rank.recorded, parsed, leave_out=self._names, tolerance=tolerance, is_whole=rank.is_finished,
+                is_volatile=self._code.is_volatile,
             )  # fmt: skip
+            self._judge(rank, done, SegmentFacts(parsed, found, self._code, is_same_machine=not tolerance))
             answer.reproduced += found.reproduced
             answer.mismatches += [wrong if not rank.number else _name_rank(wrong, rank) for wrong in found.mismatches]
             answer.volatile += found.volatile
         return parsed
+
+    def _judge(self, rank: RankHistory, done: RankTask, facts: SegmentFacts) -> None:
+        """Gives the values of a segment their verdicts; a worker that was killed has made no checks."""
+        report, job, answer = done.report, done.job, self.answer
+        restores = bool(job.skips or job.ends or any(visit.restore for visit in job.visits))
+        facts = replace(
+            facts, is_from_start=not restores, checks=report.checks if report else (),
+            unknown=report.unknown if report else (), unrestored=report.unrestored if report else (),
+        )  # fmt: skip
+        verdicts = judge_segment(facts, self._names)
+        self.verdicts[rank.number].append(verdicts)
+        self._causes.add(facts, verdicts)
+        _add_new(answer.differing, (path for state in verdicts.states for path in state.used))
+        answer.has_restore_faults |= any(one.check.place == RESTORED and one.used for one in verdicts.states)
+        agreeing = sum(state.agreement is Agreement.AGREES for state in verdicts.states)
+        answer.proofs += len(facts.comparison.proofs) + agreeing
 
 
 def _name_rank(wrong: Mismatch, rank: RankHistory) -> Mismatch:
@@ -143,11 +234,22 @@ def _completed_iterations(parsed: ParsedJournal) -> ContextSet:
 
 def _restrict(parsed: ParsedJournal, iterations: ContextSet) -> ParsedJournal:
     """Returns the journal with only the values logged inside these iterations."""
-    rows = [
-        _is_inside(parsed, loop, iteration, iterations)
-        for loop, iteration in zip(parsed.loop.tolist(), parsed.iteration.tolist(), strict=True)
-    ]
-    return parsed.only(rows)
+    return parsed.only([_is_inside(parsed, *place, iterations) for place in _contexts(parsed)])
+
+
+def _contexts(parsed: ParsedJournal) -> Iterable[tuple[int, int]]:
+    return zip(parsed.loop.tolist(), parsed.iteration.tolist(), strict=True)
+
+
+def _with_needed_loops(parsed: ParsedJournal) -> ParsedJournal:
+    """Returns the journal with only the loops that its values were logged in."""
+    needed: set[int] = set()
+    for number in set(parsed.loop.tolist()):
+        loop = number
+        while loop in parsed.loops and loop not in needed:
+            needed.add(loop)
+            loop = parsed.loops[loop].parent
+    return replace(parsed, loops={number: row for number, row in parsed.loops.items() if number in needed})
 
 
 def _is_inside(parsed: ParsedJournal, loop: int, iteration: int, iterations: ContextSet) -> bool:
@@ -185,9 +287,3 @@ def _format_ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number, number])
     return ", ".join(f"{first}–{last}" if first != last else str(first) for first, last in parts)
-
-
-def _likely_causes(record: RunRecord) -> list[str]:
-    """What may have changed the values."""
-    unnamed = "an object that changes while training is not in the checkpoints: name it in checkpointing(…)"
-    return changes_since(record) or [unnamed]

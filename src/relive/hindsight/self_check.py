@@ -7,14 +7,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from relive.hindsight.analysis import Patch, PatchCache, PatchFit, ScriptShape
+from relive.hindsight.analysis import Patch, PatchCache, PatchFit
 from relive.hindsight.execution import execute_plan
-from relive.hindsight.plan import CostModel, Draft, Loop, RunProfile
+from relive.hindsight.plan import CostModel, Draft, Loop, RunHistory, RunProfile
+from relive.hindsight.plan_inputs import script_shape
 from relive.hindsight.replay_plan import Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.run_results import RunAnswer
 from relive.hindsight.self_check_result import FAILED, Check
-from relive.hindsight.workers import entry_file
 from relive.model import RunRecord
 from relive.store import Home
 from relive.store.catalog import Index, find_run
@@ -38,14 +38,14 @@ def _check(session: ReplaySession, record: RunRecord, allowed_s: float) -> Check
         return Check("no complete checkpoint")
     loop, iteration = found
     draft = Draft(
-        record, history, _fit_every_loop(session.home, record, profile),
+        record, history, fit_every_loop(session.home, record, history),
         selection={main.number: [iteration] if main is loop else [] for main in profile.mains},
         costs=CostModel.read(session.home).costs(record.run, is_shared=True, is_loaded=False),
     )  # fmt: skip
     plan = assemble_plan(Question(()), [draft], workers=1)
     if sum(case.plan.cost_s for case in plan.cases) > allowed_s:
         return Check("too long to try", loop.name, iteration)
-    answer = execute_plan(session, plan, watch=lambda _tasks: None, updates_costs=False)
+    answer = execute_plan(session, plan, watch=lambda _tasks: None, updates_costs=False, falls_back=False)
     return _summarise(answer.runs[0] if answer.runs else RunAnswer(record.run), loop.name, iteration)
 
 
@@ -59,13 +59,14 @@ def _first_restorable(profile: RunProfile) -> tuple[Loop, int] | None:
     return None
 
 
-def _fit_every_loop(home: Home, record: RunRecord, profile: RunProfile) -> PatchFit:
+def fit_every_loop(home: Home, record: RunRecord, history: RunHistory) -> PatchFit:
     """An empty patch that reaches into every loop, so that nothing of the iteration is skipped."""
     with VersionFiles(Path(str(record.code["repository"]))) as versions:
         files = versions.read(record.version)
-    shape = ScriptShape(entry_file(record), profile.main_paths, profile.has_framework_loop)
-    fit = PatchCache(home, (), instrumented=bool(record.code.get("instrumented"))).of_patch(Patch(), files, shape)
-    inside = frozenset(loop.path for loop in profile.loops.values())
+    fit = PatchCache(home, (), instrumented=bool(record.code.get("instrumented"))).of_patch(
+        Patch(), files, script_shape(record, history)
+    )  # fmt: skip
+    inside = history.profile.loop_paths
     return PatchFit(Patch(), replace(fit.reach, inside=inside, is_before=False, is_after=False), fit.leaving)
 
 
@@ -78,7 +79,10 @@ def _summarise(answer: RunAnswer, loop: str, iteration: int) -> Check:
         first = f"{wrong.name} at {wrong.where}: {wrong.then} then, {wrong.now} now"
     elif answer.unrestored:
         first = f"{answer.unrestored[0]} was not there to be restored"
-    return Check(answer.verdict, loop, iteration, answer.reproduced, first)
+    elif answer.differing:
+        first = f"the state differs: {answer.differing[0]}"
+    verdict = FAILED if first else "exact" if answer.reproduced or answer.proofs else "nothing to compare"
+    return Check(verdict, loop, iteration, answer.reproduced, first)
 
 
 if __name__ == "__main__":

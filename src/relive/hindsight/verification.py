@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.hindsight.analysis.reads import has_volatile_name
 from relive.store.journal import ParsedJournal, line_schema, slot_kinds
 
 if TYPE_CHECKING:
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-# Names of values that depend on the machine or the clock: they differ each time, whatever the state.
-_VOLATILE = re.compile(
-    r"(^|[_/.\- ])(time|times|seconds?|secs?|ms|us|ns|elapsed|duration|took|eta|wall|clock|timestamp|throughput|fps|"
-    r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed|sps|ips|runtime)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
+# Parts of texts that differ each time: times, dates, speeds, addresses, and paths of temporary files.
+_VOLATILE_TEXT = re.compile(
+    r"0x[0-9a-f]+|\d{4}-\d\d-\d\d|\d+:\d\d(:\d\d)?(\.\d+)?|/tmp/\S+|\d+(\.\d+)?(e-?\d+)? ?"
+    r"(ns|us|µs|ms|s|sec|secs|seconds?|min|h|it/s|s/it|[kMG]i?B(/s)?)\b",
     re.IGNORECASE,
 )
+_PROVING_DIGITS = 8  # a number that was logged once proves something if it has as many: settings have fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,20 @@ class Mismatch:
     now: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """How many recorded values were reproduced, and which were not."""
+    """How many recorded values were reproduced, and which were not.
+
+    Rows are those of the replayed journal. Texts, constants and counters that agree prove nothing about a training;
+    `proofs` are the others.
+    """
 
     reproduced: int
     mismatches: tuple[Mismatch, ...]
     volatile: int = 0  # values of clocks and the like that differ, as expected
+    proofs: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # rows that agree
+    differing: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # rows that differ, or that the run lacks
+    lost: tuple[tuple[int, int], ...] = ()  # contexts, by loop and iteration, in which a recorded value is missing
 
     @property
     def is_exact(self) -> bool:
@@ -48,12 +57,13 @@ class Comparison:
 
 
 def compare(
-    recorded: ParsedJournal, replayed: ParsedJournal, *, leave_out: Collection[str], tolerance: float, is_whole: bool
-) -> Comparison:
+    recorded: ParsedJournal, replayed: ParsedJournal, *, leave_out: Collection[str], tolerance: float, is_whole: bool,
+    is_volatile: Callable[[str], bool] = has_volatile_name,
+) -> Comparison:  # fmt: skip
     """Compares a segment with its run, value by value, in all contexts that the segment ran.
 
     `leave_out` are the names asked for. `is_whole`: the run finished. A run that was cut short may lack values of its
-    last contexts, which the replay has.
+    last contexts, which the replay has. `is_volatile`: whether values of a name differ each time.
     """
     names = _NameCodes(recorded, replayed)
     then, now = _Values(recorded, names), _Values(replayed, names)
@@ -66,13 +76,40 @@ def compare(
     if not is_whole:
         extra = extra[:0]
     same = _equal(then, now, pairs, tolerance)
-    volatile = np.asarray([bool(_VOLATILE.search(name)) for name in names.listed] or [False])
-    differ = pairs[:, ~same]
-    is_volatile = volatile[then.name[differ[0]]]
-    wrong = [_different(then, now, int(a), int(b), names) for a, b in differ[:, ~is_volatile].T[:100]]
-    wrong += [_one_sided(then, int(at), names, was_then=True) for at in lost[~volatile[then.name[lost]]][:10]]
-    wrong += [_one_sided(now, int(at), names, was_then=False) for at in extra[~volatile[now.name[extra]]][:10]]
-    return Comparison(int(same.sum()), tuple(wrong), int(is_volatile.sum()))
+    compared = np.unique(np.concatenate([then.name[pairs[0]], then.name[lost], now.name[extra]])).tolist()
+    volatile = np.isin(np.arange(len(names.listed) + 1), [code for code in compared if is_volatile(names.listed[code])])
+    proving = np.isin(np.arange(len(names.listed) + 1), _proving_names(recorded, names))
+    differ, lost, extra = pairs[:, ~same], lost[~volatile[then.name[lost]]], extra[~volatile[now.name[extra]]]
+    is_expected = volatile[then.name[differ[0]]]
+    agree = pairs[:, same & proving[then.name[pairs[0]]] & ~volatile[then.name[pairs[0]]]]
+    wrong = [_different(then, now, int(a), int(b), names) for a, b in differ[:, ~is_expected].T[:100]]
+    wrong += [_one_sided(then, int(at), names, was_then=True) for at in lost[:10]]
+    wrong += [_one_sided(now, int(at), names, was_then=False) for at in extra[:10]]
+    return Comparison(
+        int(same.sum()), tuple(wrong), int(is_expected.sum()), now.rows[agree[1]],
+        np.sort(np.concatenate([now.rows[differ[1, ~is_expected]], now.rows[extra]])),
+        tuple({(int(context) >> 32, int(context) & 0xFFFFFFFF) for context in then.context[lost]}),
+    )  # fmt: skip
+
+
+def _proving_names(recorded: ParsedJournal, names: _NameCodes) -> list[int]:
+    """Names whose recorded values are numbers that vary, and not just counters."""
+    code_of = names.table(recorded)
+    return [
+        int(code_of[local]) for local in range(len(recorded.names)) if _proves(recorded, recorded.name == local)
+    ]  # fmt: skip
+
+
+def _proves(recorded: ParsedJournal, rows: NDArray[np.bool_]) -> bool:
+    kind, value = recorded.kind[rows], recorded.value[rows]
+    value = value[np.isin(kind, list(slot_kinds.FLOAT_KINDS | slot_kinds.INTEGER_KINDS)) & ~np.isnan(value)]
+    if not len(value):
+        return False
+    if len(value) == 1:
+        return len(repr(float(value[0])).strip("-0").replace(".", "")) >= _PROVING_DIGITS
+    steps = np.diff(value)
+    is_counter = bool(np.all(steps == steps[0])) and float(steps[0]).is_integer()
+    return not is_counter
 
 
 def _completed_contexts(replayed: ParsedJournal) -> Ints:
@@ -167,8 +204,13 @@ def _equal(then: _Values, now: _Values, pairs: Ints, tolerance: float) -> NDArra
     for at in np.flatnonzero(kind == slot_kinds.LINE):
         mine = one.text[a[at]] if one.text is not None else None
         theirs = other.text[b[at]] if other.text is not None else None
-        same[at] &= mine == theirs
+        same[at] &= mine == theirs or _without_volatile(mine) == _without_volatile(theirs)
     return same
+
+
+def _without_volatile(json: str | None) -> str | None:
+    """Returns a text without the parts that differ each time; any other value as it is."""
+    return _VOLATILE_TEXT.sub("…", json) if json is not None and json.startswith('"') else json
 
 
 def _different(then: _Values, now: _Values, a: int, b: int, names: _NameCodes) -> Mismatch:
@@ -189,7 +231,40 @@ def _describe_context(side: _Values, at: int) -> str:
 
 
 def _displayed(side: _Values, at: int) -> Any:
-    journal, row = side.journal, int(side.rows[at])
+    return displayed_value(side.journal, int(side.rows[at]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValuePairs:
+    """The values of two journals, paired: the k-th of a name in an iteration with the k-th there. All are rows."""
+
+    one: Ints
+    other: Ints
+    is_same: NDArray[np.bool_]
+    is_volatile: NDArray[np.bool_]  # of clocks and the like
+    only_one: Ints  # of names that both have
+    only_other: Ints
+    names_of_one: tuple[str, ...]  # that the other journal lacks
+    names_of_other: tuple[str, ...]
+
+
+def pair_values(one: ParsedJournal, other: ParsedJournal) -> ValuePairs:
+    """Pairs all values of two journals whose loops have the same numbers."""
+    names = _NameCodes(one, other)
+    then, now = _Values(one, names), _Values(other, names)
+    pairs, lost, extra = _match(then, now)
+    volatile = np.asarray([has_volatile_name(name) for name in names.listed] or [False])
+    shared = np.asarray([name in one.names and name in other.names for name in names.listed] or [False])
+    return ValuePairs(
+        then.rows[pairs[0]], now.rows[pairs[1]], _equal(then, now, pairs, 0.0), volatile[then.name[pairs[0]]],
+        then.rows[lost[shared[then.name[lost]]]], now.rows[extra[shared[now.name[extra]]]],
+        tuple(name for name in one.names if name not in other.names),
+        tuple(name for name in other.names if name not in one.names),
+    )  # fmt: skip
+
+
+def displayed_value(journal: ParsedJournal, row: int) -> Any:
+    """Returns a logged value as it is shown to users."""
     kind = int(journal.kind[row])
     if kind == slot_kinds.LINE:
         return journal.text[row] if journal.text is not None else None

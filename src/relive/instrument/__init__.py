@@ -10,5 +10,6 @@ if TYPE_CHECKING:
     from relive.instrument.loop_selection import LoopChoice
     from relive.instrument.printed_numbers import find_named_numbers, flatten_dict
     from relive.instrument.project_survey import ProjectSurvey, reachable_files, survey_functions
+    from relive.instrument.recorded_source import RecordedSource
 
 __getattr__ = lazy_names(__name__)

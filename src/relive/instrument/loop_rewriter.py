@@ -10,19 +10,22 @@ from relive.instrument.call_facts import last_name
 from relive.instrument.log_calls import TEXT_CALLS
 from relive.instrument.loop_selection import LoopChoice, LoopKind, choose_loops
 from relive.instrument.project_survey import ProjectSurvey
+from relive.instrument.recorded_source import RecordedSource
 
 RULES_VERSION = 1  # raised when the same source would get other loops, or other names for them
 HOOK_NAME = "__relive__"  # the global that rewritten code calls; set in a module before it runs
 N = TypeVar("N", bound=ast.expr)
 
 
-def instrument_loops(tree: ast.Module, known: ProjectSurvey) -> list[LoopChoice]:
-    """Rewrites a tree in place and returns the chosen loops.
+def instrument_loops(
+    tree: ast.Module, known: ProjectSurvey, recorded: RecordedSource | None = None
+) -> list[LoopChoice]:
+    """Rewrites a tree in place and returns the chosen loops: those of the recorded source, if statements were added.
 
     `for x in items` becomes `for x in __relive__.main("name", items)`, and `while test` becomes
     `while iterations.go(test)`, so that `else`, `continue` and `break` keep their meaning.
     """
-    chosen = choose_loops(tree, known)
+    chosen = choose_loops(tree, known) if recorded is None else recorded.choose_loops(tree, known)
     _Rewriter(chosen, rewrite_prints=not _rebinds(tree, "print")).visit(tree)
     return chosen
 

@@ -15,6 +15,7 @@ from relive.record import OpenRun, Place, open_explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home
 from relive.store.catalog import Index
+from relive.store.journal import slot_kinds
 
 LOOP = "training_iteration"
 # Keys that Tune adds to every result.
@@ -154,7 +155,8 @@ class _TrialRun:
             self._recorder.log(name, value, place)
 
     def close(self, error: BaseException | None) -> None:
-        self._recorder.leave_loop(self._loop, self._count)
+        how = slot_kinds.LEFT_EXHAUSTED if error is None else slot_kinds.LEFT_BY_ERROR
+        self._recorder.leave_loop(self._loop, self._count, how)
         if self.is_pruned and error is None:
             self._recorder.tag(PRUNED, {"step": self._count})
         self._opened.close(error)

@@ -1,4 +1,4 @@
-"""The vocabulary of runs: the run record, the outcomes, and limits of names."""
+"""The vocabulary of runs: the run record, the outcomes, the verdicts on replayed values, and limits of names."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.model.run_record import RunRecord
+    from relive.model.verdict import Verdict, count_words
     from relive.model.vocabulary import FAILED, FINISHED, KILLED, MAX_NAME_CHARS, RUNNING, SHORT_ID_DIGITS, clean_name
 
 __getattr__ = lazy_names(__name__)

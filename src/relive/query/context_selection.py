@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relive.query.sql import filter_table
+from relive.query.sql import Aliases, filter_table
 from relive.query.table import RunFacts, pivot
 from relive.store.catalog import Points
 from relive.store.journal import slot_kinds
@@ -28,13 +28,13 @@ class IterationContext:
 
 def select_contexts(
     points: Points, names: Sequence[str], facts: Sequence[RunFacts], contexts: Sequence[IterationContext],
-    where: str, *, get_chunk: Any,
+    where: str, *, get_chunk: Any, aliases: Aliases = dict,
 ) -> list[int]:  # fmt: skip
     """Returns the positions of the contexts for which the clause holds, given values of outer and inner contexts."""
     if not contexts:
         return []
     table = pivot(_with_contexts(points, contexts), [*names, HERE], facts, get_chunk=get_chunk)
-    kept = filter_table(table, where)
+    kept = filter_table(table, where, aliases)
     column = kept.columns[HERE]
     values = column.values if column.valid is None else column.values[column.valid]
     return sorted({int(value) for value in values if value == value})
@@ -70,7 +70,9 @@ def _with_contexts(points: Points, contexts: Sequence[IterationContext]) -> Poin
     }
     texts = {key: None if found is None else found[order] for key, found in texts.items()}
     joined = np.concatenate([padded_dims, dims])[order]
-    return replace(points, names=[*points.names, HERE], paths=paths, dims=joined, replay=None, **columns, **texts)
+    return replace(
+        points, names=[*points.names, HERE], paths=paths, dims=joined, replay=None, verdict=None, **columns, **texts
+    )
 
 
 def _extend(found: Any, more: Any, count: int) -> Any:

@@ -14,7 +14,7 @@ from relive.query.context_selection import IterationContext, select_contexts
 from relive.query.sql import Result, columns_of, filter_table, is_text, run, sql_views
 from relive.query.table import FIXED_DIMS, PROCESS_DIMS, RunFacts, Table, pivot, to_pandas
 from relive.store import Home
-from relive.store.catalog import REPLAY_CHOICES, Index, RunEntry, replay_header
+from relive.store.catalog import REPLAY_CHOICES, Index, RunEntry
 from relive.store.chunks import Chunks
 from relive.store.journal import decode_value
 
@@ -43,17 +43,19 @@ class QueryEngine:
         link.symlink_to(home.absolute())
         return link
 
-    def dataframe(
-        self, names: Sequence[str], *, where: str | None, ranks: str, replays: str = "latest", sources: bool = False
-    ) -> pandas.DataFrame:
-        """Returns the wide table as a pandas DataFrame."""
-        return to_pandas(self.table(names, where=where, ranks=ranks, replays=replays, sources=sources))
+    def dataframe(self, names: Sequence[str], *, where: str | None, ranks: str, **which: Any) -> pandas.DataFrame:
+        """Returns the wide table as a pandas DataFrame; `which` as in `table`."""
+        return to_pandas(self.table(names, where=where, ranks=ranks, **which))
 
     def table(
         self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical", replays: str = "latest",
-        sources: bool = False,
+        sources: bool = False, contradicted: bool = False,
     ) -> Table:  # fmt: skip
-        """Returns a table with a column per name and the rows for which `where` holds; it may use further names."""
+        """Returns a table with a column per name and the rows for which `where` holds; it may use further names.
+
+        A name has a column of verdicts if some of its values are unverified or contradicted. Contradicted values are
+        included only on request.
+        """
         if ranks not in RANKS:
             raise QueryError(f"ranks={ranks!r} is not known; use {' or '.join(map(repr, RANKS))}")
         if replays not in REPLAY_CHOICES:
@@ -61,19 +63,23 @@ class QueryEngine:
         self._check_names(names)
         filters = [name for column in (columns_of(where) if where else []) for name in self._names_like(column)]
         all_names = list(dict.fromkeys([*names, *filters]))
-        table = self._wide(all_names, all_ranks=ranks == "all", replays=replays, sources=sources)
-        if where is None:
-            return table
-        kept = filter_table(table, where)
+        table = self._wide(
+            all_names, all_ranks=ranks == "all", replays=replays, sources=sources, contradicted=contradicted
+        )  # fmt: skip
+        if where is not None:
+            table = filter_table(table, where, self._find_loop_variables)
         hidden = {name for name in filters if name not in names}
-        return Table({name: column for name, column in kept.columns.items() if name not in hidden}, kept.dims)
+        beside = {f"{name}_source" for name in hidden} | {table.verdicts[name] for name in hidden & {*table.verdicts}}
+        return table.without(hidden | beside).with_verdicts_counted()
 
     def select(self, contexts: Sequence[IterationContext], where: str) -> list[int]:
         """Returns the positions of the iterations for which `where` holds."""
         names = [name for column in columns_of(where) for name in self._names_like(column)]
         points = self._index.points(self._entries, names)
         facts = [self._facts(entry) for entry in self._entries]
-        return select_contexts(points, names, facts, contexts, where, get_chunk=self._chunks.get)
+        return select_contexts(
+            points, names, facts, contexts, where, get_chunk=self._chunks.get, aliases=self._find_loop_variables
+        )
 
     def sql(self, text: str) -> Result:
         """Runs one SELECT over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
@@ -85,21 +91,20 @@ class QueryEngine:
 
     def _frame(self, names: Sequence[str]) -> Table:
         self._check_names(names)
-        return self._wide(names, all_ranks=False)
+        return self._wide(names, all_ranks=False).with_verdicts_counted()
 
-    def _wide(self, names: Sequence[str], *, all_ranks: bool, replays: str = "latest", sources: bool = False) -> Table:
-        points = self._index.points(self._entries, names, all_ranks=all_ranks, replays=replays)
+    def _wide(
+        self, names: Sequence[str], *, all_ranks: bool, replays: str = "latest", sources: bool = False,
+        contradicted: bool = False,
+    ) -> Table:  # fmt: skip
+        points = self._index.points(
+            self._entries, names, all_ranks=all_ranks, replays=replays, contradicted=contradicted
+        )  # fmt: skip
         facts = [self._facts(entry) for entry in self._entries]
-        describe = self._describe_source if sources else None
-        return pivot(points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, sources=describe)
-
-    def _describe_source(self, run: str, replay: int) -> str:
-        """Describes where a value comes from: recorded, or a replay with its verdict unless that is exact."""
-        if not replay:
-            return "recorded"
-        header = replay_header(self._home, run, replay)
-        verdict = (header.verdict if header else None) or "unknown"
-        return f"replay {replay}" + ("" if verdict == "exact" else f", {verdict}")
+        return pivot(
+            points, names, facts, get_chunk=self._chunks.get, with_rank=all_ranks, with_sources=sources,
+            has_happened=self._index.has_happened,
+        )  # fmt: skip
 
     def _facts(self, entry: RunEntry) -> RunFacts:
         record = entry.record
@@ -114,6 +119,11 @@ class QueryEngine:
     def _known_names(self) -> list[str]:
         args = {name for entry in self._entries for name in entry.record.config["args"]}
         return sorted(args.union(self._index.names(self._entries)))
+
+    def _find_loop_variables(self) -> dict[str, str]:
+        from relive.query.loop_variables import find_loop_variables
+
+        return find_loop_variables([entry.record for entry in self._entries])
 
     def _names_like(self, column: str) -> list[str]:
         """Returns the names that a column of a where clause may refer to; SQL is case-insensitive."""

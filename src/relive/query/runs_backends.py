@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from relive.model import RUNNING, RunRecord
-from relive.store.catalog import Index, Summary, find_run
+from relive.model import RUNNING, RunRecord, Verdict
+from relive.store.catalog import Index, Summary, find_run, list_replays
 
 if TYPE_CHECKING:  # listing runs needs none of these, and they load numpy or HTTP
     from relive.query.compare import LeaderboardTerms, RuleStatus, SkewRule
@@ -23,11 +23,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """The record of a run and the summaries of its names; `folder` holds its journals, if they are local."""
+    """The record of a run, the summaries of its names, its replays; `folder` holds its journals, if they are local."""
 
     record: RunRecord
     metrics: list[Summary]
     folder: Path | None = None
+    replays: Sequence[Row] = ()
 
 
 class RunsBackend(Protocol):
@@ -66,7 +67,10 @@ class HomeRuns:
     def get_run(self, word: str) -> RunDetails:
         entry = find_run(self._index.runs(), word)
         run = entry.record.run
-        return RunDetails(entry.record, self._index.summaries([entry])[run], self._index.home.run_folder(run))
+        home = self._index.home
+        return RunDetails(
+            entry.record, self._index.summaries([entry])[run], home.run_folder(run), list_replays(home, run)
+        )
 
     def live(self) -> list[str]:
         return [entry.record.run for entry in self._index.runs() if entry.live]
@@ -115,7 +119,8 @@ class ServerRuns:
             record = msgspec.convert(answer["record"], RunRecord)
         except msgspec.ValidationError as error:
             raise ServerUnreachable(f"{self._remote.url} sent a record that can't be read ({error})") from error
-        return RunDetails(record, [_parse_summary(row) for row in answer["metrics"]])
+        metrics = [_parse_summary(row) for row in answer["metrics"]]
+        return RunDetails(record, metrics, replays=answer.get("replays") or [])
 
     def live(self) -> list[str]:
         return [run["run"] for run in self._get("/api/runs", outcome=RUNNING, limit=_PAGE)["runs"]]
@@ -154,7 +159,8 @@ def run_list_row(record: RunRecord, last: Sequence[Summary]) -> Row:
         "ranks": len(record.ranks), "world_size": record.world_size, "tags": record.tags,
         "args": {name: arg["value"] for name, arg in record.config["args"].items()},
         "version": record.version, "data_version": record.data_version,
-        "last": {one.name: one.last if one.last is not None else one.last_text for one in last},
+        "last": {one.name: one.exact_last for one in last},
+        "marked": {one.name: Verdict(one.verdict).word for one in last if Verdict(one.verdict).is_marked},
     }  # fmt: skip
 
 
@@ -164,6 +170,7 @@ def _parse_summary(row: Row) -> Summary:
         row["name"], row["count"], last if isinstance(last, int | float) else None,
         last if isinstance(last, str) else _NO_NUMBER if last is None else None,
         row["lowest"], row["highest"], row["last_us"], tuple(row["loops"]),
+        verdict=int(Verdict.of(row.get("verdict", Verdict.RECORDED.word))),
     )  # fmt: skip
 
 

@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from relive.record.blocks import PlainBlock, RecordedBlock
     from relive.record.child_processes import ProcessMember
     from relive.record.journal_driver import JournalDriver
-    from relive.record.loops import RecordedLoop
+    from relive.record.loops import RecordedLoop, how_left
     from relive.record.off import NullJournal, Off
     from relive.record.outcome import outcome_of
     from relive.record.run_context import explicit_run
     from relive.record.run_notes import current_home, current_run, record_line
     from relive.record.run_start import OpenRun, open_driver, open_explicit_run
+    from relive.record.scalars import scalar_dtype
 
 __getattr__ = lazy_names(__name__)

@@ -119,9 +119,9 @@ class JournalDriver(ABC):
         with self.guarded("loop-lost"):
             self.journal.mark(loop, iteration)
 
-    def leave_loop(self, loop: int, iterations: int) -> None:
+    def leave_loop(self, loop: int, iterations: int, how: int = slot_kinds.LEFT_UNKNOWN) -> None:
         with self.guarded("loop-lost"):
-            self.journal.end_loop(loop, iterations)
+            self.journal.end_loop(loop, iterations, how)
 
     # --- private ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import opcode
 import sys
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
@@ -10,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from relive.installation import PACKAGE_FOLDER
 from relive.record.session import Driver, Place, current_place
+from relive.store.journal import slot_kinds
 
 T = TypeVar("T")
 # Each long iteration is marked; short ones are marked at intervals. After milliseconds of other work the CPU caches are
@@ -18,6 +20,9 @@ LONG_ITERATION_NS, MARK_INTERVAL_NS = 30_000_000, 100_000_000
 _now = time.monotonic_ns
 _INT32 = range(-(1 << 31), 1 << 31)
 _ITEM_TYPES = frozenset({int, str, float})  # items of these types are shown in the column of the loop
+_GENERATOR = 0x20  # the flag of code objects, as in `inspect`, which takes long to import
+_LEAVING_OPERATIONS = ("POP_TOP", "POP_ITER", "END_FOR")  # of `break` and `return`
+_DROPPING_OPERATIONS = ("FOR_ITER", "STORE", "DELETE", "RETURN", "YIELD", "RESUME", "SEND")  # or dropped there, too
 
 
 def is_int32_range(items: Iterable[Any]) -> bool:
@@ -32,7 +37,7 @@ class IterationWatch(Protocol):
 
     def begin_iteration(self, iteration: int, frame: FrameType) -> None: ...
     def end_iteration(self, iteration: int, frame: FrameType) -> None: ...
-    def end(self, iteration: int, frame: FrameType, *, exhausted: bool) -> None: ...
+    def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None: ...
 
 
 class LoopDriver(Driver, Protocol):
@@ -41,8 +46,8 @@ class LoopDriver(Driver, Protocol):
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int: ...
     def note_item(self, loop: int, iteration: int, item: Any) -> None: ...
     def mark(self, loop: int, iteration: int) -> None: ...
-    def leave_loop(self, loop: int, iterations: int) -> None: ...
-    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> IterationWatch | None: ...
+    def leave_loop(self, loop: int, iterations: int, how: int = ...) -> None: ...
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None, items: Any) -> IterationWatch | None: ...
 
 
 class RecordedLoop(Generic[T]):
@@ -66,11 +71,11 @@ class RecordedLoop(Generic[T]):
         item_types: frozenset[type] = frozenset() if is_int32_range(items) else _ITEM_TYPES
         loop = recorder.enter_loop(self._name, parent, items)
         is_watched = getattr(type(items), "has_checkpoints", True)
-        watch = recorder.watch_loop(self._name, loop, self._made_in) if is_watched else None
+        watch = recorder.watch_loop(self._name, loop, self._made_in, items) if is_watched else None
         place, iteration = None, -1
         marked = begun = _now()
         pending_item: list[T] = []
-        exhausted = False
+        exhausted, handled = False, sys.exc_info()[1]
         try:
             for item in items:
                 iteration += 1
@@ -102,10 +107,13 @@ class RecordedLoop(Generic[T]):
                         loop = recorder.enter_loop(self._name, parent, items)
             exhausted = True
         finally:
+            frame = sys._getframe(0).f_back  # None if the interpreter ends
             if watch is not None:
-                watch.end(iteration, sys._getframe(1), exhausted=exhausted)
+                watch.end(iteration, frame, exhausted=exhausted)
             _restore_place(place, outside)
-            recorder.leave_loop(loop, iteration + 1)
+            how = slot_kinds.LEFT_EXHAUSTED if exhausted else how_left(frame, self._made_in, handled)
+            del frame
+            recorder.leave_loop(loop, iteration + 1, how)
 
     def __aiter__(self) -> AsyncIterator[T]:
         return _AsyncIterations(self._recorder, self._name, self._items)  # type: ignore[arg-type]
@@ -136,8 +144,11 @@ class _AsyncIterations(Generic[T]):
     async def __anext__(self) -> T:
         try:
             item = await anext(self._items)
+        except StopAsyncIteration:
+            self._leave(slot_kinds.LEFT_EXHAUSTED)
+            raise
         except BaseException:
-            self._leave()
+            self._leave(slot_kinds.LEFT_BY_ERROR)
             raise
         self._iteration += 1
         self._place = Place(self._recorder, self._loop, self._iteration, self._parent)
@@ -150,11 +161,34 @@ class _AsyncIterations(Generic[T]):
     def __del__(self) -> None:
         self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, how: int = slot_kinds.LEFT_UNKNOWN) -> None:
         if not self._is_left:
             self._is_left = True
             _restore_place(self._place, self._outside)
-            self._recorder.leave_loop(self._loop, self._iteration + 1)
+            self._recorder.leave_loop(self._loop, self._iteration + 1, how)
+
+
+def how_left(frame: FrameType | None, made_in: CodeType | None, handled: BaseException | None) -> int:
+    """How a loop is left before its items are exhausted; call while its generator is being closed.
+
+    `frame` is the caller of the generator, and `handled` the exception that was handled when the loop began. An error
+    that passes through the user's code drops the iterator without `break`: the current instruction tells.
+    """
+    error = sys.exc_info()[1]
+    if not isinstance(error, GeneratorExit):
+        return slot_kinds.LEFT_BY_ERROR
+    if error.__context__ is not None and error.__context__ is not handled:
+        return slot_kinds.LEFT_BY_ERROR
+    while frame is not None and frame.f_code is not made_in and frame.f_code.co_flags & _GENERATOR:
+        frame = frame.f_back  # a progress bar, or a generator that passes the items on
+    if frame is None:
+        return slot_kinds.LEFT_UNKNOWN
+    if frame.f_code.co_filename.startswith(PACKAGE_FOLDER):  # closed by a hook, outside of any error
+        return slot_kinds.LEFT_BY_CODE
+    operation = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+    if operation in _LEAVING_OPERATIONS:
+        return slot_kinds.LEFT_BY_CODE
+    return slot_kinds.LEFT_UNKNOWN if operation.startswith(_DROPPING_OPERATIONS) else slot_kinds.LEFT_BY_ERROR
 
 
 def _users_code(frame: FrameType | None) -> CodeType | None:

@@ -20,7 +20,7 @@ from relive.record.process import warn_once
 from relive.record.provenance import Provenance, ignore_reads, is_secret
 from relive.record.session import current_place, session
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, JournalClosed, line_schema
+from relive.store.journal import Journal, JournalClosed, line_schema, slot_kinds
 
 if TYPE_CHECKING:
     from relive.checkpoint.control import Checkpointer, LoopWatch, RankSchedule
@@ -139,7 +139,7 @@ class Recorder(JournalDriver):
     def end_block(self, name: str, start: BlockStart | None, objects: dict[str, Any], frame: FrameType) -> None:
         if start is None:
             return
-        self.leave_loop(start.loop, 1)
+        self.leave_loop(start.loop, 1, slot_kinds.LEFT_EXHAUSTED)
         with self.guarded("checkpoint-lost"):
             checkpointer = self._blocks.get(name)
             if checkpointer is None or not checkpointer.is_of(objects):
@@ -168,12 +168,13 @@ class Recorder(JournalDriver):
         self.checks_kwargs = False
         self.provenance = None
 
-    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> GuardedWatch | None:
-        watch = self._checkpointer.enter(name, loop) if self._checkpointer is not None else None
-        if watch is None:
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None, items: Any) -> GuardedWatch | None:
+        if self._checkpointer is None:
             return None
-        watch.created_in = made_in
-        return GuardedWatch(self, watch)
+        watch = None
+        with self.guarded("checkpoint-lost"):
+            watch = self._checkpointer.enter(name, loop, sys._getframe(2), made_in, items)
+        return GuardedWatch(self, watch) if watch is not None else None
 
     def warn_left_out(self) -> None:
         """Warns about state missing from the checkpoints of an instrumented script, whose author named no objects."""
@@ -242,7 +243,7 @@ class GuardedWatch:
             self._watch.end_iteration(iteration, frame)
             self._recorder.warn_left_out()
 
-    def end(self, iteration: int, frame: FrameType, *, exhausted: bool) -> None:
+    def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         with self._recorder.guarded("checkpoint-lost"):
             self._watch.end(iteration, frame, exhausted=exhausted)
             self._recorder.warn_left_out()

@@ -26,7 +26,7 @@ from relive.record.process import (
     read_launch_context,
     warn_once,
 )
-from relive.record.provenance import InputWatch, Provenance, runtime_environment
+from relive.record.provenance import ImportedModules, InputWatch, Provenance, runtime_environment
 from relive.record.recorder import Recorder
 from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
@@ -96,13 +96,22 @@ class OpenRun:
             "nth": nth,
         }
         self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(_header(self.run, context, given)))
+        self._record_random_states()
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
+        self._modules = ImportedModules(context.entry.root)
+        self._has_recorded_imports = False
         self._exit = ExitWatch()
         self._syncer: JournalSyncer | None = None
         self._shipper: Shipper | None = None
         _HOOKS.add(self)
         self._start_services(rank)
         _HOOKS.watch_forks()
+
+    def _record_random_states(self) -> None:
+        from relive.checkpoint.state import encoded_random_states
+
+        with _warn_on_failure("provenance-incomplete"):
+            self.recorder.journal.line(line_schema.RandomStates, states=encoded_random_states())
 
     def _start_services(self, rank: int) -> None:
         """Records the code version and starts the threads. Values are recorded now, so no failure may end the run."""
@@ -111,7 +120,7 @@ class OpenRun:
             if rank == 0 and settings.versions:
                 self._record_version()
         with _warn_on_failure("sync-failed"):
-            self._syncer = JournalSyncer(journal, settings.sync_seconds)
+            self._syncer = JournalSyncer(journal, settings.sync_seconds, self._record_imports)
             self._syncer.start()
         with _warn_on_failure("sending-stopped"):
             self._start_shipping(rank)
@@ -148,6 +157,13 @@ class OpenRun:
         provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
         provenance.start()
         self.recorder.provenance = provenance
+
+    def _record_imports(self, *, is_last: bool = False) -> None:
+        with _warn_on_failure("provenance-incomplete"):
+            files = self._modules.new_files(is_last=is_last)
+            if files or not self._has_recorded_imports:  # the first line says that there will be more if need be
+                self.recorder.journal.line(line_schema.ModulesImported, files=_as_valid_text(files))
+                self._has_recorded_imports = True
 
     def _record_version(self) -> None:
         from relive.store.versions import code_versions
@@ -196,6 +212,7 @@ class OpenRun:
             with _warn_on_failure("provenance-incomplete"):
                 if provenance is not None:
                     provenance.finish(self.folder)
+            self._record_imports(is_last=True)
             end = {"outcome": outcome, "error": error, "wall_ns": time.time_ns()}
             if self.recorder.stopped is None:
                 journal.line(line_schema.RunEnded, **end)

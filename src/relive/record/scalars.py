@@ -1,4 +1,4 @@
-"""numpy and torch scalars as a plain number and a slot kind that records their dtype."""
+"""Scalars and 0-dimensional arrays of numpy, torch, JAX and others, as a number and a slot kind that has the dtype."""
 
 from __future__ import annotations
 
@@ -11,21 +11,41 @@ _SIGN = 1 << 63
 
 
 def unwrap_scalar(value: Any) -> tuple[int | float, int] | None:
-    """Returns (number, slot kind) of a numpy scalar or a 0-dimensional torch tensor; None for any other value."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic):
-        return _unwrap(value.dtype.name, value, slot_kinds.NUMPY_KINDS)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor) and value.ndim == 0 and not value.is_quantized:
-        return _unwrap(str(value.dtype).removeprefix("torch."), value, slot_kinds.TORCH_KINDS)
-    return None
-
-
-def _unwrap(dtype: str, value: Any, table: dict[str, int]) -> tuple[int | float, int] | None:
-    kind = table.get(dtype)
-    if kind is None:
+    """Returns (number, slot kind) of a scalar or a 0-dimensional array of any library; None for any other value."""
+    dtype = scalar_dtype(value)
+    if dtype is None:
         return None
-    number = value.item()
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _unwrap(slot_kinds.TORCH_KINDS[dtype], value.item())
+    if numpy is not None and isinstance(value, numpy.generic | numpy.ndarray):
+        return _unwrap(slot_kinds.NUMPY_KINDS[dtype], value.item())
+    try:
+        number = value.item()
+    except Exception:  # noqa: BLE001 - a traced or deleted array has no number; it is described instead
+        return None
+    return _unwrap(slot_kinds.NUMPY_KINDS[dtype], number) if isinstance(number, int | float) else None
+
+
+def scalar_dtype(value: Any) -> str | None:
+    """Returns the dtype of a scalar or a 0-dimensional array, if a slot can hold it; None for any other value."""
+    kind = type(value)
+    # The type has them: asking any object of a user's for attributes may run code.
+    if not (hasattr(kind, "shape") and hasattr(kind, "dtype") and hasattr(kind, "item")):
+        return None
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        if value.ndim or value.is_quantized:
+            return None
+        name = str(value.dtype).removeprefix("torch.")
+        return name if name in slot_kinds.TORCH_KINDS else None
+    if tuple(value.shape) != ():
+        return None
+    name = str(getattr(value.dtype, "name", ""))
+    return name if name in slot_kinds.NUMPY_KINDS else None
+
+
+def _unwrap(kind: int, number: int | float) -> tuple[int | float, int]:
     if type(number) is float:
         return number, kind
     # A slot holds a signed 64-bit integer; the upper half of uint64 is stored with the same bits.

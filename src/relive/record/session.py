@@ -138,6 +138,7 @@ class Session:
         self.requested: set[str] = set()  # the names passed to `relive.arg` so far
         self.instrumented: dict[str, Any] | None = None  # how the script was rewritten; None if it was not
         self.at_exit: list[Callable[[], None]] = []
+        self.flushes: list[Callable[[Place | None], None]] = []  # log what is held back at places left for another one
         self.git_prefetch: GitPrefetch | None = None  # set while the first run is being opened
         self.first: Driver | None = None  # the driver that the first call opened
         self.pending: list[Callable[[Driver], None]] = []  # called with the first driver, once it is open

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from dataclasses import dataclass, field
 
+from relive.transplant.carry_result import CarryRefused, CarryResult, PlacedUnit
 from relive.transplant.commutativity import is_equivalent_slot
 from relive.transplant.dependency_slice import (
+    Origin,
     SliceUnit,
+    default_value,
+    is_first_value,
     merge_units,
     origin,
     parse_import,
     single_import,
     with_new_wrappers,
 )
-from relive.transplant.placement import RankedSlot, rank_slots
+from relive.transplant.old_variables import OldVariables
+from relive.transplant.placement import RankedSlot, has_evidence, neighbour_certainty, rank_slots, scope_certainty
 from relive.transplant.project_pair import ProjectPair
 from relive.transplant.syntax import (
     LOOPS,
@@ -24,7 +29,7 @@ from relive.transplant.syntax import (
     Bound,
     Node,
     Slot,
-    count_old_names,
+    can_insert,
     effects,
     find_neighbours,
     free_names,
@@ -32,37 +37,10 @@ from relive.transplant.syntax import (
 )
 
 _MAX_TRIED = 4  # slots that are tried for one in which all names are assigned
-_MIN_PROBABILITY = 0.02  # less probable slots are not tried
-_NEARBY = 10  # statements before and after, of any block, of which one must have a partner
+_MIN_PROBABILITY = 0.1  # slots that are less probable than this share of the best are not tried
+_SAME_OBJECT = 0.6  # the similarity of two statements that make the same object
 _ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MAX_UNITS = 40  # a statement that needs more new code belongs to another program
-
-
-class CarryRefused(Exception):
-    """A statement can't be carried over; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedUnit:
-    """A unit with the file and slot it goes to, and the old names of its variables."""
-
-    unit: SliceUnit
-    old_path: str
-    slot: Slot
-    names: dict[str, str]
-
-
-@dataclass(slots=True)
-class CarryResult:
-    """A carried statement with everything that is carried along; the statement itself is the last of `placed`."""
-
-    placed: list[PlacedUnit] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)  # complete files that the old version lacks
-    probability: float = 1.0
-    equivalent: bool = False
-    notes: list[str] = field(default_factory=list)
-    node: Node | None = None  # the statement itself
-    where: PlacedUnit | None = None  # its place, which is set even if the statement is refused later
 
 
 class Carrier:
@@ -82,13 +60,15 @@ class Carrier:
         old_path, alignment = found
         unit = with_new_wrappers(alignment, path, node, self.project.carried_nodes.get(path, ()))
         ranked = self._rank_slots(unit, alignment)
-        if not ranked or not _has_evidence(alignment, unit.node):
+        if not ranked or not has_evidence(alignment, unit.node):
             raise CarryRefused("none of the code around it is in the old version")
         if unit.node.kind in LOOPS:
             self.carried.probability *= 0.8  # a loop that is new, and without most of its body
         chosen, missing = self._choose_slot(unit, old_path, alignment, ranked)
         certainty = sum(place.probability for place in ranked if self._is_equivalent(unit, alignment, chosen, place))
-        self.carried.probability *= certainty * _scope_certainty(alignment, node)
+        neighbours = find_neighbours(alignment.new_tree, unit.node, self.project.carried_flags(path))
+        certainty *= scope_certainty(alignment, node) * neighbour_certainty(alignment, neighbours, chosen.slot)
+        self.carried.probability *= certainty
         self.carried.equivalent = len(ranked) > 1 and self._is_equivalent(
             unit, alignment, chosen, _runner_up(ranked, chosen)
         )
@@ -111,10 +91,10 @@ class Carrier:
         """Returns the most probable slot in which all names are assigned, else the most probable, and missing names."""
         first = None
         for place in ranked[:_MAX_TRIED]:
-            if first is not None and place.probability < _MIN_PROBABILITY:
+            if first is not None and place.probability < _MIN_PROBABILITY * first[0].probability:
                 break
             missing = self._missing_names(unit, old_path, alignment, place.slot)
-            lacking = [name for name, state in missing.items() if state == Bound.NO]
+            lacking = list(missing)
             if first is None:
                 first = (place, missing)
             if not lacking or not self._occurs_in_old(alignment, lacking):
@@ -133,7 +113,7 @@ class Carrier:
         new_slot = Slot(unit.node.parent, unit.node.index)
         missing = {}
         for name, at_once in free_names(alignment.new_tree, unit.nodes()).items():
-            state = old_names.state_at(slot, name, at_once=at_once)
+            state = old_names.state_of_running(slot, name, at_once=at_once)
             if new_names.is_local(new_slot, name) and not old_names.is_local_or_unowned(slot, name):
                 state = Bound.NO  # a different variable of the same name, which the function doesn't own
             if state < new_names.state_at(new_slot, name, at_once=at_once) and (old_path, name) not in self.provided:
@@ -144,28 +124,21 @@ class Carrier:
 
     def _resolve_names(self, placed: PlacedUnit, alignment: Alignment, missing: dict[str, Bound]) -> None:
         """Finds the old name of each missing variable, or carries its definition along."""
+        variables = OldVariables(self.project, alignment, placed)
+        variables.forbid_foreign_relive()
         for name, state in missing.items():
-            other = self._old_name(alignment, placed, name, state)
-            if other is not None:
-                placed.names[name] = other
-                self.carried.probability *= 0.97
+            renamed = variables.rename(name, state)
+            if renamed is not None:
+                self.carried.probability *= renamed
             elif not self._bring_definition(placed, alignment, name, state):
                 if self.project.names(alignment.old_tree).owns(slot_scope(placed.slot), name):
                     raise CarryRefused(f"{name} has its value there only on some paths through the old version")
                 self.carried.probability *= 0.75
                 self.carried.notes.append(f"{name} may have no value there")
+        for note in variables.rename_new_attributes(missing):
+            self.carried.probability *= 0.7
+            self.carried.notes.append(note)
         self._bring_attributes(placed, alignment)
-
-    def _old_name(self, alignment: Alignment, placed: PlacedUnit, name: str, state: Bound) -> str | None:
-        votes = count_old_names(alignment, name, placed.unit.node.scope)
-        for other, count in votes.most_common(3):
-            if other == name or count <= votes[name]:
-                continue
-            bound = self.project.names(alignment.old_tree).state_at(placed.slot, other)
-            if bound <= state or count_old_names(alignment, other, placed.unit.node.scope)[other] >= count:
-                continue
-            return other
-        return None
 
     def _bring_definition(self, placed: PlacedUnit, alignment: Alignment, name: str, state: Bound) -> bool:
         """Carries the definition of a name along; False if the old version may have one after all."""
@@ -173,15 +146,77 @@ class Carrier:
         if definition is None or definition.is_parameter or not definition.statements:
             if state == Bound.PERHAPS:
                 return False
+            if definition is not None and self._bring_default(placed, alignment, name, definition):
+                return True
             raise CarryRefused(self._missing_reason(definition, name))
         is_import = all("import" in node.words for node in definition.statements)
         if state == Bound.PERHAPS and not is_import:
-            return False
+            return self._bring_first_value(placed, alignment, name, definition)
+        if not is_import:
+            renamed = OldVariables(self.project, alignment, placed).rename_by_definition(
+                name, state, definition.statements
+            )
+            if renamed is not None:
+                self.carried.probability *= renamed
+                return True
+            self._forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
         for unit in self._units_for(placed, alignment, name, definition.statements):
             self._bring_unit(unit, placed, alignment)
         self.carried.notes.append(f"{name} comes along")
         return True
+
+    def _bring_default(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
+        """Carries the default of a parameter that the function doesn't have in the old version."""
+        value = default_value(alignment.new_tree, definition.scope, name) if definition.is_parameter else None
+        scope = slot_scope(placed.slot)
+        nodes = scope.descendants()
+        if value is None or any(
+            name in effects(alignment.old_tree, node).reads for node in nodes if name in node.words
+        ):
+            return False
+        unit = SliceUnit(placed.unit.path, definition.scope, source=f"{name} = {value}")
+        self.carried.placed.append(PlacedUnit(unit, placed.old_path, placed.slot, {}))
+        self.provided.add((placed.old_path, name))
+        self.carried.probability *= 0.8
+        self.carried.notes.append(f"{name} comes along with its default")
+        return True
+
+    def _bring_first_value(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
+        """Carries `best = None` along if the old version assigns the name on some paths, and later only."""
+        tree, scope, node = alignment.new_tree, slot_scope(placed.slot), placed.unit.node
+        old_names = self.project.names(alignment.old_tree)
+        if definition.scope is not node.scope or old_names.owner(scope, name) is not scope:
+            return False
+        first = next((each for each in definition.statements if is_first_value(tree, each, name)), None)
+        if first is None or alignment.old[first.order] is not None or first.order > node.order:
+            return False
+        if any(
+            outer.kind in LOOPS for outer in itertools.takewhile(lambda each: each is not node.scope, first.ancestors())
+        ):
+            return False
+        users = [each for each in old_names.mentioning(scope, name) if name in effects(alignment.old_tree, each).binds]
+        places = [_child_of(scope, each) for each in (*users, placed.slot.after or placed.slot.block)]
+        slot = Slot(scope, min(each.index for each in places if each is not None))
+        if not can_insert(slot, compound=False):
+            return False
+        self.carried.placed.append(PlacedUnit(SliceUnit(placed.unit.path, first), placed.old_path, slot, {}))
+        self.provided.add((placed.old_path, name))
+        self.carried.probability *= 0.9
+        self.carried.notes.append(f"{name} comes along with its first value")
+        return True
+
+    def _forbid_copies(self, alignment: Alignment, name: str, statements: list[Node]) -> None:
+        """Raises CarryRefused if the old version makes the object elsewhere: a second one would be another."""
+        for node in statements:
+            partner = alignment.old[node.order]
+            if partner is None or node.kind in SCOPES or not (node.kind or "(" in node.key):
+                continue
+            if name not in effects(alignment.new_tree, node).binds:
+                continue
+            if alignment.similarity[node.order] >= _SAME_OBJECT:
+                head = alignment.old_tree.head(partner).split("\n")[0].strip()
+                raise CarryRefused(f"{name} has no value there in the old version, which has it as `{head}` elsewhere")
 
     @staticmethod
     def _missing_reason(definition: object, name: str) -> str:
@@ -227,7 +262,9 @@ class Carrier:
         """Returns a slot of its own before the statement that uses it, or the slot of that statement."""
         partner = alignment.old[unit.node.order]
         if unit.source is not None and partner is not None and partner.parent is not None:
-            return Slot(partner.parent, partner.index + 1)
+            slot = Slot(partner.parent, partner.index + 1)
+            if slot.order <= user.slot.order or user.unit.node.scope is not unit.node.scope:
+                return slot
         ranked = self._rank_slots(unit, alignment)
         same_scope = user.unit.node.scope is unit.node.scope
         for place in ranked[:_MAX_TRIED]:
@@ -251,7 +288,7 @@ class Carrier:
         bound = {name for node in unit.nodes() for name in effects(alignment.new_tree, node).binds}
         if unit.node.kind in SCOPES:
             bound = {unit.node.name}
-        taken = sorted(name for name in bound if old_names.is_used_in(scope, name))
+        taken = sorted(name for name in bound - {"_"} if old_names.is_used_in(scope, name))
         if taken:
             head = alignment.new_tree.head(unit.node).split("\n")[0].strip()
             raise CarryRefused(
@@ -332,24 +369,14 @@ class Carrier:
                 self._follow_import(path, node, alias.asname or alias.name)
 
 
+def _child_of(scope: Node, node: Node) -> Node | None:
+    """Returns the statement directly in a scope that contains a node."""
+    return next((each for each in (node, *node.ancestors()) if each.parent is scope and not each.is_clause), None)
+
+
 def _covers(placed: SliceUnit, unit: SliceUnit) -> bool:
     """Whether a unit is already placed: the complete statement, or the import of the same name."""
     return unit.node is placed.node and placed.source in (None, unit.source)
-
-
-def _has_evidence(alignment: Alignment, node: Node) -> bool:
-    """Whether there is evidence for a place: a partner of the function, of a sibling, or of a statement nearby."""
-    if node.scope.parent is not None and alignment.old[node.scope.order] is not None:
-        return True
-    siblings = [each.order for each in (node.parent.body if node.parent else None) or ()]
-    nearby = [*range(max(0, node.order - _NEARBY), node.order), *range(node.after, node.after + _NEARBY)]
-    return any(alignment.old[order] is not None for order in (*siblings, *nearby) if order < len(alignment.old))
-
-
-def _scope_certainty(alignment: Alignment, node: Node) -> float:
-    """Returns the certainty that the enclosing functions are paired correctly; lower if paired by similarity."""
-    scopes = [outer for outer in node.ancestors() if outer.kind in SCOPES and alignment.old[outer.order] is not None]
-    return min([1.0, *(0.5 + alignment.similarity[scope.order] for scope in scopes)])
 
 
 def _runner_up(ranked: list[RankedSlot], chosen: RankedSlot) -> RankedSlot:

@@ -14,10 +14,12 @@ from relive.transplant.syntax import (
     DefiniteAssignment,
     Node,
     Tree,
+    dedent_source,
     dedented_head,
     effects,
     free_names,
     parameter_names,
+    parse_quietly,
 )
 
 _METHOD = re.compile(r"\.(\w+)\(")
@@ -60,7 +62,9 @@ def origin(names: DefiniteAssignment, node: Node, name: str) -> Origin | None:
     if scope.kind == "def" and name in parameter_names(dedented_head(tree, scope)):
         return Origin(scope, True, [])
     mentions = [other for other in names.mentioning(scope, name) if not node.order <= other.order < node.after]
-    defining = [other for other in mentions if name in effects(tree, other).binds or _only_fills(tree, other, name)]
+    defining = [other for other in mentions if name in effects(tree, other).binds]
+    if not any("import" in other.words for other in defining):  # `np.random.seed(…)` fills no module
+        defining = [other for other in mentions if other in defining or _only_fills(tree, other, name)]
     if scope is node.scope:
         loops = [outer for outer in node.ancestors() if outer.kind in ("for", "while")]
         defining = [
@@ -125,6 +129,39 @@ def _is_new(alignment: Alignment, block: Node, carried_nodes: Collection[Node]) 
     return all(order in carried or alignment.old[order] is None for order in orders)
 
 
+def default_value(tree: Tree, function: Node, parameter: str) -> str | None:
+    """Returns the source of a parameter's default, if it is a literal."""
+    match parse_quietly(f"{dedented_head(tree, function)} pass"):
+        case [ast.FunctionDef() | ast.AsyncFunctionDef() as parsed]:
+            arguments = parsed.args
+        case _:
+            return None
+    positional = [*arguments.posonlyargs, *arguments.args]
+    with_default = positional[len(positional) - len(arguments.defaults) :]
+    pairs = [
+        *zip(with_default, arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    value = next((default for argument, default in pairs if argument.arg == parameter), None)
+    return ast.unparse(value) if value is not None and _is_literal(value) else None
+
+
+def is_first_value(tree: Tree, node: Node, name: str) -> bool:
+    """Whether a statement assigns a literal to a name, and nothing else: `best = None`."""
+    match parse_quietly(tree.head(node)) if not node.kind else None:
+        case [ast.Assign(targets=[ast.Name(target)], value=value)]:
+            return target == name and _is_literal(value)
+    return False
+
+
+def _is_literal(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
 def merge_units(units: list[SliceUnit]) -> list[SliceUnit]:
     """Merges units of the same statement, and drops units that another one contains."""
     by_node: dict[tuple[str, Node, str | None], frozenset[Node] | None] = {}
@@ -164,6 +201,24 @@ def parse_import(tree: Tree, node: Node) -> ast.Import | ast.ImportFrom | None:
     except (SyntaxError, ValueError):
         return None
     return found if isinstance(found, ast.Import | ast.ImportFrom) else None
+
+
+def imported_target(names: DefiniteAssignment, scope: Node, name: str) -> str | None:
+    """Returns what an import gives a name that is used in a scope: `torch.nn`, `relive.log`; None if no import does."""
+    owner = names.owner(scope, name)
+    for node in names.mentioning(owner, name) if owner is not None else ():
+        found = parse_import(names.tree, node)
+        for alias in found.names if found is not None else ():
+            if isinstance(found, ast.ImportFrom) and name == (alias.asname or alias.name):
+                return f"{'.' * found.level}{found.module or ''}.{alias.name}"
+            if isinstance(found, ast.Import) and name == (alias.asname or alias.name.split(".")[0]):
+                return alias.name if alias.asname else name
+    return None
+
+
+def unit_source(tree: Tree, unit: SliceUnit) -> str:
+    """Returns the text of a unit without indentation."""
+    return render(tree, unit, dedent_source(tree, unit.node))
 
 
 def render(tree: Tree, unit: SliceUnit, statement: str) -> str:

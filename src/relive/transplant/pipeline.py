@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from relive.transplant.carrier import Carrier, CarryRefused, CarryResult, PlacedUnit
+from relive.transplant.carrier import Carrier
+from relive.transplant.carry_result import CarryRefused, CarryResult, PlacedUnit
 from relive.transplant.dependency_slice import lines_before, render
 from relive.transplant.log_statements import statements_on_line
 from relive.transplant.project_pair import ProjectPair
@@ -90,9 +91,10 @@ def _make_insertion(project: ProjectPair, placed: PlacedUnit) -> Insertion:
     node = placed.unit.node
     neighbours = find_neighbours(tree, node, project.carried_flags(placed.unit.path))
     source = rename_variables(render(tree, placed.unit, dedent_source(tree, node)), placed.names)
-    return make_insertion(
-        project.old_tree(placed.old_path), placed.slot, source, TextGap(neighbours.gap_before, neighbours.gap_after)
-    )
+    gap = TextGap(neighbours.gap_before, neighbours.gap_after)
+    if placed.unit.source is not None and node.kind:
+        gap = TextGap("", "")  # the default of a parameter, which has no comments of its own
+    return make_insertion(project.old_tree(placed.old_path), placed.slot, source, gap)
 
 
 def _patch_files(
@@ -222,6 +224,7 @@ def _check_names(project: ProjectPair, patched: Tree, pairs: list[tuple[PlacedUn
         if placed.unit.source is not None:
             continue
         for name, at_once in free_names(new_tree, placed.unit.nodes()).items():
-            there = names.state_at(Slot(node.parent, node.index), placed.names.get(name, name), at_once=at_once)
+            slot = Slot(node.parent, node.index)
+            there = min(names.state_at(slot, needed, at_once=at_once) for needed in placed.needed_for(name))
             if not there and new_names.state_at(Slot(new_node.parent, new_node.index), name, at_once=at_once):
                 raise CarryRefused(f"{name} has no value there in the old version")

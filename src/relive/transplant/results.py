@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-HIGH, MEDIUM = 0.95, 0.7  # below MEDIUM, a place is a guess
+HIGH, MEDIUM = 0.98, 0.7  # below MEDIUM, a place is a guess
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ import relive
 from relive.checkpoint.control.checkpointer import Checkpointer, LoopWatch
 from relive.checkpoint.io.capture import Capture
 from relive.checkpoint.io.checkpoint_writer import CheckpointWriter
-from relive.checkpoint.state.state_handlers import handler_for
 from relive.errors import Damaged, NotFound, ReliveWarning
 from relive.store import Home
 from relive.store.chunks import CheckpointRow, Chunks, Packs, list_kept_checkpoints, record_restore, restore_speed
@@ -163,7 +162,7 @@ def test_while_the_writer_is_busy_checkpoints_are_left_out_and_training_goes_on(
     run_iteration(watch, 5)
     keeper.close()
 
-    assert [line["iteration"] for line in lines.written] == [0, 5]
+    assert [line["iteration"] for line in lines.written if line["kind"] is CheckpointTaken] == [0, 5]
 
 
 def test_the_slow_down_of_iterations_is_charged_to_the_checkpoint(tmp_path: Path) -> None:
@@ -203,11 +202,11 @@ def test_restores_are_timed_for_the_controller(tmp_path: Path) -> None:
     packs, chunks = Packs(tmp_path / "packs"), Chunks(tmp_path)
     done: list[Any] = []
     writer = CheckpointWriter(packs, chunks)
-    writer.write(Capture({"state": handler_for("state", state)}).take({}), done.append)
+    writer.write(Capture({"state": state}).take({}), done.append)
     assert writer.restore_speed() is None
-    from relive.checkpoint.io.checkpoint_reader import Checkpoint
+    from relive.checkpoint.io.checkpoint_reader import open_checkpoint
 
-    Checkpoint(done[0].manifest, chunks, packs).restore({"state": state}, random=False)
+    open_checkpoint(done[0].manifest, chunks, packs).restore({"state": state}, random=False)
     keeper, _ = checkpointer(tmp_path)
 
     assert keeper.ledger.restore_bytes_per_s == writer.restore_speed() is not None
@@ -329,7 +328,7 @@ def _damage(home: Path, row: CheckpointRow) -> None:
     pack = Packs(place.packs).names()[[r.manifest for r in rows_of(home)].index(row.manifest)]
     path = place.packs / pack
     raw = bytearray(path.read_bytes())
-    raw[100] ^= 1
+    raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
 
 
@@ -366,13 +365,13 @@ def test_a_damaged_checkpoint_is_named_and_an_earlier_one_can_be_restored(script
 
 
 def test_a_restore_holds_off_garbage_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relive.checkpoint.io.checkpoint_reader import Checkpoint
+    from relive.checkpoint.io.checkpoint_reader import open_checkpoint
     from relive.errors import ReliveError
 
     state = np.ones(1000)
     packs, chunks = Packs(tmp_path / "packs"), Chunks(tmp_path)
     done: list[Any] = []
-    CheckpointWriter(packs, chunks).write(Capture({"state": handler_for("state", state)}).take({}), done.append)
+    CheckpointWriter(packs, chunks).write(Capture({"state": state}).take({}), done.append)
     tried: list[str] = []
 
     def read(packs: Packs, pending: Any) -> None:
@@ -381,6 +380,6 @@ def test_a_restore_holds_off_garbage_collection(tmp_path: Path, monkeypatch: pyt
         tried.append("held off")
 
     monkeypatch.setattr("relive.checkpoint.io.checkpoint_reader.read_pieces", read)
-    Checkpoint(done[0].manifest, chunks, packs).restore({"state": state}, random=False)
+    open_checkpoint(done[0].manifest, chunks, packs).restore({"state": state}, random=False)
 
     assert tried == ["held off"]

@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 
 from relive.checkpoint.io.capture import Capture
-from relive.checkpoint.io.checkpoint_reader import Checkpoint
+from relive.checkpoint.io.checkpoint_reader import Checkpoint, open_checkpoint
 from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
-from relive.checkpoint.memory.pytree import Unpicklable
-from relive.checkpoint.state.state_handlers import handler_for
 from relive.errors import Damaged, NotFound, ReliveError
 from relive.store.chunks import Chunks, Packs
 
@@ -29,7 +27,7 @@ class Keeper:
 
     def __init__(self, folder: Path, **objects: Any) -> None:
         self.chunks, self.packs = Chunks(folder / "chunks"), Packs(folder / "chunks/packs")
-        self.capture = Capture({name: handler_for(name, thing) for name, thing in objects.items()})
+        self.capture = Capture(objects)
         self.writer = CheckpointWriter(self.packs, self.chunks)
 
     def take(self, **extra: Any) -> WrittenCheckpoint:
@@ -38,7 +36,7 @@ class Keeper:
         return done[0]
 
     def open(self, written: WrittenCheckpoint) -> Checkpoint:
-        return Checkpoint(written.manifest, self.chunks, self.packs)
+        return open_checkpoint(written.manifest, self.chunks, self.packs)
 
     def restore(self, written: WrittenCheckpoint, **objects: Any) -> None:
         self.open(written).restore(objects, random=False)
@@ -202,7 +200,7 @@ def test_unchanged_tensors_are_not_written_again_by_any_run(tmp_path: Path) -> N
     other_run = Keeper(tmp_path, model=net).take()
 
     assert second.new_bytes <= 1.05 * 200 * 200 * 4 + 1000
-    assert other_run.new_bytes == 0
+    assert other_run.new_bytes < 20_000  # the description of the graph, whose hashes differ
     assert first.new_bytes > 15 * second.new_bytes
 
 
@@ -282,17 +280,31 @@ def test_schedulers_scalers_generators_and_containers_are_restored(tmp_path: Pat
     assert counts == {"a": 1}
 
 
-def test_an_object_that_cannot_be_captured_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unpicklable, match="handle can't be kept"):
-        Keeper(tmp_path, handle=(i for i in range(3))).take()
+def test_an_object_that_cannot_be_captured_is_named_once_it_has_changed(tmp_path: Path) -> None:
+    numbers = (i for i in range(3))
+    keeper = Keeper(tmp_path, numbers=numbers)
+    before = keeper.capture.take()
+    next(numbers)
+    after = keeper.capture.take()
+
+    assert before.uncaptured == []
+    assert [name.split()[0] for name in after.uncaptured] == ["numbers"]
 
 
-def test_an_extra_value_that_cannot_be_captured_is_omitted_and_named(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_restored_is_an_error_with_its_name(tmp_path: Path) -> None:
+    numbers = (i for i in range(3))
+    keeper = Keeper(tmp_path, numbers=numbers, tensor=torch.ones(1))
+    written = keeper.take()
+    next(numbers)
+
+    with pytest.raises(ReliveError, match="numbers can't be restored"):
+        keeper.restore(written, numbers=numbers)
+
+
+def test_an_extra_value_is_captured_beside_the_named_objects(tmp_path: Path) -> None:
     keeper = Keeper(tmp_path, tensor=torch.ones(1))
-    captured = keeper.capture.take({"variables:bad": (i for i in range(3)), "variables:good": 5})
 
-    assert len(captured.uncaptured) == 1
-    assert "variables:bad" in captured.uncaptured[0]
+    assert keeper.open(keeper.take(good=[5, {"a": (1, 2)}])).extra("good") == [5, {"a": (1, 2)}]
 
 
 def test_one_layer_can_be_read_alone(tmp_path: Path) -> None:

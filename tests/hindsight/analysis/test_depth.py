@@ -19,6 +19,7 @@ from relive.hindsight.analysis.depth import (
 )
 
 MAIN = frozenset({("epoch",)})
+ENTERED = [("epoch",), ("epoch", "step"), ("epoch", "step", "step"), ("epoch", "check"), ("warmup",)]
 
 
 def reach(
@@ -33,7 +34,7 @@ def reach(
         for number, line in enumerate(text.splitlines(), 1)
         if "ADDED" in line
     ]
-    return find_reach(files, "train.py", added, mains, has_framework_loop=has_framework_loop)
+    return find_reach(files, "train.py", added, mains, loops=ENTERED, has_framework_loop=has_framework_loop)
 
 
 LOOPS = """
@@ -361,3 +362,55 @@ def test_a_generator_that_is_gone_through_at_once_runs_there() -> None:
     found = reach(FED.format(before="feed = list(batches(range(9)))", steps='relive.loop("step", feed)'))
 
     assert found.depth(MAIN) == OUTER
+
+
+SIBLING = """
+import relive
+def train(model):
+    model.train()
+    for e in relive.loop("epoch{n}", range(9)):
+        for s in relive.loop("step{n}", range(9)):
+            model.train()
+        more(model)
+def more(model):
+    for s in relive.loop("more{n}", range(9)):
+        model.train()
+train(Net())
+relive.log("x", 1)  {added}
+"""
+
+
+@pytest.mark.timeout(20)
+def test_functions_that_may_call_each_other_in_any_order_are_read_to_an_end() -> None:
+    files = {f"train_{n}.py": SIBLING.format(n=n, added="").lstrip() for n in range(40)}
+    added = [AddedStatement("train_0.py", 12, "x")]
+
+    found = find_reach(files, "train_0.py", added, {("epoch0",)}, loops=[("epoch0",), ("epoch0", "step0")])
+
+    assert found.depth({("epoch0",)}) == SUFFIX
+
+
+def test_loops_that_the_run_did_not_enter_are_told_apart_from_those_it_did() -> None:
+    found = reach(
+        """
+        import relive
+        def note():
+            relive.log("x", 1)  # ADDED
+        for e in relive.loop("epoch", range(9)):
+            for s in relive.loop("unknown", range(9)):
+                for t in relive.loop("step", range(9)):
+                    note()
+        """
+    )
+
+    assert found.enters(("epoch",))
+    assert not found.enters(("epoch", "step"))
+    assert found.depth(MAIN) == INNER
+
+
+def test_a_statement_in_a_file_that_is_not_there_is_nowhere_and_says_so() -> None:
+    added = [AddedStatement("other.py", 1, "x")]
+    found = find_reach({"train.py": "import relive\n"}, "train.py", added, MAIN, loops=ENTERED)
+
+    assert found.depth(MAIN) == NOWHERE
+    assert found.reasons == ("the run did not import other.py",)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relive.checkpoint.io import Checkpoint
+from relive.checkpoint.io import open_checkpoint
 from relive.errors import Damaged, ReliveError, StorageUnavailable
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs, list_kept_checkpoints
@@ -101,7 +101,7 @@ def test_reading_a_pack_counts_as_use(store: Home, record: Record, folder: str) 
     first, *_ = Packs(store.packs).names()
     for name in Packs(store.packs).names():
         os.utime(store.packs / name, (1, 1))
-    checkpoint = Checkpoint(manifests(store, run)[0], Chunks(store.chunks), Packs(store.packs))
+    checkpoint = open_checkpoint(manifests(store, run)[0], Chunks(store.chunks), Packs(store.packs))
     checkpoint.restore({"hot": np.zeros(HOT)}, random=False)
 
     assert Packs(store.packs).last_used(first) > (time.time() - 60) * 1e6
@@ -232,7 +232,7 @@ def record_and_offload(store: Home, record: Record, folder: str, checkpoints: in
 
 
 def read_checkpoint(home: Home, manifest: str) -> Any:
-    return Checkpoint(manifest, Chunks(home.chunks), Packs(home.packs)).state("hot")
+    return open_checkpoint(manifest, Chunks(home.chunks), Packs(home.packs)).state("hot")
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "longer"])

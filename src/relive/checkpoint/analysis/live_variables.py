@@ -9,12 +9,10 @@ from types import FrameType
 
 from relive.checkpoint.analysis.loop_carried import loop_carried_names
 from relive.checkpoint.analysis.project_mutations import (
-    escaping_from_functions,
-    escaping_names,
     globals_mutated_by_functions,
     mutated_in_place,
     names_in_context,
-    parse_file,  # fmt: skip
+    parse_file,
 )
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.If  # an `if block.step_into():` can be skipped like a loop
@@ -28,11 +26,6 @@ def live_outs(frame: FrameType, line: int) -> tuple[str, ...]:
     return _live_outs(frame.f_code.co_filename, line)
 
 
-def modified_in_loop(frame: FrameType, line: int) -> tuple[str, ...]:
-    """Returns every variable that the loop at a line binds or mutates, live-out or not."""
-    return _modified_in_loop(frame.f_code.co_filename, line)
-
-
 def rebound_in_loop(frame: FrameType, line: int) -> frozenset[str]:
     """Returns the variables that the loop at a line binds to other objects, rather than mutating their objects."""
     return _rebound_in_loop(frame.f_code.co_filename, line)
@@ -41,25 +34,6 @@ def rebound_in_loop(frame: FrameType, line: int) -> frozenset[str]:
 def read_in_loop(frame: FrameType, line: int) -> frozenset[str]:
     """Returns the variables that the loop at a line reads and does not bind itself."""
     return _read_in_loop(frame.f_code.co_filename, line)
-
-
-def escaping_from_loop(frame: FrameType, line: int) -> tuple[str, ...]:
-    """Returns the variables whose objects escape from the loop at a line, or from a function of its file.
-
-    An object escapes if it is passed to a function or gets another name: it may be mutated there.
-    """
-    filename = frame.f_code.co_filename
-    return tuple({*_escaping_from_loop(filename, line), *escaping_from_functions(filename)})
-
-
-def bound_after_line(frame: FrameType, line: int, at: int) -> frozenset[str]:
-    """Returns the variables that the loop at a line binds only after line `at` inside it."""
-    return _bound_after_line(frame.f_code.co_filename, line, at)
-
-
-def bound_in_function(frame: FrameType) -> frozenset[str]:
-    """Returns the variables that a running function binds itself; parameters are not among them."""
-    return _bound_in_function(frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_code.co_name)
 
 
 def is_left_by_break(frame: FrameType, line: int) -> bool:
@@ -74,32 +48,6 @@ def is_left_by_break(frame: FrameType, line: int) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _escaping_from_loop(filename: str, line: int) -> frozenset[str]:
-    found = _find_loop_in_file(filename, line)
-    return frozenset(escaping_names(found[1])) if found is not None else frozenset()
-
-
-@lru_cache(maxsize=256)
-def _bound_after_line(filename: str, line: int, at: int) -> frozenset[str]:
-    found = _find_loop_in_file(filename, line)
-    if found is None:
-        return frozenset()
-    before = {name for name, place in _bindings(found[1]) if place <= at}
-    return frozenset(name for name, _ in _bindings(found[1]) if name not in before)
-
-
-@lru_cache(maxsize=256)
-def _bound_in_function(filename: str, line: int, name: str) -> frozenset[str]:
-    tree = parse_file(filename)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == line:
-                return frozenset(bound for bound, _ in _bindings(node))
-    return frozenset()
-
-
-@lru_cache(maxsize=256)
 def _read_in_loop(filename: str, line: int) -> frozenset[str]:
     found = _find_loop_in_file(filename, line)
     if found is None:
@@ -111,19 +59,13 @@ def _read_in_loop(filename: str, line: int) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _rebound_in_loop(filename: str, line: int) -> frozenset[str]:
     found = _find_loop_in_file(filename, line)
-    return frozenset(name for name, _ in _bindings(found[1])) if found is not None else frozenset()
+    return frozenset(_bound_names(found[1])) if found is not None else frozenset()
 
 
 @lru_cache(maxsize=256)
 def _live_outs(filename: str, line: int) -> tuple[str, ...]:
     tree = parse_file(filename)
     return live_outs_of_loop(tree, line) if tree is not None else ()
-
-
-@lru_cache(maxsize=256)
-def _modified_in_loop(filename: str, line: int) -> tuple[str, ...]:
-    found = _find_loop_in_file(filename, line)
-    return tuple(dict.fromkeys([*_stored_names(found[1]), *mutated_in_place(found[1])])) if found is not None else ()
 
 
 def live_outs_of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
@@ -167,14 +109,14 @@ def _stored_names(loop: Loop) -> list[str]:
     return [*names_in_context(loop, ast.Store), *caught, *matched]
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yields the bound names with their lines. `x += y` doesn't count: it mutates a list or an array in place."""
+def _bound_names(node: ast.AST) -> Iterator[str]:
+    """Yields the bound names. `x += y` doesn't count: it mutates a list or an array in place."""
     changed = {id(inner.target) for inner in ast.walk(node) if isinstance(inner, ast.AugAssign)}
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store | ast.Del) and id(inner) not in changed:
-            yield inner.id, inner.lineno
+            yield inner.id
         elif isinstance(inner, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and inner.name:
-            yield inner.name, inner.lineno
+            yield inner.name
 
 
 def _loop_carried(loop: Loop) -> frozenset[str]:

@@ -13,35 +13,20 @@ from relive.checkpoint.analysis import is_left_by_break
 from relive.checkpoint.control.cost_controller import Block, Ledger, SlowDown
 from relive.checkpoint.control.rank_schedule import RankSchedule, SingleRankSchedule
 from relive.checkpoint.io import (
-    DISCOVERED,
-    GRADIENTS,
-    OUTER_VARIABLES,
-    RANDOM_STATES,
-    UNCAPTURED,
-    VARIABLES,
     Capture,
     CapturedState,
     CheckpointWriter,
-    WrittenCheckpoint,
-)
-from relive.checkpoint.memory import is_plain
-from relive.checkpoint.state import (
-    ModulePartsCache,
-    OuterLoop,
-    StateHandler,
     TrainerState,
-    capture_gradients,
-    capture_outer_variables,
-    capture_random_states,
-    capture_variables,
-    discover_around_loop,
+    WrittenCheckpoint,
+    running_roots,
+    unwrapped,
+)
+from relive.checkpoint.state import (
+    OuterLoop,
     find_loop_frame,
     find_user_frame,
-    handler_for,
+    frames_between,
     has_loop_carried_gradients,
-    uncaptured_names,
-    uncaptured_outer_variables,
-    uncaptured_variables,
 )
 from relive.errors import ReliveError
 from relive.machine import usable_cpu_count
@@ -52,6 +37,10 @@ MAIN_DEPTH, NESTED_DEPTH = 1, 2
 _CHEAP_SHARE = 0.25  # of ε: below it, an iteration gets a checkpoint at its end even if a nested loop's end had one
 _NESTED_SHARE = 0.5  # of an iteration: if nested loops take more of it, checkpoints belong at their ends
 _CONTENTION_SHARE = 0.3  # of the writer's CPU time slows the training down on a spare core: GIL and memory bandwidth
+_DIGEST_SHARE = 0.1  # of ε: what digests of the parameters may cost of an iteration
+MAX_UNKNOWN = 50  # names in the line of a checkpoint
+_WALK_S, _WALK_SHARE = 0.05, 0.01  # least time for looking at the state, and share of the time since the loop began
+_END_WALK_S, _END_WALK_SHARE = 1.0, 0.05
 _BRIEF_S = 1e-3  # shorter iterations are considered together
 _now = time.perf_counter
 
@@ -69,15 +58,11 @@ class Checkpointer:
         self, objects: dict[str, Any], writer: CheckpointWriter, line: LineSink, *, overhead: float | None,
         every: int | None, schedule: RankSchedule | None = None,
     ) -> None:  # fmt: skip
-        self._handlers: dict[str, StateHandler] = {name: handler_for(name, obj) for name, obj in objects.items()}
         self._objects = objects
-        self._modules = ModulePartsCache()
         self._named = {id(obj) for obj in objects.values()}
         # If a library runs the main loop, a replay can't resume inside an iteration.
         self._max_depth = MAIN_DEPTH if any(isinstance(one, TrainerState) for one in objects.values()) else NESTED_DEPTH
-        self._capture = Capture(dict(self._handlers))
-        self._known = {id(obj): name for name, obj in objects.items() if not is_plain(obj)}
-        self._capture.known = dict(self._known)
+        self._capture = Capture(unwrapped(objects), writer.home)
         self._writer = writer
         self._line = line
         self._every = every
@@ -91,7 +76,7 @@ class Checkpointer:
         self._stalled_s, self._was_writing = 0.0, False  # in the current main-loop iteration
         self._taken_at = 0.0
         self._is_prepared = False
-        self._begun = _now()
+        self._begun = self._loop_begun = _now()
         self._process = os.getpid()
         self._depth = 0
         self._nested_taken_at = -1
@@ -103,12 +88,32 @@ class Checkpointer:
 
     # --- reports of loops ---------------------------------------------------------------------------------------
 
-    def enter(self, name: str, loop: int) -> LoopWatch | None:
+    def enter(
+        self,
+        name: str,
+        loop: int,
+        frame: FrameType | None = None,
+        created_in: CodeType | None = None,
+        items: Any = None,
+    ) -> LoopWatch | None:
         """A loop begins; returns the watch that its iterations report to, None if it is nested too deeply."""
         if self._depth >= self._max_depth:
             return None
+        watch = LoopWatch(self, name, loop, is_main=self._depth + 1 == MAIN_DEPTH)
+        watch.created_in = created_in
+        if watch.is_main and not self._is_forked():
+            self._observe_start(watch, frame, items)
         self._depth += 1
-        return LoopWatch(self, name, loop, is_main=self._depth == MAIN_DEPTH)
+        return watch
+
+    def _observe_start(self, watch: LoopWatch, frame: FrameType | None, items: Any) -> None:
+        """Looks at everything that the script can reach, before the loop changes it."""
+        begun = _now()
+        user = watch.find_frame(frame)
+        roots = running_roots(user, self._objects)
+        self._capture.begin(roots.frames, items=items)
+        self._loop_begun = _now()
+        self.ledger.charge(self._loop_begun - begun)
 
     def leave(self) -> None:
         self._depth -= 1
@@ -135,6 +140,15 @@ class Checkpointer:
         if self._every is None:
             is_worth_it = partial(self._is_worth_it, watch, iteration, block, took_s, is_ahead=True)
             self._schedule.decide_ahead(watch.block, self.main_iteration + 1, is_worth_it)
+
+    def note_digest(self, watch: LoopWatch, iteration: int, took_s: float) -> None:
+        """Records a digest of the parameters, where it costs next to nothing beside the iteration."""
+        digest = self._capture.observer.memory_digest
+        if self._is_forked() or not digest.leaves or digest.cost_s > _DIGEST_SHARE * self.ledger.overhead * took_s:
+            return
+        found = digest.take()
+        if found is not None:
+            self._line(line_schema.StateDigest, watch.loop, iteration, digest=found, leaves=digest.leaves)
 
     def begin_iteration(self, iteration: int) -> None:
         self.main_iteration = iteration
@@ -236,25 +250,30 @@ class Checkpointer:
         user = find_user_frame(frame)
         captured = self._capture_state(user, watch, is_end=is_end)
         left_around: list[str] = []
-        if user is not None and self.main_loop is not None and not watch.is_main:
-            left_around = uncaptured_outer_variables(user, self.main_loop, self._capture.known)
+        if (
+            user is not None
+            and not watch.is_main
+            and self.main_loop is not None
+            and not frames_between(user, self.main_loop)
+        ):
+            left_around = ["the loop around it is too many calls away to be restored"]
         stall_s = _now() - begun
         self._stalled_s, self._was_writing = self._stalled_s + stall_s, True
         block.checkpoints += 1
         self.left_out.update(captured.uncaptured)
-        self.kept[watch.name] = {name: str(part["kind"]) for name, part in captured.entries.items()}
         place = "end" if is_end else "iteration" if watch.is_main else "loop"
 
         def on_written(written: WrittenCheckpoint) -> None:
             background_s = self._background_cost_s(written)
             self.ledger.charge(stall_s + background_s)
             self._charged_s, self._wrote_s = background_s, written.took_s
+            self.kept[watch.name] = captured.changed_names()
             self._line(
                 line_schema.CheckpointTaken, watch.loop, iteration, place=place, name=watch.name,
                 manifest=written.manifest, bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s,
                 write_s=written.took_s,
                 left_out=captured.uncaptured, exhausted=watch.is_exhausted, plainly=watch.falls_through,
-                left_around=left_around,
+                left_around=left_around, unknown=captured.unknown[:MAX_UNKNOWN],
             )  # fmt: skip
 
         self._writer.begin(captured, on_written)
@@ -270,29 +289,12 @@ class Checkpointer:
         return written.cpu_s if self._slow_down.is_known else max(written.cpu_s, written.took_s)
 
     def _capture_state(self, user: FrameType | None, watch: LoopWatch, *, is_end: bool) -> CapturedState:
-        extra: dict[str, Any] = {RANDOM_STATES: capture_random_states()}
-        objects = dict(self._objects)
-        if user is not None:
-            outer = self.main_loop if not watch.is_main else None
-            found = discover_around_loop(user, watch.line, self._objects, outer, modules=self._modules)
-            objects |= {f"{DISCOVERED}:{name}": one for name, one in found.objects.items()}
-            self._capture.replace_group(DISCOVERED, found.handlers)
-            self._capture.known = self._known | {id(one): f"{DISCOVERED}:{name}" for name, one in found.objects.items()}
-            self._capture.known = self._capture.module_parts() | self._capture.known
-            values = capture_variables(user, watch.line, self._capture.known)
-            extra |= {f"{VARIABLES}:{name}": value for name, value in values.items()}
-            extra[UNCAPTURED] = uncaptured_names(user, watch.line, values)
-            if not watch.is_main:
-                for level, outer_values in enumerate(
-                    capture_outer_variables(user, self.main_loop, self._capture.known)
-                ):
-                    extra |= {f"{OUTER_VARIABLES}:{level}:{name}": value for name, value in outer_values.items()}
-        if is_end or has_loop_carried_gradients():
-            extra[GRADIENTS] = capture_gradients(objects)
-        captured = self._capture.take(extra, is_certain=is_end, is_fresh=user is not None)
-        if user is not None:
-            captured.uncaptured.extend(uncaptured_variables(user, watch.line, self._capture.known))
-        return captured
+        roots = running_roots(user, self._objects, watch.line)
+        least, share = (_END_WALK_S, _END_WALK_SHARE) if is_end else (_WALK_S, _WALK_SHARE)
+        return self._capture.take(
+            frames=roots.frames, left_out=roots.left_out, with_gradients=is_end or has_loop_carried_gradients(),
+            seconds=max(least, share * (_now() - self._loop_begun)),
+        )  # fmt: skip
 
 
 def has_spare_core() -> bool:
@@ -322,7 +324,7 @@ class LoopWatch:
         self._iteration_begun = _now()
         if self.is_main:
             self._owner.begin_iteration(iteration)
-        if not self.line and (user := self._frame(frame)) is not None:
+        if not self.line and (user := self.find_frame(frame)) is not None:
             self.line = user.f_lineno
             if self.is_main:
                 self._owner.main_loop = id(user), id(user.f_code), user.f_lineno
@@ -331,13 +333,14 @@ class LoopWatch:
         # Brief iterations are considered together: deciding would take longer than they do.
         is_brief = _now() - self._last_considered <= _BRIEF_S
         if self.is_main and (not is_brief or self._owner.has_fixed_interval or self._owner.is_agreed(self)):
-            self._owner.consider_checkpoint(self, iteration, _now() - self._iteration_begun, self._frame(frame))
+            self._owner.consider_checkpoint(self, iteration, _now() - self._iteration_begun, self.find_frame(frame))
             self._last_considered = _now()
+            self._owner.note_digest(self, iteration, self._last_considered - self._iteration_begun)
 
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
         """The loop is over: its items are exhausted, or it was left."""
         self.is_exhausted = exhausted
-        user = self._frame(frame)
+        user = self.find_frame(frame)
         if not self.line and user is not None:
             self.line = user.f_lineno  # the loop had no iteration
         self.falls_through = exhausted or (user is not None and is_left_by_break(user, self.line))
@@ -347,5 +350,5 @@ class LoopWatch:
         else:
             self._owner.consider_checkpoint(self, iteration, _now() - self._begun, user)
 
-    def _frame(self, frame: FrameType | None) -> FrameType | None:
+    def find_frame(self, frame: FrameType | None) -> FrameType | None:
         return find_loop_frame(frame, self.created_in) if self.created_in is not None else find_user_frame(frame)

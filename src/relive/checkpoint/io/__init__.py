@@ -7,16 +7,9 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.checkpoint.io.capture import Capture, CapturedState
     from relive.checkpoint.io.checkpoint_lookup import find_checkpoints, open_packs, restore_first_intact
-    from relive.checkpoint.io.checkpoint_reader import (
-        DISCOVERED,
-        GRADIENTS,
-        OUTER_VARIABLES,
-        RANDOM_STATES,
-        UNCAPTURED,
-        VARIABLES,
-        Checkpoint,
-    )
+    from relive.checkpoint.io.checkpoint_reader import Checkpoint, open_checkpoint
     from relive.checkpoint.io.checkpoint_writer import CheckpointWriter, WrittenCheckpoint
-    from relive.checkpoint.io.frame_restore import restore_script
+    from relive.checkpoint.io.frame_restore import restore_script, running_roots
+    from relive.checkpoint.io.trainer_state import Library, TrainerState, unwrapped
 
 __getattr__ = lazy_names(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relive.checkpoint.io.checkpoint_reader import Checkpoint
+from relive.checkpoint.io.checkpoint_reader import Checkpoint, open_checkpoint
 from relive.errors import Damaged, NotFound
 from relive.store import Home
 from relive.store.catalog import Index, find_run
@@ -23,7 +23,7 @@ class FoundCheckpoint:
     home: Home
 
     def open(self) -> Checkpoint:
-        return Checkpoint(self.manifest, Chunks(self.home.chunks), open_packs(self.home))
+        return open_checkpoint(self.manifest, Chunks(self.home.chunks), open_packs(self.home))
 
 
 def find_checkpoints(home: Home, run: str, at: Mapping[str, Any]) -> list[FoundCheckpoint]:

@@ -14,7 +14,7 @@ import msgspec
 from relive.checkpoint.io.capture import CapturedState
 from relive.store.chunks import Chunks, Packs, PackWriter, Piece, piece_digest, restore_speed
 
-FORMAT = 1
+FORMAT = 2
 PIECE_BYTES = 4 << 20
 IDLE_S = 30.0  # after which an idle thread ends
 
@@ -50,6 +50,10 @@ class CheckpointWriter:
         self._is_busy = False
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+
+    @property
+    def home(self) -> str:
+        return str(self._chunks.folder.parent)
 
     @property
     def is_busy(self) -> bool:
@@ -98,19 +102,18 @@ class CheckpointWriter:
                 self._changed.notify_all()
 
     def write(self, captured: CapturedState, on_written: OnWritten) -> None:
-        if not captured.is_valid():
-            return  # skipped; the next capture collects the tensors again
+        from xxhash import xxh3_64_intdigest
+
         begun, cpu = time.perf_counter(), time.thread_time()
+        for way, leaf in captured.copied:
+            captured.changes.buffers[way].digest = xxh3_64_intdigest(captured.leaves[leaf])
         with self._packs.shared_lock():
             known = self._existing_pieces()
             with PackWriter(self._packs) as pack:
                 pieces = _PieceNumbers(known, pack)
-                leaves = [[kind.to_json(), pieces.add(data)] for kind, data in captured.leaves]
-                blobs = [pieces.add(data) for data in captured.blobs]
-            manifest = {
-                "v": FORMAT, "subjects": _with_deferred_trees(captured.entries), "leaves": leaves, "blobs": blobs,
-                "pieces": pieces.listed,
-            }  # fmt: skip
+                graph = [pieces.add(captured.start), pieces.add(captured.changes.encode())]
+                leaves = [pieces.add(data) for data in captured.leaves]
+            manifest = {"v": FORMAT, "graph": graph, "memory": leaves, "pieces": pieces.listed}
             self._packs_seen.add(pack.name)
             name = self._chunks.put(msgspec.json.encode(manifest))
             took = time.perf_counter() - begun
@@ -151,11 +154,3 @@ class _PieceNumbers:
             number = self._numbers[key] = len(self.listed)
             self.listed.append(piece)
         return number
-
-
-def _with_deferred_trees(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns entries with all of their trees: some handlers defer building theirs to this thread."""
-    return {
-        name: {**entry, "rest": entry["rest"]() if callable(entry["rest"]) else entry["rest"]}
-        for name, entry in entries.items()
-    }

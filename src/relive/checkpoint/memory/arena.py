@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from relive.checkpoint.memory.leaf import Leaf
 from relive.checkpoint.memory.parallel_copy import Copier, CopyPlan, split_copy
-from relive.checkpoint.memory.tensors import Leaf, LeafType
 
 ALIGN_BYTES = 64
 SMALL_BYTES = 32 << 10  # below this size, one call per leaf takes longer than the copy itself
@@ -65,7 +65,7 @@ class Layout:
                 end = _round_up(end)
                 targets[at] = arena.slice(end, leaf.size_bytes)
                 end += leaf.size_bytes
-        self.copies: list[tuple[LeafType, Any]] = [(leaf.kind, targets[at]) for at, leaf in enumerate(leaves)]
+        self.copies: list[tuple[Leaf, Any]] = [(leaf, targets[at]) for at, leaf in enumerate(leaves)]
         self.size_bytes = sum(leaf.size_bytes for leaf in leaves)
         self._small = [flat_views[at] for at in small]
         self._small_target = arena.slice(0, small_bytes)

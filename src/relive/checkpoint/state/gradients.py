@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from relive.checkpoint.analysis import parse_file, project_files
 
@@ -98,44 +96,3 @@ def _actions(node: ast.AST) -> Iterator[str]:
             yield "read"
         case ast.Name(id=name) | ast.Attribute(attr=name) if name.startswith("clip_grad"):
             yield "read"
-
-
-# --- capture and restore ----------------------------------------------------------------------------------------------
-
-Gradients = dict[str, dict[str, Any]]  # by object name and parameter name
-
-
-def capture_gradients(objects: Mapping[str, Any]) -> Gradients:
-    """Returns the gradients of all modules, and of further parameters of optimizers, each once."""
-    found: Gradients = {}
-    seen: set[int] = set()
-    for name, obj in _modules_first(objects):
-        fresh = {key: one for key, one in _named_parameters(obj) if id(one) not in seen}
-        seen.update(map(id, fresh.values()))
-        if fresh:
-            found[name] = {key: one.grad for key, one in fresh.items() if one.grad is not None}
-    return found
-
-
-def restore_gradients(captured: Gradients, objects: Mapping[str, Any]) -> None:
-    """Restores the gradients of parameters; those without a captured gradient get None."""
-    for name, obj in _modules_first(objects):
-        if name in captured:
-            for key, parameter in _named_parameters(obj):
-                parameter.grad = captured[name].get(key)
-
-
-def _modules_first(objects: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return []
-    modules = [(name, one) for name, one in objects.items() if isinstance(one, torch.nn.Module)]
-    return modules + [(name, one) for name, one in objects.items() if isinstance(one, torch.optim.Optimizer)]
-
-
-def _named_parameters(obj: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(obj, "named_parameters"):
-        yield from obj.named_parameters()
-    else:
-        trained = (parameter for group in obj.param_groups for parameter in group["params"])
-        yield from ((str(number), one) for number, one in enumerate(trained))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from relive.checkpoint.memory import Json
 from relive.checkpoint.state.random_state import (
     capture_random_states,
     generator_state,
@@ -16,7 +14,6 @@ from relive.checkpoint.state.random_state import (
     restore_generator,
     restore_random_states,  # fmt: skip
 )
-from relive.checkpoint.state.state_handlers import Flatten, RestoreSource, ValueHandler
 
 # Samplers that draw all random numbers at the first `next`, so that the same random state gives the same indices.
 _REPEATABLE_SAMPLERS = (
@@ -73,35 +70,7 @@ def track_loader_iterator(batches: Any) -> None:
 
 def is_tracked_iterator(value: Any) -> bool:
     """Whether a value is a loader iterator whose position can be captured."""
-    return isinstance(value, loader_iterator_classes()) and isinstance(
-        getattr(value, "_sampler_iter", None), CountedIndices
-    )
-
-
-def loader_iterator_classes() -> tuple[type, ...]:
-    """Returns the class of those iterators, if torch is loaded."""
-    loaders = sys.modules.get("torch.utils.data.dataloader")
-    return (loaders._SingleProcessDataLoaderIter,) if loaders is not None else ()
-
-
-def loader_iterator_name(name: str, batches: Any) -> str:
-    """Returns the entry name, with the number of the sampler: a variable may later hold another loader's iterator."""
-    return f"{name} (loader {batches._sampler_iter.number})"
-
-
-class LoaderIteratorHandler(ValueHandler):
-    """Captures the position of a loader iterator, and the random states that it started from."""
-
-    kind = "batches"
-
-    def other_state(self, flatten: Flatten) -> Json:
-        indices: CountedIndices = self._object._sampler_iter
-        return flatten({"count": indices.count, "states": indices.states}, self._name)
-
-    def restore(self, leaves: dict[str, int], tree: Json, source: RestoreSource) -> None:
-        position = source.unflatten(tree)
-        self._object._sampler_iter.seek(position["count"], position["states"])
-        self._object._num_yielded = position["count"]
+    return isinstance(getattr(value, "_sampler_iter", None), CountedIndices)
 
 
 def _nested_samplers(sampler: Any) -> Iterator[Any]:

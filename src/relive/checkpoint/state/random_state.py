@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import marshal
 import random
 import sys
 from array import array
@@ -41,8 +43,8 @@ def restore_random_states(states: dict[str, Any]) -> None:
 
         inner = states["numpy"]["state"]
         if isinstance(inner.get("key"), bytes):  # earlier checkpoints hold an array
-            inner["key"] = numpy.frombuffer(inner["key"], numpy.uint32)
-        numpy.random.set_state(states["numpy"])
+            inner = {**inner, "key": numpy.frombuffer(inner["key"], numpy.uint32)}
+        numpy.random.set_state({**states["numpy"], "state": inner})
     if "torch" in states:
         import torch
 
@@ -52,6 +54,16 @@ def restore_random_states(states: dict[str, Any]) -> None:
             torch.cuda.set_rng_state_all(states["cuda"])
         if "mps" in states and torch.backends.mps.is_available():
             torch.mps.set_rng_state(states["mps"])
+
+
+def encoded_random_states() -> str:
+    """Returns the states of the global generators as text."""
+    return base64.b64encode(marshal.dumps(capture_random_states(), 2)).decode()
+
+
+def restore_encoded_random_states(states: str) -> None:
+    """Restores what `encoded_random_states` has returned."""
+    restore_random_states(marshal.loads(base64.b64decode(states)))
 
 
 def is_generator(value: Any) -> bool:
@@ -67,7 +79,7 @@ def generator_state(value: Any) -> Any:
         return value.bit_generator.state
     if kind == "numpy-legacy":
         return value.get_state(legacy=False)
-    return value.get_state()
+    return value.get_state().numpy().tobytes()
 
 
 def restore_generator(value: Any, state: Any) -> None:
@@ -76,11 +88,14 @@ def restore_generator(value: Any, state: Any) -> None:
         value.setstate(state)
     elif kind == "numpy":
         value.bit_generator.state = state
-    else:
+    elif type(state) is bytes:
+        torch = sys.modules["torch"]
+        value.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    else:  # of numpy; checkpoints of earlier releases hold a tensor for torch
         value.set_state(state)
 
 
-def generator_classes() -> dict[type, str]:
+def _generator_classes() -> dict[type, str]:
     """Returns the generator classes of the loaded libraries, with their kinds."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     found: dict[type, str] = {random.Random: "python"}
@@ -92,4 +107,4 @@ def generator_classes() -> dict[type, str]:
 
 
 def _generator_kind(value: Any) -> str | None:
-    return next((name for kind, name in generator_classes().items() if isinstance(value, kind)), None)
+    return next((name for kind, name in _generator_classes().items() if isinstance(value, kind)), None)

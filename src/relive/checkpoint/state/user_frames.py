@@ -8,6 +8,7 @@ from types import CodeType, FrameType
 from relive.checkpoint.analysis import is_library_file
 
 MAX_FRAMES = 20
+OuterLoop = tuple[int, int, int]  # the enclosing loop: identities of its frame and code, and its line
 
 
 def find_user_frame(frame: FrameType | None) -> FrameType | None:
@@ -39,3 +40,16 @@ def collect_user_frames(frame: FrameType | None) -> list[FrameType]:
             found.append(frame)
         frame = frame.f_back
     return found
+
+
+def frames_between(inner: FrameType, outer: OuterLoop | None) -> list[FrameType]:
+    """Returns the user's frames from a nested loop up to the outer loop; none if that isn't found."""
+    found: list[FrameType] = []
+    frame: FrameType | None = inner
+    while frame is not None and outer is not None and len(found) < MAX_FRAMES:
+        if not is_library_file(frame.f_code.co_filename):
+            found.append(frame)
+        if (id(frame), id(frame.f_code)) == outer[:2]:
+            return found
+        frame = frame.f_back
+    return []

@@ -17,6 +17,7 @@ from relive.cli.targets import (
     server_option,
     short_id,
 )
+from relive.model import Verdict
 from relive.store.journal import to_json
 
 _DEFAULT_LIMIT = 30
@@ -105,7 +106,7 @@ def _board_table(metric: str, group: dict[str, Any]) -> Any:
         table.add_row(
             "" if run["place"] is None else str(run["place"]),
             short_id(run["run"]) + (f" {run['name']}" if run["name"] else ""),
-            f"{run['value']:.6g}" if run["value"] is not None else run["note"],
+            _format_score(run),
             " ".join(f"{loop}={item}" for loop, item in (run["at"] or {}).items()),
             *(_format_cell(run.get("columns", {}).get(name)) for name in columns),
             *(_format_cell(run["args"].get(name)) for name in args),
@@ -137,6 +138,13 @@ def compare(runs: tuple[str, ...], show_all: bool, as_json: bool, home: Path | N
         click.echo(f"these differ: {', '.join(differing)}; `relive diff` shows the details for two runs", err=True)
 
 
+def _format_score(run: dict[str, Any]) -> str:
+    if run["value"] is None:
+        return str(run["note"])
+    mark = Verdict.UNVERIFIED.mark if run.get("note") == Verdict.UNVERIFIED.word else ""
+    return f"{run['value']:.6g} {mark}".rstrip()
+
+
 def comparison_table(found: dict[str, Any], *, show_all: bool) -> Any:
     """Returns a table with one column per run: facts, then args, then metrics."""
     table = make_table()
@@ -155,7 +163,8 @@ def comparison_table(found: dict[str, Any], *, show_all: bool) -> Any:
 def _format_metric(metric: dict[str, Any] | None) -> str:
     if metric is None:
         return ""
-    last = _format_cell(metric["last"])
+    mark = Verdict.of(metric.get("verdict", Verdict.RECORDED.word)).mark
+    last = f"{_format_cell(metric['last'])} {mark}".rstrip()
     if metric["count"] == 1 or metric["min"] is None:
         return last
     return f"{last} ({format_value(metric['min'])} to {format_value(metric['max'])})"

@@ -15,10 +15,17 @@ from relive.cli.display import format_duration, format_time
 from relive.cli.targets import home_option, make_console, open_home, short_id
 from relive.hindsight import Answer, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
 from relive.hindsight.workers import Task
+from relive.model import Verdict, count_words
 
 _SHOWN = 20
+_UNVERIFIED_CODE = 3  # some values are unverified, and none is contradicted or missing
 _TELL_EVERY_S = 5.0
 _NUMBERS = ("iterations", "segments", "predicted")
+_ADVICE = {
+    Verdict.UNVERIFIED: "unverified values are marked ? in tables",
+    Verdict.CONTRADICTED: "contradicted values are not in tables; `relive dataframe --contradicted` shows them, and"
+    " --from-start --again computes them without checkpoints",
+}
 
 
 @click.command()
@@ -32,12 +39,21 @@ _NUMBERS = ("iterations", "segments", "predicted")
 @click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each (default: as many as were recorded).")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop a worker without progress for this long, and for 10 times as long as recorded. 0: never. [default: 60]",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--guesses", is_flag=True, help="Also where the place of the statement is a guess.")
 @click.option("--from-start", is_flag=True, help="Trust no checkpoint: run everything again.")
 @click.option("--strict", is_flag=True, help="When a recorded value is not reproduced, try again from the start.")
 @click.option("--again", is_flag=True, help="Also where there are values already.")
-@click.option("--keep-going", is_flag=True, help="End with code 0 although some runs failed.")
+@click.option("--beyond-the-end", is_flag=True, help="Also what runs that ended early never came to.")
+@click.option(
+    "--keep-going", is_flag=True, help="End with code 0 although some runs failed or some values are not verified."
+)
 @click.option(
     "--env",
     type=click.Choice(["current", "rebuild"]),
@@ -50,8 +66,8 @@ _NUMBERS = ("iterations", "segments", "predicted")
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
-    threads: int | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool, again: bool,
-    keep_going: bool, online: bool,
+    threads: int | None, patience: float | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool,
+    again: bool, beyond_the_end: bool, keep_going: bool, online: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
@@ -62,7 +78,19 @@ def replay(
     chosen = (patch_of,) if patch_of else runs
     if at and not chosen:
         raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
-    question = Question(names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at)
+    question = Question(
+        names,
+        where,
+        chosen,
+        workers,
+        from_start,
+        again or bool(patch_of),
+        threads,
+        source_run,
+        at,
+        beyond_the_end,
+        patience,
+    )
     with ReplaySession(place) as session:
         plan = plan_replay(session, question, edit=_edit if edit else None)
         if patch_of:
@@ -84,8 +112,8 @@ def replay(
             )
         found.took_s = time.perf_counter() - begun
     _report(found, names)
-    if not found.is_good and not keep_going:
-        raise SystemExit(1)
+    if not found.is_verified and not keep_going:
+        raise SystemExit(_UNVERIFIED_CODE if found.is_good else 1)
 
 
 def _confirms_guesses(plan: Plan) -> bool:
@@ -213,12 +241,17 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     _tell_refusals(found.refusals)
     if found.is_stopped:
         click.echo("stopped; what was done is kept", err=True)
-    exactly = "exactly" if not any(run.mismatches or run.unrestored for run in found.runs) else "of those compared"
+    judged = f": {count_words(found.verdicts)}" if found.added else ""
     click.echo(
-        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added,"
-        f" {found.reproduced:,} recorded values reproduced {exactly}, {format_duration(found.took_s)}"
+        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added{judged};"
+        f" {found.reproduced:,} recorded values came out the same, {format_duration(found.took_s)}"
     )
-    if not found.added and not found.is_stopped and not any(run.missing for run in found.runs):
+    if beyond := sum(run.beyond for run in found.runs):
+        click.echo(
+            f"{_count(beyond, 'value')} that never happened: `relive dataframe --replays all --sources` has them"
+        )
+    is_explained = bool(beyond or found.refusals or any(run.missing for run in found.runs))
+    if not found.added and not found.is_stopped and not is_explained:
         click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
 
 
@@ -229,18 +262,16 @@ def _report_run(run: RunAnswer) -> None:
         click.echo(traceback, err=True, nl=False)
     for missing in run.missing:
         click.echo(f"{short_id(run.run)}: {missing}", err=True)
-    if run.unrestored and not run.mismatches:
-        click.echo(
-            f"{short_id(run.run)}: {', '.join(run.unrestored[:3])} could not be restored; the new values are marked"
-            " unverified, ask again with --from-start",
-            err=True,
-        )
     if run.mismatches:
         first = run.mismatches[0]
         click.echo(
             f"{short_id(run.run)}: {len(run.mismatches)} recorded values came out differently, first {first.name} at"
-            f" {first.where}: {first.then} then, {first.now} now; the new values are marked unverified",
+            f" {first.where}: {first.then} then, {first.now} now",
             err=True,
         )
-        for cause in run.causes:
-            click.echo(f"{short_id(run.run)}: likely cause: {cause}", err=True)
+    verdict = Verdict.of(run.verdict)
+    likely = "likely cause: " if run.mismatches and not run.differing else ""
+    for cause in run.causes:
+        click.echo(f"{short_id(run.run)}: {likely}{cause}", err=True)
+    if run.added and verdict.is_marked:
+        click.echo(f"{short_id(run.run)}: {_ADVICE[verdict]}", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from relive.cli.targets import (
     short_id,
 )
 from relive.errors import ReliveError
-from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
+from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord, Verdict, count_words
 from relive.store import Home, list_journals
 from relive.store.catalog import Index, RunEntry, Summary, find_run
 from relive.store.gc import is_pinned
@@ -66,7 +67,9 @@ def _table(*headings: str) -> Any:
 def _run_row(run: dict[str, Any]) -> list[str]:
     args = " ".join(f"{name}={format_value(given)}" for name, given in run["args"].items())
     mark = "● " if run["outcome"] == RUNNING else ""
-    values = " ".join(f"{name}={_format_last(given)}" for name, given in list(run["last"].items())[:6])
+    marks = {name: f" {Verdict.of(word).mark}" for name, word in run.get("marked", {}).items()}
+    last = list(run["last"].items())[:6]
+    values = " ".join(f"{name}={_format_last(given)}{marks.get(name, '')}" for name, given in last)
     named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
     took = format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
     return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, mark + run["outcome"], values]
@@ -105,6 +108,7 @@ def _sections(found: RunDetails) -> list[tuple[str, list[tuple[str, str]]]]:
         ("code", _code_rows(record)),
         ("data", _data_rows(record)),
         ("metrics", _metric_rows(found.metrics)),
+        *([("replays", rows)] if (rows := _replay_rows(found.replays)) else []),
         ("environment", _environment_rows(record)),
         ("artifacts", _artifact_rows(record)),
         *([("memo", rows)] if (rows := _memo_rows(found.folder, record.run)) else []),
@@ -180,12 +184,25 @@ def _metric_rows(found: list[Summary]) -> list[tuple[str, str]]:
     return [
         (
             s.name,
-            f"{format_last_value(s)}   {s.count} values"
+            f"{format_last_value(s)} {Verdict(s.verdict).mark}".rstrip()
+            + f"   {s.count} values"
             + _format_range(s)
-            + (f" in {'/'.join(s.path)}" if s.path else ""),
+            + (f" in {'/'.join(s.path)}" if s.path else "")
+            + (f"   ({Verdict(s.verdict).word})" if s.verdict else ""),
         )
         for s in found
     ]
+
+
+def _replay_rows(replays: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Returns for each replay how many values of each name have which verdict, and why."""
+    rows = []
+    for replay in replays:
+        counts = [f"{name}: {count_words(found)}" for name, found in replay["verdicts"].items()]
+        text = "; ".join(counts) or f"{', '.join(replay['names'])}: {replay['verdict']}"
+        rows.append((f"replay {replay['replay']}", text))
+        rows += [("", cause) for cause in replay["causes"]]
+    return rows
 
 
 def _format_range(summary: Summary) -> str:

@@ -1,4 +1,4 @@
-"""`relive versions`, `relive diff`, `relive checkout`: the code versions of runs."""
+"""`relive versions` and `relive checkout`: code versions. `relive diff` and `relive diverge`: how two runs differ."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import click
 
 from relive.cli.commands.leaderboard_commands import comparison_table
 from relive.cli.display import format_size, format_time
-from relive.cli.targets import home_option, make_console, make_table, open_index, short_id
+from relive.cli.targets import home_option, make_console, make_table, open_home, open_index, short_id
 from relive.store.catalog import find_run
 from relive.store.journal import to_json
 from relive.store.versions import version_checkout
+
+_DIVERGE_CODES = {"identical": 0, "parted": 1, "nothing to compare": 3}  # 2 is a wrong option
 
 
 @click.command()
@@ -79,6 +81,40 @@ def _print_code(console: Any, found: dict[str, Any]) -> None:
     for line in found["code"].splitlines():
         style = "bold" if line.startswith(("diff ", "+++", "---")) else styles.get(line[:1], "")
         console.print(Text(line.encode("utf-8", "replace").decode(), style=style))
+
+
+@click.command()
+@click.argument("one", metavar="RUN")
+@click.argument("other", metavar="[RUN]", required=False)
+@click.option("--ranks", is_flag=True, help="Compare the ranks of one RUN with each other.")
+@click.option("--ignore", multiple=True, metavar="NAME", help="Leave a variable or logged name out; may be repeated.")
+@click.option("--replay", is_flag=True, help="Replay the iterations between the last agreement and the difference.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything.")
+@home_option
+def diverge(
+    one: str, other: str | None, ranks: bool, ignore: tuple[str, ...], replay: bool, as_json: bool, home: Path | None
+) -> None:
+    """Say where two runs parted: the first iteration and object that differ, and what differed before.
+
+    Exit code 0 if they are identical as far as they are recorded, 1 if they parted, 3 if nothing could be compared.
+    """
+    from relive.cli.divergence_text import rank_lines, run_lines
+    from relive.hindsight.divergence import diverge_ranks, diverge_runs
+
+    if ranks == (other is not None) or (ranks and replay):
+        raise click.UsageError("name two runs, or one run and --ranks; --replay is for two runs")
+    place = open_home(home)
+    if other is None:
+        of_ranks = diverge_ranks(place, one)
+        found, lines = of_ranks.to_json(), rank_lines(of_ranks)
+    else:
+        of_runs = diverge_runs(place, one, other, ignored=ignore, replays=replay)
+        found, lines = of_runs.to_json(), run_lines(of_runs)
+    if as_json:
+        click.echo(to_json(found))
+    else:
+        click.echo("\n".join(lines))
+    raise SystemExit(_DIVERGE_CODES[found["verdict"]])
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The report of `relive run --explain`: the selected loops, their checkpointed state, and state taken as unchanged."""
+"""The report of `relive run --explain`: the selected loops, what they change, and what they read and do not change."""
 
 from __future__ import annotations
 
@@ -13,26 +13,6 @@ from relive.checkpoint.state import find_user_frame
 from relive.instrument import LoopChoice
 from relive.record import session
 
-_RULES = {
-    "module": "a module near the loop: parameters, buffers and modes",
-    "optimizer": "an optimizer near the loop: the state of each parameter, and its groups",
-    "state_dict": "has a state_dict: schedulers, scalers, loaders",
-    "generator": "a random generator near the loop",
-    "object": "an object of a class of the project: what its methods change",
-    "module attributes": "what the project's own modules gather besides parameters",
-    "attributes": "an estimator near the loop: its fitted state",
-    "batches": "an iterator over a data loader: its position",
-    "environment": "a simulation environment: its state and its generators",
-    "attribute": "an attribute that samplers count with",
-    "array": "an array",
-    "file": "a file that is read piece by piece: its position",
-    "places": "state in functions, classes and modules of the project",
-}
-_EXTRAS = {
-    "random states": "the global generators of Python, numpy and torch",
-    "variables": "set or changed in the loop, and read later or by its next iteration",
-    "around": "computed so far in the enclosing iteration",
-}
 _NO_STATE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type)
 
 
@@ -61,11 +41,11 @@ class Explainer:
     def end_loop(
         self, name: str, frame: FrameType | None, line: int, checkpointed: Mapping[str, Mapping[str, str]]
     ) -> None:
-        """Adds a finished main loop. Variables that it reads and no checkpoint holds are taken as unchanged."""
+        """Adds a finished main loop. Variables that it reads and no checkpoint holds were observed not to change."""
         user = find_user_frame(frame)
         if not self._is_on or user is None:
             return
-        stored = {_bare_name(subject).partition(".")[0] for subject in checkpointed.get(name, {})}
+        stored = set(checkpointed.get(name, {}))
         values = {used: user.f_locals.get(used, user.f_globals.get(used)) for used in sorted(read_in_loop(user, line))}
         self._unchanged[name] = [u for u, value in values.items() if u not in stored and not _has_no_state(value)]
         self._checkpointed = checkpointed
@@ -76,33 +56,15 @@ class Explainer:
             self._print_checkpointed(choice.name)
             if choice.name in self._unchanged:
                 unchanged = ", ".join(self._unchanged[choice.name]) or "nothing that it reads"
-                _print_line(f"    takes as unchanged: {unchanged}")
+                _print_line(f"    was observed not to change: {unchanged}")
 
         for name, framework in self._framework_loops.items():
             _print_line(f"{name} (training): {framework} runs it; checkpoints hold the whole state of {framework}")
             self._print_checkpointed(name)
 
     def _print_checkpointed(self, name: str) -> None:
-        for subject, kind in sorted(_listed_state(self._checkpointed.get(name, {}))):
-            _print_line(f"    keeps {_bare_name(subject)}: {_rule_text(subject, kind)}")
-
-
-def _listed_state(state: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Returns the contents of a checkpoint without its internal entries."""
-    return [
-        (subject, kind) for subject, kind in state.items() if kind != "extra" or subject.partition(":")[0] in _EXTRAS
-    ]
-
-
-def _bare_name(subject: str) -> str:
-    """Returns `model` for `near:model` and `variables:model`."""
-    name = subject.partition(":")[2] or subject
-    return name.partition(":")[2] if subject.startswith("around") else name
-
-
-def _rule_text(subject: str, kind: str) -> str:
-    start = subject.partition(":")[0]
-    return _EXTRAS.get(start) or _RULES.get(kind, kind)
+        for subject, kind in sorted(self._checkpointed.get(name, {}).items()):
+            _print_line(f"    keeps {subject}, which the loop changes ({kind.rpartition('.')[2]})")
 
 
 def _has_no_state(value: Any) -> bool:

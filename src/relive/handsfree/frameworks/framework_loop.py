@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from relive.checkpoint.state import TrainerState
+from relive.checkpoint.io import TrainerState
 from relive.handsfree.capture import (
     call_safely,
     checkpointed_loop,

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from relive.checkpoint.analysis import project_sources
-from relive.checkpoint.state import Library, TrainerState
+from relive.checkpoint.io import Library, TrainerState
 from relive.handsfree.capture import script_logs, wrap_method
 from relive.handsfree.frameworks.framework_loop import FrameworkLoop, find_framework_loop, insert_callback
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from relive.checkpoint.state import Library, TrainerState
+from relive.checkpoint.io import Library, TrainerState
 from relive.handsfree.capture import wrap_method
 from relive.handsfree.frameworks.framework_loop import FrameworkLoop, find_framework_loop, insert_callback
 

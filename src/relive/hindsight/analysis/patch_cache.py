@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -13,12 +13,13 @@ import msgspec
 from relive.hashing import stable_hash
 from relive.hindsight.analysis.depth import Reach, find_reach, leaving_loops
 from relive.hindsight.analysis.heavy_imports import heavy_imports
+from relive.hindsight.analysis.imported_files import ImportRecord, choose_imported
 from relive.hindsight.analysis.patched_source import Files, Patch, make_patch
 from relive.hindsight.analysis.program import LoopPath
 from relive.instrument import RULES_VERSION
 from relive.store import Home, atomic_write
 
-_CACHE_VERSION = 4  # is incremented whenever the same sources would give another result
+_CACHE_VERSION = 5  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
 
 
@@ -37,7 +38,9 @@ class ScriptShape:
 
     entry: str
     mains: frozenset[LoopPath]
+    loops: frozenset[LoopPath]  # all that the run entered
     has_framework_loop: bool = False  # a framework runs a main loop: the source does not show it
+    imports: ImportRecord | None = None  # older runs did not record them
 
 
 class PatchCache:
@@ -73,12 +76,14 @@ class PatchCache:
 
     def of_patch(self, patch: Patch, old: Files, shape: ScriptShape) -> PatchFit:
         """Analyses a given patch."""
-        files = {**old, **patch.files}
+        patch = replace(patch, originals={file: old.get(file) for file in patch.files})
+        files = choose_imported({**old, **patch.files}, old, shape.entry, shape.imports)
         reach = find_reach(
-            files, shape.entry, patch.added, shape.mains, instrumented=self._instrumented,
-            has_framework_loop=shape.has_framework_loop,
+            files, shape.entry, patch.added, shape.mains, loops=shape.loops, instrumented=self._instrumented,
+            has_framework_loop=shape.has_framework_loop, recorded=patch.originals,
         )  # fmt: skip
-        leaving = leaving_loops(old, shape.entry if self._instrumented else None)
+        # Added statements leave no loop, so this reads what was read already.
+        leaving = leaving_loops(files, shape.entry if self._instrumented else None)
         return PatchFit(patch, reach, leaving, heavy_imports(files))
 
     def _path(self, tree: str, new: Files, shape: ScriptShape) -> Path:
@@ -86,7 +91,12 @@ class PatchCache:
             self._digests[id(new)] = stable_hash(dict(new))
         rules = [_CACHE_VERSION, RULES_VERSION if self._instrumented else 0]
         mains = sorted(map(list, shape.mains))
-        key = [rules, tree, self._digests[id(new)], self._names, shape.entry, mains, shape.has_framework_loop]
+        loops = sorted(map(list, shape.loops))
+        imports = [sorted(shape.imports.files), shape.imports.is_complete] if shape.imports is not None else None
+        key = [
+            rules, tree, self._digests[id(new)], self._names, shape.entry, mains, loops, shape.has_framework_loop,
+            imports,
+        ]  # fmt: skip
         return self._folder / f"{stable_hash(key)[:32]}.json"
 
     def _write(self, path: Path, content: bytes) -> None:

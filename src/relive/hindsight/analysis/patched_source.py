@@ -27,6 +27,7 @@ class Patch:
     refusal: str = ""
     notes: tuple[str, ...] = ()
     landings: tuple[Landing, ...] = ()
+    originals: Mapping[str, str | None] = field(default_factory=dict)  # the changed files before; None: added ones
 
     @property
     def confidence(self) -> str:
@@ -44,11 +45,22 @@ class Patch:
         return not self.refusal, len(self.added), ("low", "medium", "high").index(self.confidence)
 
 
-def read_python_files(root: Path) -> dict[str, str]:
-    """Reads the Python files below a folder, except in hidden folders, virtual environments and libraries."""
+def read_source(root: Path, file: str) -> str | None:
+    """Reads one file below a folder; None if there is none."""
+    try:
+        return (root / file).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+
+
+def read_python_files(root: Path, *, home: Path) -> dict[str, str]:
+    """Reads the Python files below a folder, except in hidden folders, virtual environments, libraries and the home.
+
+    The home holds the trees of replays that are running, or were killed.
+    """
     found: dict[str, str] = {}
     for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if not _is_foreign(Path(folder) / name)]
+        names[:] = [name for name in names if not _is_foreign(path := Path(folder) / name) and path != home]
         for file in files:
             if file.endswith(".py") and len(found) < MAX_FILES:
                 path = Path(folder) / file

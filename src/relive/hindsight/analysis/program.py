@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from pathlib import PurePosixPath
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from relive.hindsight.analysis.module_files import ModuleFiles, module_files
 from relive.hindsight.analysis.syntax_facts import (
     ANY_LOOP,
     CONSUMING,
@@ -18,22 +20,32 @@ from relive.hindsight.analysis.syntax_facts import (
     is_called_by_name,
     name_argument,
     simple_name,
+    without_garbage_collection,
 )
-from relive.instrument import HOOK_NAME, ProjectSurvey, instrument_loops, reachable_files, survey_functions
+from relive.instrument import (
+    HOOK_NAME,
+    ProjectSurvey,
+    RecordedSource,
+    instrument_loops,
+    reachable_files,
+    survey_functions,
+)
 
 LoopPath = tuple[str, ...]  # of loop names, outermost first
 _LOOP_VERBS = frozenset({"loop", "main"})
+_OTHER_FIELDS = frozenset({"ctx", "op", "ops", "type_comment", "kind"})  # of syntax nodes
 _NAMING_VERBS = frozenset({"loop", "main", "iterations", "main_iterations", "skipblock"})
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """A place where a function is called, or passed on as a value to be called from anywhere."""
+NO_FILES: Mapping[str, str | None] = MappingProxyType({})
+
+
+class CallSite(NamedTuple):  # there are hundreds of thousands of them
+    """A place where a function is called."""
 
     name: str
     path: LoopPath
     line: int
-    is_value: bool = False
     is_iterated: bool = False  # its result is iterated here, so the body of a generator runs here, too
 
 
@@ -61,6 +73,7 @@ class CodeUnit:
     is_implicit: bool = False  # may be called by something other than the program's own calls
     is_generator: bool = False  # its body runs where it is iterated, not where it is called
     calls: list[CallSite] = field(default_factory=list)
+    values: dict[str, int] = field(default_factory=dict)  # names that are used otherwise, with the first line of each
     loops: list[LoopSite] = field(default_factory=list)
     spans: list[tuple[int, int, LoopPath]] = field(default_factory=list)  # first and last line of each loop body
     plain_loops: list[tuple[int, int]] = field(default_factory=list)
@@ -86,48 +99,46 @@ class Program:
         return min(holding, key=lambda unit: unit.last_line - unit.first_line, default=None)
 
 
-def read_program(files: Mapping[str, str], entry: str | None = None) -> Program:
+def read_program(
+    files: Mapping[str, str], entry: str | None = None, recorded: Mapping[str, str | None] = NO_FILES
+) -> Program:
     """Reads all files; those that can't be parsed have no units.
 
-    `entry` is the script of a run that was instrumented: then the loops are those that instrumentation chooses.
+    `entry` is the script of a run that was instrumented: then the loops are those that instrumentation chooses, in
+    files that statements were added to as they were `recorded`.
     """
-    known = survey_functions(reachable_files(entry, files.get).values()) if entry is not None else None
-    modules = _module_files(frozenset(files))
-    # Most files of a version are equal to those of the version before: each text is read once.
-    read = partial(_read_file, known) if known is not None else _read_once
-    return Program([unit for file, text in files.items() for unit in read(file, text, modules)])
+    before = {file: text for file, text in {**files, **recorded}.items() if text is not None}
+    modules = module_files(frozenset(files))
+    sources = {file: RecordedSource(text, files[file]) for file, text in recorded.items() if file in files}
+    with without_garbage_collection():
+        known = _survey(entry, tuple(before.items())) if entry is not None else None
+        plain = sources if known is not None else {}
+        return Program(
+            [unit for file, text in files.items() for unit in _read_file(known, file, text, modules, plain.get(file))]
+        )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ModuleFiles:  # compared by identity: there is one for each set of files
-    files: dict[str, str]  # by the name of the module
-
-
-@lru_cache(maxsize=64)
-def _module_files(files: frozenset[str]) -> _ModuleFiles:
-    return _ModuleFiles({_module_name(file): file for file in sorted(files)})
-
-
-def _read_file(known: ProjectSurvey | None, file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
-    try:
-        tree = ast.parse(text)
-        if known is not None:
-            instrument_loops(tree, known)
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    reader = _ProgramReader(file, _find_relive_names(tree if "relive" in text else ast.Module([], [])), modules.files)
-    reader.read_module(tree, len(text.splitlines()) + 1)
-    return reader.units
+@lru_cache(maxsize=4)
+def _survey(entry: str, files: tuple[tuple[str, str], ...]) -> ProjectSurvey:
+    return survey_functions(reachable_files(entry, dict(files).get).values())
 
 
 @lru_cache(maxsize=20_000)
-def _read_once(file: str, text: str, modules: _ModuleFiles) -> list[CodeUnit]:
-    return _read_file(None, file, text, modules)
-
-
-def _module_name(file: str) -> str:
-    parts = PurePosixPath(file).with_suffix("").parts
-    return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
+def _read_file(
+    known: ProjectSurvey | None, file: str, text: str, modules: ModuleFiles, recorded: RecordedSource | None = None
+) -> list[CodeUnit]:
+    """Reads a file once: most files of a version are equal to those of the version before."""
+    try:
+        tree = ast.parse(text)
+        if known is not None:
+            instrument_loops(tree, known, recorded)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    relive = _find_relive_names(tree) if "relive" in text else _ReliveNames(frozenset({HOOK_NAME}), {})
+    reader = _ProgramReader(file, relive, modules, has_loops=known is not None or "relive" in text)
+    reader.has_yield = "yield" in text
+    reader.read_module(tree, len(text.splitlines()) + 1)
+    return reader.units
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +169,12 @@ def _find_relive_names(tree: ast.Module) -> _ReliveNames:
 class _ProgramReader(ast.NodeVisitor):
     """Walks one file, with the path of the loops around the current node; each function is a unit of its own."""
 
-    def __init__(self, file: str, relive: _ReliveNames, modules: dict[str, str]) -> None:
+    def __init__(self, file: str, relive: _ReliveNames, modules: ModuleFiles, *, has_loops: bool) -> None:
         self.units: list[CodeUnit] = []
+        self.has_yield = True
+        self._has_loops = has_loops  # if not, no verb of relive is called in the file
+        self._fields: dict[type[ast.AST], list[str]] = {}
+        self._visitors: dict[type[ast.AST], Callable[[Any], None]] = {}
         self._bases: dict[str, frozenset[str]] = {}
         self._file = file
         self._relive = relive
@@ -168,6 +183,35 @@ class _ProgramReader(ast.NodeVisitor):
         self._owner: list[str] = []
         self._loop_variables: dict[str, str] = {}  # variables that hold a relive loop or block, with its name
         self._unit = CodeUnit(file, "", 1, 1)
+
+    def visit(self, node: ast.AST) -> None:
+        """Visits names here and looks methods up once for each type: large projects have a million nodes."""
+        while type(node) is ast.Attribute:
+            if type(node.ctx) is ast.Load:
+                self._unit.values.setdefault(node.attr, node.lineno)
+            node = node.value
+        kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
+                self._unit.values.setdefault(node.id, node.lineno)  # type: ignore[attr-defined]
+        elif kind is not ast.Constant:
+            visitor = self._visitors.get(kind)
+            if visitor is None:
+                visitor = self._visitors[kind] = getattr(self, f"visit_{kind.__name__}", self.generic_visit)
+            visitor(node)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        kind = type(node)
+        if kind not in self._fields:  # those that may hold statements or expressions
+            self._fields[kind] = [name for name in kind._fields if name not in _OTHER_FIELDS]
+        for name in self._fields[kind]:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        self.visit(item)
+            elif value is not None and isinstance(value, ast.AST):
+                self.visit(value)
 
     def read_module(self, tree: ast.Module, lines: int) -> None:
         self._unit = CodeUnit(self._file, "", 1, lines)
@@ -185,7 +229,9 @@ class _ProgramReader(ast.NodeVisitor):
         owner = self._owner[-1] if self._owner else ""
         unit = CodeUnit(self._file, node.name, node.lineno, node.end_lineno or node.lineno, owner)
         unit.is_implicit = not is_called_by_name(node, owner, self._bases.get(owner, frozenset()))
-        unit.is_generator = has_yield(node.body) and not MANAGERS & {*map(simple_name, node.decorator_list)}
+        unit.is_generator = (
+            self.has_yield and has_yield(node.body) and not MANAGERS & {*map(simple_name, node.decorator_list)}
+        )
         outside = self._unit, self._path, self._owner
         self._unit, self._path, self._owner = unit, (), []
         self.units.append(unit)
@@ -222,7 +268,7 @@ class _ProgramReader(ast.NodeVisitor):
         self.visit(node.target)
         if not names:
             self._unit.plain_loops.append((node.lineno, node.end_lineno or node.lineno))
-        early = {name for part in eagerly_iterated(node.iter) for name in self._loop_names(part)}
+        early = {name for part in eagerly_iterated(node.iter) for name in self._loop_names(part)} if names else set()
         self._visit_body(names, node, node.body[0].lineno, node.body, early=early)
         for statement in node.orelse:
             self.visit(statement)
@@ -276,11 +322,15 @@ class _ProgramReader(ast.NodeVisitor):
         """Visits an iterated expression. A generator that it calls runs between the iterations of the loop."""
         first = len(self._unit.calls)
         self.visit(node)
-        calls = [replace(call, is_iterated=True) for call in self._unit.calls[first:]]
-        self._unit.calls[first:] = [*calls, *(replace(c, path=(*c.path, *names)) for c in calls if names)]
+        if len(self._unit.calls) == first:
+            return
+        calls = [call._replace(is_iterated=True) for call in self._unit.calls[first:]]
+        self._unit.calls[first:] = [*calls, *(call._replace(path=(*call.path, *names)) for call in calls if names)]
 
     def _loop_names(self, node: ast.expr) -> Iterator[str]:
         """The relive loops in an iterated expression: `tqdm(relive.loop("step", loader))`."""
+        if not self._has_loops:
+            return
         for inner in ast.walk(node):
             if isinstance(inner, ast.Call) and self._relive.verb(inner.func) in _LOOP_VERBS:
                 yield name_argument(inner)
@@ -330,24 +380,14 @@ class _ProgramReader(ast.NodeVisitor):
             return False
         return function.value.id in self._relive.modules or function.value.id in self._loop_variables
 
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self._add_call(node.id, node.lineno, is_value=True)
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self._add_call(node.attr, node.lineno, is_value=True)
-        self.visit(node.value)
-
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Importing a module calls its top level."""
         imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for name in imported:
-            for module, file in self._modules.items():
-                if module == name or module.endswith("." + name) or name.startswith(module + "."):
-                    self._add_call(f"<module {file}>", node.lineno)
+            for file in self._modules.imported_by(name):
+                self._add_call(f"<module {file}>", node.lineno)
 
     visit_ImportFrom = visit_Import
 
-    def _add_call(self, name: str, line: int, *, is_value: bool = False) -> None:
-        self._unit.calls.append(CallSite(name, self._path, line, is_value))
+    def _add_call(self, name: str, line: int) -> None:
+        self._unit.calls.append(CallSite(name, self._path, line))

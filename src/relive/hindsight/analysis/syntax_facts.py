@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
 from collections.abc import Iterator, Sequence
 
 ANY_LOOP = "*"  # stands for the name of a loop whose name is not a literal
@@ -19,6 +21,7 @@ _QUIET_BASES = frozenset(
 _IMPLICIT = frozenset({"forward"})
 # Functions that iterate over their whole argument before they return.
 CONSUMING = frozenset("all any dict frozenset list max min set sorted sum tuple".split())
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 
 
@@ -54,10 +57,12 @@ def has_other_exit(loop: ast.AST) -> bool:
 
 def nodes_outside_functions(node: ast.AST) -> Iterator[ast.AST]:
     """All nodes inside, except in functions defined there."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child
-            yield from nodes_outside_functions(child)
+    todo = [node]
+    while todo:
+        for child in ast.iter_child_nodes(todo.pop()):
+            if not isinstance(child, _FUNCTIONS):
+                yield child
+                todo.append(child)
 
 
 def has_yield(body: Sequence[ast.AST]) -> bool:
@@ -72,3 +77,15 @@ def eagerly_iterated(node: ast.expr) -> Iterator[ast.expr]:
             yield from inner.args
         elif isinstance(inner, ast.ListComp | ast.SetComp | ast.DictComp):
             yield from (part.iter for part in inner.generators)
+
+
+@contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Stops the garbage collector: syntax trees have no cycles, and it would look at millions of nodes for nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

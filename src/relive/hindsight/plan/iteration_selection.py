@@ -9,8 +9,10 @@ from relive.hindsight.analysis import PREFIX, SUFFIX
 from relive.hindsight.plan.draft import Draft
 from relive.hindsight.plan.run_profile import RunProfile
 from relive.hindsight.plan.segments import Selection
+from relive.model import Verdict
 from relive.query import IterationContext, QueryEngine
 from relive.store import Home
+from relive.store.catalog import has_happened, read_verdicts
 from relive.store.journal import ParsedJournal, to_json
 
 
@@ -52,18 +54,20 @@ def _select_unanswered(terms: SelectionTerms, draft: Draft, matching: Selection 
 def _answered_iterations(names: Sequence[str], draft: Draft) -> tuple[dict[int, set[int]], bool]:
     """The iterations of main loops in which every name has a value, and whether every name has one outside of them.
 
-    Values that other ranks recorded don't count, since the canonical rank may lack them; replays have all ranks.
+    Contradicted values don't count, nor do values that other ranks recorded, since the canonical rank may lack them;
+    replays have all ranks.
     """
     history = draft.history
     contexts: dict[str, set[tuple[int, int]]] = {name: set() for name in names}
     for journal in history.journals:
         rank = journal.journal.rank
-        if rank and not journal.journal.replay:
+        if (rank and not journal.journal.replay) or not has_happened(journal.header):
             continue
         mains = history.ranks[rank].main_loops(history.profile)
+        is_answer = read_verdicts(journal) < Verdict.CONTRADICTED
         for code, name in enumerate(journal.names):
             if name in contexts:
-                rows = journal.name == code
+                rows = (journal.name == code) & is_answer
                 pairs = set(zip(journal.loop[rows].tolist(), journal.iteration[rows].tolist(), strict=True))
                 contexts[name] |= {_main_iteration(journal, mains, *pair) for pair in pairs}
     answered: dict[int, set[int]] = {}

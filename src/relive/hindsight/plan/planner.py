@@ -13,6 +13,7 @@ from relive.hindsight.plan.run_profile import Iteration, Loop, RunProfile
 from relive.hindsight.plan.segments import Costs, RunPlan, Segment, Selection, Skip, Visit
 
 FROM_START = "from the start"
+UNREACHED = "no loop and no code that runs holds the statement"
 _MAX_PASS_SHARE = 0.5  # of the time to run iterations: if passing them takes less, another worker is worth it
 
 
@@ -26,7 +27,7 @@ def plan_run(
     """
     depth = reach.depth(profile.main_paths)
     if depth == NOWHERE:
-        return RunPlan(profile.run, depth, (), "", ("no loop and no code that runs holds the statement",))
+        return RunPlan(profile.run, depth, (), "", (*reach.reasons, UNREACHED))
     return _RunPlanner(profile, reach, selection, costs, frozenset(leaving), from_start=from_start).plan(parts, depth)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import msgspec
 
 from relive.errors import NotFound
+from relive.hindsight.analysis import ImportRecord
+from relive.hindsight.plan.horizon import Horizon, describe_position, read_horizon
 from relive.hindsight.plan.rank_alignment import RankMapping, align_ranks
 from relive.hindsight.plan.run_profile import RunProfile, read_profile
 from relive.hindsight.plan.segments import Segment
-from relive.model import FINISHED, RunRecord
+from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
 from relive.record.process import launches_rank
 from relive.store import Home
 from relive.store.chunks import list_kept_checkpoints
@@ -27,6 +30,7 @@ class RankHistory:
     recorded: ParsedJournal
     profile: RunProfile
     mapping: RankMapping | None = None
+    horizon: Horizon | None = None  # what of it is not shown to be complete; None: nothing
 
     def translate(self, segment: Segment) -> Segment:
         return self.mapping.translate(segment) if self.mapping is not None else segment
@@ -53,6 +57,11 @@ class RankHistory:
     @property
     def is_finished(self) -> bool:
         return self._end is not None and self._end.outcome == FINISHED
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself, rather than being killed."""
+        return self._end is not None
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -93,10 +102,35 @@ class RunHistory:
         return len(self.ranks)
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether a rank ended before its end."""
+        return any(rank.horizon is not None and not rank.horizon.is_whole for rank in self.ranks)
+
+    @property
+    def endless_loops(self) -> frozenset[tuple[str, ...]]:
+        """The outermost loops in which a run ended, by their path, if the run entered none of them a second time."""
+        rank = self.ranks[0]
+        if rank.horizon is None or rank.horizon.is_whole:
+            return frozenset()
+        loops = rank.recorded.loops
+        outermost = [loops[number] for number in rank.horizon.last if loops[number].parent not in loops]
+        entries = Counter(row.path for row in loops.values())
+        return frozenset(row.path for row in outermost if entries[row.path] == 1)
+
+    @property
     def threads(self) -> int | None:
         """How many threads the numeric library of the run used, when it was last recorded."""
         begun = line_schema.lines_of(line_schema.CheckpointingBegun, self.recorded.lines)
         return next((line.threads for line in reversed(begun) if line.threads), None)
+
+    @property
+    def imports(self) -> ImportRecord | None:
+        """The files of the project that its ranks imported; None if one of them did not record it."""
+        lines = [line_schema.lines_of(line_schema.ModulesImported, rank.recorded.lines) for rank in self.ranks]
+        if not all(lines):
+            return None
+        files = frozenset(file for one in lines for line in one for file in line.files)
+        return ImportRecord(files, is_complete=all(rank.has_ended for rank in self.ranks))
 
     @property
     def notes(self) -> list[str]:
@@ -111,13 +145,29 @@ class RunHistory:
         return notes
 
 
+def describe_ending(record: RunRecord, history: RunHistory) -> str:
+    """Says how and where a run ended before its end, or where an error left a loop: "was killed in epoch 15"."""
+    rank = history.ranks[0]
+    if rank.horizon is None:
+        return "finished"
+    where = describe_position(rank.recorded, rank.horizon)
+    place = f"in {where}" if where else "outside of loops"
+    error = (record.error or {}).get("type")
+    if record.outcome == FINISHED:
+        return f"met an error {place}"
+    ways = {KILLED: "was killed", RUNNING: "is running", FAILED: f"failed ({error})" if error else "failed"}
+    return f"{'was interrupted' if error == 'KeyboardInterrupt' else ways[record.outcome]} {place}"
+
+
 def read_history(home: Home, record: RunRecord, *, without: Collection[str] = ()) -> RunHistory:
     """Reads the history of a run. Checkpoints whose manifest is in `without` are ignored."""
     journals = parse_run(home, record.run)
     recorded = {journal.journal.rank: journal for journal in journals if not journal.journal.process}
     _refuse_missing(record, recorded)
     ranks = [
-        RankHistory(number, recorded[number], _read_rank_profile(home, record.run, recorded[number], without))
+        _with_horizon(
+            RankHistory(number, recorded[number], _read_rank_profile(home, record.run, recorded[number], without))
+        )
         for number in range(record.world_size)
     ]
     if len(ranks) == 1:
@@ -127,6 +177,10 @@ def read_history(home: Home, record: RunRecord, *, without: Collection[str] = ()
     common, mappings = align_ranks([rank.profile for rank in ranks])
     ranks = [replace(rank, mapping=mapping) for rank, mapping in zip(ranks, mappings, strict=True)]
     return RunHistory(ranks, journals, common)
+
+
+def _with_horizon(rank: RankHistory) -> RankHistory:
+    return replace(rank, horizon=read_horizon(rank.recorded, is_finished=rank.is_finished))
 
 
 def _read_rank_profile(home: Home, run: str, journal: ParsedJournal, without: Collection[str]) -> RunProfile:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from relive.hindsight.analysis import LoopPath
 from relive.store.chunks import CheckpointRow
-from relive.store.journal import ROOT, ParsedJournal, line_schema
+from relive.store.journal import ROOT, LoopRow, ParsedJournal, line_schema
 
 ITERATION, LOOP, END = "iteration", "loop", "end"  # where a checkpoint was taken
 NO_CHECKPOINT = "no checkpoint is left of the run, so it runs from the start"
@@ -84,12 +84,21 @@ class RunProfile:
         return frozenset(loop.path for loop in self.mains)
 
     @property
+    def loop_paths(self) -> frozenset[LoopPath]:
+        return frozenset(loop.path for loop in self.loops.values())
+
+    @property
     def checkpoints(self) -> int:
         """The number of checkpoints that a plan can use."""
         ends = [loop.end for loop in self.loops.values()] + [
             iteration.end for main in self.mains for iteration in main.iterations
         ]
         return sum(end is not None for end in ends)
+
+    @property
+    def largest_checkpoint_bytes(self) -> int:
+        ends = [loop.end for loop in self.loops.values()] + [one.end for main in self.mains for one in main.iterations]
+        return max((end.size_bytes for end in ends if end is not None), default=0)
 
     @property
     def before_s(self) -> float:
@@ -109,7 +118,7 @@ def read_profile(run: str, journal: ParsedJournal, rows: Sequence[CheckpointRow]
     loops = {
         row.loop: Loop(
             row.loop, row.path, row.parent, row.parent_iteration, (row.begun_us - begun_us) / 1e6,
-            ((row.ended_us or last_us) - row.begun_us) / 1e6, _count_iterations(row, journal), row.ended_us is not None,
+            ((row.ended_us or last_us) - row.begun_us) / 1e6, count_iterations(row, journal), row.ended_us is not None,
         )
         for row in journal.loops.values()
     }  # fmt: skip
@@ -138,12 +147,15 @@ def _last_time_us(journal: ParsedJournal, begun_us: int) -> int:
     return last
 
 
-def _count_iterations(row: object, journal: ParsedJournal) -> int:
+def count_iterations(row: LoopRow, journal: ParsedJournal) -> int:
     """How many iterations were begun. For a loop that never ended (the run was killed), the last one seen counts."""
-    if row.ended_us is not None:  # type: ignore[attr-defined]
-        return int(row.iterations)  # type: ignore[attr-defined]
-    number: int = row.loop  # type: ignore[attr-defined]
+    if row.ended_us is not None:
+        return row.iterations
+    number, items = row.loop, journal.known_items
     seen = [iteration for loop, iteration, _ in journal.marks if loop == number]
+    seen += [key & 0xFFFFFFFF for known in (items.integers, items.others) for key in known if key >> 32 == number]
+    taken = line_schema.lines_of(line_schema.CheckpointTaken, journal.lines)
+    seen += [line.i for line in taken if line.loop == number and line.place == ITERATION]
     seen += [inner.parent_iteration for inner in journal.loops.values() if inner.parent == number]
     inside = journal.iteration[journal.loop == number]
     return 1 + max([*seen, int(inside.max()) if len(inside) else -1], default=-1)
@@ -164,7 +176,8 @@ def _restore_points(journal: ParsedJournal, rows: Sequence[CheckpointRow]) -> di
     partial = {line.loop for line in taken if line.place != LOOP and line.left_out}
     whole = {line.loop for line in taken if line.place != LOOP} - partial
     for line in taken:
-        if (line.seq, line.manifest) in existing:
+        # Earlier releases did not observe what a loop changes: nobody knows whether their checkpoints are complete.
+        if (line.seq, line.manifest) in existing and line.unknown is not UNSET:
             outer = journal.loops[line.loop].parent if line.loop in journal.loops else ROOT
             can_resume = outer in whole if line.left_around is UNSET else not line.left_around
             found[_state_key(line)] = RestorePoint(

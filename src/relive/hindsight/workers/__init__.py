@@ -7,7 +7,7 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.hindsight.workers.executor import RankTask, Task, Watch, execute_tasks
     from relive.hindsight.workers.rebuilt_environment import rebuilt_python
-    from relive.hindsight.workers.wire import Job, WorkerReport
+    from relive.hindsight.workers.wire import Job, Moment, StateCheck, WorkerReport
     from relive.hindsight.workers.worker_start import WorkerStarter
     from relive.hindsight.workers.workspace import (
         Workspace,
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         entry_file,
         materialise,
         merged_variables,
+        needs_temporary_folder,
         rendezvous_variables,
         worker_environment,
     )

@@ -1,5 +1,7 @@
 """Executes tasks on worker processes: starts them, watches them, retries failures once, and ends them on Ctrl-C.
 
+A task whose workers make no progress is stopped, with the stacks of its processes.
+
 The ranks of a run are workers that are started together and ended together.
 """
 
@@ -13,6 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.hindsight.plan import Costs
+from relive.hindsight.workers.supervision import (
+    Patience,
+    Progress,
+    Watchdog,
+    collect_stacks,
+    processor_seconds,
+    read_progress,
+)
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.hindsight.workers.worker_start import Process, WorkerStarter
 
@@ -65,6 +75,7 @@ class Task:
     script_s: float = 0.0  # included in `cost_s`: the script itself, from its main loop on
     costs: Costs = field(default_factory=Costs)  # the prediction is based on these
     width: int = 1  # the number of processes
+    patience: Patience = field(default_factory=Patience)
     ranks: list[RankTask] = field(default_factory=list)  # the canonical rank first
     attempts: int = 0
     took_s: float = 0.0
@@ -84,11 +95,16 @@ class Task:
     @property
     def is_worth_retrying(self) -> bool:
         """Whether it failed for a reason that may not recur."""
-        return not self.is_ok and not self.damaged and self.attempts < ATTEMPTS
+        return not self.is_ok and not self.damaged and not self.needs_start and self.attempts < ATTEMPTS
 
     @property
     def damaged(self) -> list[str]:
         return [name for rank in self.ranks if rank.report is not None for name in rank.report.damaged]
+
+    @property
+    def needs_start(self) -> str:
+        """Why only a replay from the start can be right; empty if that isn't known."""
+        return next((r.report.needs_start for r in self.ranks if r.report is not None and r.report.needs_start), "")
 
     def done_iterations(self) -> int:
         """The number of iterations that every rank has done so far."""
@@ -150,6 +166,7 @@ class _ProcessGroup:
         except BaseException:
             self.end()
             raise
+        self._watchdog = Watchdog(task.patience, lambda: processor_seconds(self._pids()))
         # Includes the start of the fork server, if none was running.
         self._starting_s = time.perf_counter() - requested if modules else 0.0
 
@@ -164,14 +181,35 @@ class _ProcessGroup:
         if failed and self._waits_for_other_failures(pairs):
             return False
         if not failed and not task.is_ok:
-            return False
-        task.took_s = time.perf_counter() - self._begun
-        task.waited_s = self._starting_s + max(process.waited_s for process in self._processes)
+            return self._stop_if_stuck()
+        self._note_times()
         if failed:
             rank, code = min(failed, key=_failure_order)
             prefix = f"rank {rank.job.rank}: " if task.width > 1 else ""
             task.failures.append(prefix + _describe_failure(rank.report, code, _read_tail(rank.job.stderr)))
             task.traceback = rank.report.traceback if rank.report is not None else ""
+        self.end()
+        return True
+
+    def _note_times(self) -> None:
+        self.task.took_s = time.perf_counter() - self._begun
+        self.task.waited_s = self._starting_s + max(process.waited_s for process in self._processes)
+
+    def _pids(self) -> list[int]:
+        return [pid for process in self._processes if (pid := process.pid) is not None]
+
+    def _stop_if_stuck(self) -> bool:
+        """Ends the processes if none of them makes progress; a rank that is done waits for the others."""
+        task = self.task
+        progress = [Progress() if rank.report is not None else read_progress(rank.folder) for rank in task.ranks]
+        if not self._watchdog.is_stuck(time.monotonic(), progress[0], tuple(one.notes for one in progress)):
+            return False
+        self._note_times()
+        running = [(rank, process) for rank, process in zip(task.ranks, self._processes, strict=True)
+                   if rank.report is None and process.pid is not None]  # fmt: skip
+        stacks = [collect_stacks(process.pid, rank.folder) for rank, process in running if process.pid is not None]
+        task.failures.append(task.patience.describe(progress[0], self._watchdog.quiet_s))
+        task.traceback = "".join(stacks)
         self.end()
         return True
 

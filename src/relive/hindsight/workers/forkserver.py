@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 from typing import NoReturn
 
@@ -140,6 +141,7 @@ def _become_worker(start: WorkerStart) -> NoReturn:
         os.close(opened)
     os.environ.clear()
     os.environ.update(start.env)
+    tempfile.tempdir = None  # a library may have asked for it while it was loaded: it is that of another replay
     os.chdir(start.cwd)
     worker.leave(worker.main(start.job))
 

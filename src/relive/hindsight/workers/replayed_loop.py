@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -13,7 +13,8 @@ from relive.checkpoint.state import find_loop_frame
 from relive.errors import ReliveError
 from relive.hindsight.plan import Visit
 from relive.hindsight.workers.segment_driver import SegmentDriver, is_left_normally
-from relive.record import Place, RecordedLoop, current_place
+from relive.record import Place, RecordedLoop, current_place, how_left
+from relive.store.journal import slot_kinds
 
 
 class Diverged(ReliveError):
@@ -35,15 +36,26 @@ class ReplayedLoop(RecordedLoop[Any]):
             yield from itertools.islice(self._items, 1)
             return
         number = driver.peek_loop(self._name, parent)
+        driver.observe_entry(number, frame, self._items)
         if number is not None and driver.is_skipped(number):
             yield from self._skip(number, frame, parent)
             return
         driver.stop_before(number)
         visits = driver.visits_of(number) if number is not None else None
         if visits is None:
-            yield from super().__iter__()
+            yield from self._run_as_written(number)
+            if number is not None:
+                driver.proof.pass_moment(number, -1, "loop", frame, driver.named_objects(), 0)
             return
         yield from self._visit(visits, parent, outside)
+
+    def _run_as_written(self, number: int | None) -> Iterator[Any]:
+        driver = self._recorder
+        if number is None or not driver.is_in_doubt(number):
+            return super().__iter__()
+        watched: RecordedLoop[Any] = RecordedLoop(driver, self._name, _WatchedItems(driver, number, self._items))
+        watched._made_in = self._made_in
+        return iter(watched)
 
     def _skip(self, number: int, frame: FrameType | None, parent: Place) -> Iterator[Any]:
         driver, line = self._recorder, 0
@@ -55,12 +67,13 @@ class ReplayedLoop(RecordedLoop[Any]):
         finally:  # the priming iteration may have left the loop, too
             driver.skip(number, frame, line)
             driver.enter_loop(self._name, parent, self._items)
+            driver.note_left(number, slot_kinds.LEFT_EXHAUSTED)
 
     def _visit(self, visits: list[Visit], parent: Place, outside: Place | None) -> Iterator[Any]:
         driver = self._recorder
         number = driver.enter_loop(self._name, parent, self._items)
-        cursor = ItemCursor(self._items)
-        have_all_begun = False
+        cursor = ItemCursor(self._items, driver.progress.note)
+        have_all_begun, handled = False, sys.exc_info()[1]
         try:
             if visits[0].restore is not None and driver.needs_priming(self._name, number):
                 with driver.priming(parent):
@@ -85,19 +98,27 @@ class ReplayedLoop(RecordedLoop[Any]):
                 begun = time.perf_counter()
                 yield item
                 self._end(visit, number, cursor, time.perf_counter() - begun)
+            if not visits[-1].passed:
+                here = find_loop_frame(sys._getframe(1), self._made_in)
+                driver.proof.pass_end(number, visits[-1].iteration, here, driver.named_objects())
             if driver.is_last(number):
                 driver.stop()
+            driver.note_left(number, slot_kinds.LEFT_EXHAUSTED)
             end = driver.end_manifest(number)
             if end is not None:
                 driver.restore(end, find_loop_frame(sys._getframe(1), self._made_in), driver.named_objects())
             have_all_begun = False
         finally:
+            driver.progress.leave()
             current_place.set(outside)
             if have_all_begun:
+                driver.note_left(number, how_left(sys._getframe(1), self._made_in, handled))
                 driver.note_loop_left(number, find_loop_frame(sys._getframe(1), self._made_in))
 
     def _begin(self, visit: Visit, number: int, parent: Place) -> None:
         driver = self._recorder
+        driver.begin_iteration(number, visit.iteration)
+        driver.progress.enter(number, visit.iteration)
         current_place.set(Place(driver, number, visit.iteration, parent))
         if visit.counts:
             driver.mark(number, visit.iteration)
@@ -111,7 +132,11 @@ class ReplayedLoop(RecordedLoop[Any]):
                 f"{self._name} {visit.iteration} did not come to the loop that it came to when it was recorded;"
                 " replay it with --from-start"
             )
+        driver.flush_iteration()
+        driver.end_iteration(number, visit.iteration)
         if visit.counts:
+            frame = find_loop_frame(sys._getframe(2), self._made_in)
+            driver.proof.pass_moment(number, visit.iteration, "iteration", frame, driver.named_objects(), 0)
             cursor.look_ahead()
             driver.note_iteration_end(number, visit.iteration, took_s)
         else:
@@ -130,6 +155,27 @@ class ReplayedLoop(RecordedLoop[Any]):
                 )
 
 
+class _WatchedItems:
+    """The items of a loop whose iterations may go beyond the recorded ones: says when each begins and ends."""
+
+    def __init__(self, driver: SegmentDriver, loop: int, items: Iterable[Any]) -> None:
+        self._driver = driver
+        self._loop = loop
+        self._iterator = iter(items)
+        self._next = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._next:
+            self._driver.end_iteration(self._loop, self._next - 1)
+        item = next(self._iterator)
+        self._driver.begin_iteration(self._loop, self._next)
+        self._next += 1
+        return item
+
+
 class ReplayedBlock:
     """A skipblock: its code runs only if it holds an added statement, or the state at its end was not kept."""
 
@@ -137,13 +183,14 @@ class ReplayedBlock:
         self._driver = driver
         self._name = name
         self._manifest: str | None = None
+        self._number = 0
         self._line = 0
 
     def step_into(self) -> bool:
         driver = self._driver
         parent = _parent_place(driver, current_place.get())
         number = driver.peek_loop(self._name, parent)
-        driver.enter_loop(self._name, parent, ())
+        self._number = driver.enter_loop(self._name, parent, ())
         self._manifest = driver.end_manifest(number or 0)
         self._line = sys._getframe(1).f_lineno
         return self._manifest is None
@@ -152,6 +199,7 @@ class ReplayedBlock:
         if self._manifest is not None:
             everything = {str(place): thing for place, thing in enumerate(objects)} | named
             self._driver.restore(self._manifest, sys._getframe(1), everything, line=self._line)
+        self._driver.note_left(self._number, slot_kinds.LEFT_EXHAUSTED)
 
 
 def _parent_place(driver: SegmentDriver, outside: Place | None) -> Place:
@@ -168,7 +216,8 @@ def _continues(visit: Visit, before: Visit | None) -> bool:
 class ItemCursor:
     """A position in the items of a loop, of which only some are visited."""
 
-    def __init__(self, items: Iterable[Any]) -> None:
+    def __init__(self, items: Iterable[Any], on_item: Callable[[], None] = lambda: None) -> None:
+        self._on_item = on_item
         # A range or a list can be indexed; any other iterable may draw random numbers or open files when it advances.
         self._sequence = items if type(items) in (range, list, tuple) else None
         self._iterator = iter(items)
@@ -192,6 +241,7 @@ class ItemCursor:
             self._ahead = list(itertools.islice(self._iterator, 1))
 
     def take(self) -> Any:
+        self._on_item()
         ahead, self._ahead = self._ahead, None
         try:
             if ahead is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from relive.hindsight.workers.replayed_loop import ReplayedBlock, ReplayedLoop
 from relive.hindsight.workers.segment_driver import SegmentDriver
-from relive.record import Place
+from relive.record import Place, current_place
 from relive.store.journal import Journal, decode_value
 
 
@@ -17,10 +17,19 @@ class Replayer(SegmentDriver):
 
     def _logger(self, journal: Journal) -> Callable[[str, Any, Place], Any]:
         write = super()._logger(journal)
+        is_muted = not isinstance(journal, Journal)
 
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left()
-            return write(name, value, place)
+            self.progress.note()
+            if self.tracker is None or is_muted:
+                return write(name, value, place)
+            here = current_place.get() or self.root
+            is_recorded = self.tracker.note_value(name, place, is_here=here is place)
+            if is_recorded:
+                write(name, value, place)
+            self.check_record(is_recorded)
+            return value if is_recorded else write(name, value, place)
 
         return log
 
@@ -47,6 +56,7 @@ class Replayer(SegmentDriver):
         return ReplayedLoop(self, name, items)
 
     def data(self, name: str, source: Any, *, etag: str | None) -> Any:
+        self._stop_if_left()
         return source
 
     def settle_data(self) -> None:
@@ -58,6 +68,7 @@ class Replayer(SegmentDriver):
 
     @contextlib.contextmanager
     def checkpointing(self, objects: dict[str, Any], *, overhead: float | None, every: int | None) -> Iterator[None]:
+        self._stop_if_left()
         self._objects.append(objects)
         try:
             yield
@@ -66,4 +77,5 @@ class Replayer(SegmentDriver):
             self._objects.pop()
 
     def skipblock(self, name: str) -> Any:
+        self._stop_if_left()
         return ReplayedBlock(self, name)

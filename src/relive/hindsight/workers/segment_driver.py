@@ -7,22 +7,26 @@ import dis
 import gc
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from relive.checkpoint.io import Checkpoint, open_packs, restore_script
-from relive.checkpoint.state import OuterLoop
+from relive.checkpoint.io import open_packs
+from relive.checkpoint.state import OuterLoop, restore_encoded_random_states
 from relive.errors import Damaged
-from relive.hindsight.plan import Visit
+from relive.hindsight.plan import HorizonTracker, Visit
+from relive.hindsight.workers.persistent_loaders import STALE, PersistentLoaders
 from relive.hindsight.workers.process_exit import end_process
+from relive.hindsight.workers.state_proof import StateProof
+from relive.hindsight.workers.supervision import ProgressFile
 from relive.hindsight.workers.wire import Job, WorkerReport
-from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place
+from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.store import Home, JournalName
 from relive.store.chunks import Chunks
-from relive.store.journal import ROOT, Journal, line_schema
+from relive.store.journal import ROOT, Journal, line_schema, slot_kinds
 
 LoopKey = tuple[int, int, str]  # parent, parent's iteration, name
 _WAIT_S = 0.05
@@ -38,19 +42,27 @@ class SegmentDriver(JournalDriver):
         journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
         super().__init__(job.run, journal, Chunks(home.chunks))
         self._job = job
+        self.progress = ProgressFile(folder)
         self._packs = open_packs(home)
         self._segment_journal = journal
         self._recorded: dict[LoopKey, list[int]] = {}
         for number, name, parent, iteration in job.loops:
             self._recorded.setdefault((parent, iteration, name), []).append(number)
         self._entered: dict[LoopKey, int] = {}
+        self.tracker = (
+            HorizonTracker(job.horizon, [row[0] for row in job.loops], job.names) if job.horizon is not None else None
+        )
         self._objects: list[dict[str, Any]] = []  # of each `checkpointing` block that is open
         self._left_last = False  # the last visited loop was left by a break: the next verb ends the segment
         self.outer: OuterLoop | None = None
         self.is_restored = True  # the state is the recorded one, although logging may still be muted
         self.is_priming = False
+        self._random_states = job.random_states
         self._primed: set[str] = set()
+        self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
         self.report = WorkerReport(ok=False)
+        self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
+        self.end: Callable[[], None] = self.finish  # called when the script has ended, after its exit handlers
         self._pid, self._parent = os.getpid(), os.getppid()
         self._begun = time.perf_counter()
         journal.line(
@@ -67,20 +79,38 @@ class SegmentDriver(JournalDriver):
         return known[at] if at < len(known) else None
 
     def enter_loop(self, name: str, parent: Place, items: Iterable[Any]) -> int:
+        self.progress.note()
         number = self.peek_loop(name, parent)
         if number is None:
             return super().enter_loop(name, parent, items)
         key = parent.loop, parent.iteration, name
         self._entered[key] = self._entered.get(key, 0) + 1
+        if self.tracker is not None:
+            self.check_record(self.tracker.enter_loop(number))
         return number
 
-    def watch_loop(self, name: str, loop: int, made_in: CodeType | None) -> None:
+    def leave_loop(self, loop: int, iterations: int, how: int = slot_kinds.LEFT_UNKNOWN) -> None:
+        self.progress.note()
+        super().leave_loop(loop, iterations, how)
+        self.note_left(loop, how)
+
+    def mark(self, loop: int, iteration: int) -> None:
+        self.progress.note()
+        self.begin_iteration(loop, iteration)
+        super().mark(loop, iteration)
+
+    def watch_loop(self, name: str, loop: int, made_in: CodeType | None, items: Any) -> None:
         """Returns None: a replay takes no checkpoints."""
 
     def note_item(self, loop: int, iteration: int, item: Any) -> None:
         """Records the items of new loops; those of recorded loops are known."""
         if loop > self._job.last_loop:
             super().note_item(loop, iteration, item)
+
+    def observe_entry(self, loop: int | None, frame: FrameType | None, items: Any) -> None:
+        """A loop is about to begin: if it is a main loop, its state is compared with the recorded one from here on."""
+        if loop is not None and loop in self._job.mains and self._job.moments:
+            self.proof.enter_loop(loop, frame, self.named_objects(), items)
 
     def visits_of(self, loop: int) -> list[Visit] | None:
         visits = [visit for visit in self._job.visits if visit.loop == loop]
@@ -103,9 +133,52 @@ class SegmentDriver(JournalDriver):
     def stop_before(self, loop: int | None) -> None:
         """Ends a segment without visits when the first main loop begins: all that is selected lies before it."""
         if self._job.stop and not self._job.visits and loop in self._job.mains:
+            if self.tracker is not None and loop is not None:
+                self.tracker.enter_loop(loop)
             self.stop()
 
+    # --- the horizon --------------------------------------------------------------------------------------------
+
+    def is_in_doubt(self, loop: int | None) -> bool:
+        """Whether the record does not show that all iterations of this loop are complete."""
+        return self.tracker is not None and loop is not None and self.tracker.is_in_doubt(loop)
+
+    def begin_iteration(self, loop: int, iteration: int) -> None:
+        if self.tracker is not None:
+            self.check_record(self.tracker.begin_iteration(loop, iteration))
+
+    def end_iteration(self, loop: int, iteration: int) -> None:
+        if self.tracker is not None:
+            self.check_record(self.tracker.end_iteration(loop, iteration))
+
+    def note_left(self, loop: int, how: int) -> None:
+        """A loop of the script is left."""
+        if self.tracker is not None:
+            self.check_record(self.tracker.leave_loop(loop, how))
+
+    def check_record(self, is_recorded: bool) -> None:
+        """Ends the segment where the recorded run never came, or came by another way.
+
+        Other threads may be ahead of what they did then; only the main thread ends the script.
+        """
+        if self.tracker is None or self.tracker.is_past or (is_recorded and not self.tracker.is_over):
+            return
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.tracker.go_past()
+        self.report.ended_early = self.report.left_record = True
+        if not self._job.beyond:
+            self.stop()
+
+    def begin_run(self) -> None:
+        """The run begins, as it did with the first verb: generators that nobody seeded continue as they did then."""
+        states, self._random_states = self._random_states, ""
+        if states:
+            restore_encoded_random_states(states)
+
     def _stop_if_left(self) -> None:
+        if self._random_states:
+            self.begin_run()
         if self._left_last:
             self.stop()
 
@@ -117,8 +190,7 @@ class SegmentDriver(JournalDriver):
     def skip(self, loop: int, frame: FrameType | None, line: int) -> None:
         """Restores the state after a loop instead of running it."""
         skip = self._job.skips[loop]
-        outer = self.outer if loop not in self._job.mains else None
-        self.restore(skip.manifest, frame, self.named_objects(), outer=outer, warm=not self.is_restored, line=line)
+        self.restore(skip.manifest, frame, self.named_objects(), line=line)
         self.is_restored |= skip.unmutes
 
     def needs_priming(self, name: str, loop: int) -> bool:
@@ -152,25 +224,20 @@ class SegmentDriver(JournalDriver):
         """The state that is restored when a main loop is left early, or a block is skipped."""
         return self._job.ends.get(loop)
 
-    def restore(
-        self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, outer: OuterLoop | None = None,
-        warm: bool = False, line: int = 0,
-    ) -> None:  # fmt: skip
-        """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one.
-
-        `outer` is the loop around a nested one; `warm`: its iteration has run muted so far.
-        """
+    def restore(self, manifest: str, frame: FrameType | None, objects: dict[str, Any], *, line: int = 0) -> None:
+        """Puts a checkpoint back into the script; `line` is that of the skipped code, if it isn't the current one."""
         if not self.report.set_up_s:
             self.note_set_up()
+        self.progress.note()
         begun = time.perf_counter()
         try:
             with self._packs.shared_lock():
-                checkpoint = Checkpoint(manifest, self.chunks, self._packs)
-                missing = restore_script(checkpoint, frame, objects, outer=outer, line=line, is_warm=warm)
+                checkpoint = self.proof.restore(manifest, frame, objects, line)
         except Damaged:
             self.report.damaged.append(manifest)
             raise
-        self.report.unrestored += [name for name in missing if name not in self.report.unrestored]
+        self.progress.note()
+        self._persistent_loaders.mark_stale()
         took_s = time.perf_counter() - begun
         if not self.report.restores:
             self.report.first_restore_s = took_s
@@ -202,10 +269,21 @@ class SegmentDriver(JournalDriver):
         if text not in self.report.notes:
             self.report.notes.append(text)
 
-    def finish(self, *, ok: bool = True, is_over: bool = False, error: str = "", traceback: str = "") -> None:
-        """Closes the journal and writes the report; only then is the segment done."""
+    def finish(
+        self, *, ok: bool = True, is_over: bool = False, error: str = "", traceback: str = "", as_recorded: bool = False
+    ) -> None:
+        """Closes the journal and writes the report; only then is the segment done.
+
+        `as_recorded`: the script ended as it did when it was recorded.
+        """
         if os.getpid() != self._pid:
             return  # a forked child of the script has ended
+        if ok and not (self.tracker is not None and self.report.left_record):
+            self._flush(None)
+        if self.tracker is not None:
+            if as_recorded:
+                self.tracker.note_recorded_end()
+            self.report.unshown = self.tracker.unshown()
         self.journal = self._segment_journal
         if ok and is_over:
             self.journal.line(line_schema.IterationReplayed, ROOT, 0)  # the script ran to its end
@@ -214,6 +292,15 @@ class SegmentDriver(JournalDriver):
         self.report.ok, self.report.error, self.report.traceback = ok, error, traceback
         self.report.ran_s = time.perf_counter() - self._begun
         self.report.write(Path(self._job.folder))
+
+    def flush_iteration(self) -> None:
+        """Logs what was held back in the current iteration, which ends."""
+        here = current_place.get()
+        self._flush(here.parent if here is not None else None)
+
+    def _flush(self, here: Place | None) -> None:
+        for flush in session.flushes:
+            flush(here)
 
     def stop(self) -> None:
         """Ends the process after the last visit, without the rest of the script and without its exit handlers."""
@@ -225,6 +312,11 @@ class SegmentDriver(JournalDriver):
         """Waits until the parent ends all ranks together: the other ranks may still need what this one sent."""
         while self._job.ranks > 1 and os.getppid() == self._parent:
             time.sleep(_WAIT_S)
+
+    def _refuse_stale_loader(self) -> None:
+        if os.getpid() == self._pid:
+            self.report.needs_start = STALE
+            self.fail(f"{STALE}; replay it with --from-start")
 
     def fail(self, error: str) -> None:
         self.finish(ok=False, error=error)

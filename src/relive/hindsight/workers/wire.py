@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from relive.hindsight.plan import Segment, Skip, Visit
+from relive.hindsight.plan import Horizon, Segment, Skip, Visit
 from relive.store import atomic_write
 
 JOB_FILE, REPORT_FILE = "job.json", "report.json"
@@ -17,6 +17,16 @@ Message = TypeVar("Message")
 
 
 # --- parent and worker, through files in the worker's folder ---------------------------------------------------------
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """A moment of the run of which a checkpoint exists: the end of a loop, or of one of its iterations."""
+
+    loop: int
+    iteration: int  # -1: the end of the loop
+    place: str
+    manifest: str
+    last: int = -1  # the last iteration before it
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -45,8 +55,16 @@ class Job(msgspec.Struct, frozen=True):
     tree: str = ""  # the project, as it was
     instrumented: dict[str, Any] | None = None  # how a script that does not import relive was instrumented
     only: list[tuple[str, int, str]] = []  # file and line of each added statement, and the name it logs
+    recorded: dict[str, str | None] = {}  # files that statements were added to, and their text without them
     rank: int = 0
     ranks: int = 1  # that are replayed together
+    moments: list[Moment] = []  # with which the state is compared
+    random_states: str = ""  # of the global generators when the run began
+    digests: list[tuple[int, int, str]] = []  # loop, iteration, digest of the parameters at its end
+    horizon: Horizon | None = None  # of the recorded rank; the replay ends there
+    beyond: bool = False  # it goes on, and reports the values beyond
+    names: list[str] = []  # that are asked for
+    has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod
     def of(cls, segment: Segment, **fields: Any) -> Job:
@@ -72,6 +90,28 @@ class Job(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
+class StateCheck(msgspec.Struct, frozen=True):
+    """The state of the script, compared with the recorded one at a moment of the run.
+
+    The moment is the end of iteration `iteration` of `loop`, whether the replay passed it or restored its checkpoint;
+    at the entry of a loop, `iteration` is -1.
+    """
+
+    loop: int
+    iteration: int
+    # "restored" (right after restoring a checkpoint), "entry" (of a main loop), or a recorded moment that the replay
+    # passed: "iteration", "loop", "end".
+    place: str
+    agreed: int  # objects that compared equal
+    differences: list[str] = []  # at most 20, by path: "model.fc.weight: other content"
+    differing: int = 0  # how many differ in all
+    position: int = 0  # of the next slot in the worker's journal (`Journal.written()`); 0: by loop and iteration
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differences and not self.differing
+
+
 class WorkerReport(msgspec.Struct):
     """How a segment went. The worker writes it when it ends by itself; a killed worker leaves none."""
 
@@ -81,6 +121,7 @@ class WorkerReport(msgspec.Struct):
     notes: list[str] = []
     unrestored: list[str] = []  # state that a checkpoint holds and the script had no object for
     damaged: list[str] = []  # the manifest of the checkpoint that could not be read
+    needs_start: str = ""  # why a replay from a checkpoint can't be right; one from the start can
     iterations_s: list[tuple[int, int, float]] = []  # loop, iteration, seconds
     restored_bytes: int = 0
     restored_s: float = 0.0
@@ -89,7 +130,12 @@ class WorkerReport(msgspec.Struct):
     set_up_s: float = 0.0  # from the start of the process to the first restore, visit or skip
     ran_s: float = 0.0  # from the start of the process to the end
     written_ns: int = 0
-    ended_early: bool = False  # by the error that ended the run when it was recorded
+    ended_early: bool = False  # where the run ended when it was recorded
+    left_record: bool = False  # it came where the run never came
+    unshown: list[tuple[int, int, str, int]] = []  # loop, iteration, name and ordinal of the first value in doubt
+    checks: list[StateCheck] = []  # in the order in which they were made
+    unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
+    memory: list[tuple[int, int, dict[str, int]]] = []  # loop, iteration, hashes by path
 
     def write(self, folder: Path) -> None:
         self.written_ns = time.time_ns()

@@ -9,18 +9,19 @@ import sys
 import threading
 import traceback
 import types
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from relive.errors import Damaged
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
-from relive.hindsight.workers.landlock import restrict_writes
+from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
+from relive.hindsight.workers.supervision import dump_on_signal
 from relive.hindsight.workers.wire import Job
-from relive.hindsight.workers.write_guard import WriteGuard
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
 
@@ -28,6 +29,7 @@ from relive.record import Off, outcome_of, session
 def main(path: str) -> int:
     """Executes the job in a file; returns 0 if the script succeeded."""
     job = Job.read(Path(path))
+    dump_on_signal(Path(job.folder))
     os.chdir(job.cwd)
     sys.argv = [job.script, *job.argv]
     sys.path[:0] = job.search
@@ -36,6 +38,8 @@ def main(path: str) -> int:
     session.open_replayed_run = _RunSelector(replayer, job).next
     WriteGuard(job.protected, job.writable).start()
     restrict_writes(job.protected, job.writable)
+    if job.instrumented is not None:
+        replayer.begin_run()  # of a hands-free run: before the script
     try:
         _run_script(job)
     except BaseException as error:  # noqa: BLE001 - the parent reports whatever the script raised
@@ -74,7 +78,7 @@ class _ReplayedRun:
     def close(self, error: BaseException | None) -> None:
         code = _end_run(self.recorder, self._job, error)
         if not code:
-            self.recorder.finish(is_over=error is None)
+            self.recorder.end()
         if error is None:
             self.recorder.wait_for_others()
         end_process(code)
@@ -83,12 +87,18 @@ class _ReplayedRun:
 def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     """Finishes the segment; returns the exit code. The error that ended the recorded run is not a failure now."""
     outcome, described = outcome_of(error) if error is not None else (FINISHED, None)
-    recorded = job.ending or {}
-    if error is None or outcome == FINISHED or (described or {}).get("type") == recorded.get("type"):
+    is_over = error is None or outcome == FINISHED
+    is_recorded_error = not is_over and _is_same_error(described or {}, job.ending or {})
+    tracker = replayer.tracker
+    is_past = tracker is not None and not tracker.is_whole and tracker.is_at_end  # what follows is not in the record
+    if error is None or is_over or is_recorded_error or is_past:
         # Exit handlers of the script are still part of its run.
-        is_over = error is None or outcome == FINISHED
-        replayer.report.ended_early = not is_over
-        session.at_exit.append(partial(replayer.finish, is_over=is_over))
+        as_recorded = is_recorded_error and is_past if tracker is not None and not tracker.is_whole else is_over
+        replayer.report.ended_early |= not is_over
+        replayer.end = partial(
+            replayer.finish, is_over=is_over and (tracker is None or tracker.is_whole), as_recorded=as_recorded
+        )
+        session.at_exit.append(replayer.end)
         if is_over:
             session.at_exit.append(replayer.wait_for_others)
         return 0
@@ -97,11 +107,19 @@ def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     return 1
 
 
+def _is_same_error(error: dict[str, Any], recorded: dict[str, Any]) -> bool:
+    """Whether an error is of the recorded type, and of the same file as far as both are known."""
+    files = [os.path.basename(str(one["place"]).rpartition(":")[0]) for one in (error, recorded) if one.get("place")]
+    return error.get("type") == recorded.get("type") and len(set(files)) <= 1
+
+
 def _run_script(job: Job) -> None:
     if job.instrumented is not None:
         only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
         target, sources = job.module or job.script, job.instrumented["sources"]
-        start_hands_free(ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only))
+        recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
+        start = ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
+        start_hands_free(replace(start, holds_back=bool(job.instrumented.get("holds_back"))))
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)

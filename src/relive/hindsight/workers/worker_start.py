@@ -43,6 +43,8 @@ class Process(Protocol):
 
     waited_s: float  # until the process existed: libraries were being loaded
 
+    @property
+    def pid(self) -> int | None: ...
     def poll(self) -> int | None: ...
     def end(self) -> None: ...
 
@@ -214,15 +216,19 @@ class _ForkedWorker:
         self._requested = time.perf_counter()
         self.waited_s = 0.0
 
+    @property
+    def pid(self) -> int | None:
+        return self._forkserver.pid(self._job)
+
     def poll(self) -> int | None:
-        pid = self._forkserver.pid(self._job)
+        pid = self.pid
         if pid is None:
             self.waited_s = time.perf_counter() - self._requested
         code = self._forkserver.code(pid) if pid is not None else None
         return -signal.SIGKILL if code is None and self._forkserver.is_gone else code
 
     def end(self) -> None:
-        pid = self._forkserver.pid(self._job)
+        pid = self.pid
         if pid is not None:
             _kill_group(pid)
 
@@ -239,6 +245,10 @@ class _SpawnedWorker:
                 [python, "-P", "-m", "relive.hindsight.workers.worker", str(job.write())],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(env), cwd=job.cwd, start_new_session=True,
             )  # fmt: skip
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
 
     def poll(self) -> int | None:
         return self._process.poll()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import shutil
 import socket
+import struct
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ from relive.store.journal import ParsedJournal, line_schema
 from relive.store.versions import code_versions
 
 MAX_COPIED_BYTES = 16 << 20  # larger inputs are linked; C libraries may write through a link unnoticed
+START_PRECISION_S = 0.01  # Linux rounds the start of a process down to this; Python itself takes longer to start
 MAX_LINKED_FILES = 10_000  # of a folder; with more, the folder itself is linked
+_HERE, _BIRTH_TIME, _BIRTH_TIME_OFFSET = -100, 0x800, 0x50  # of statx(2)
 # Experiment trackers write to the folder of the replay instead of their server.
 OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "COMET_MODE": "OFFLINE"}
 # Where the ranks of a process group find each other.
@@ -71,6 +75,8 @@ def create_workspace(record: RunRecord, ranks: Sequence[ParsedJournal], tree: Pa
     for path in dict.fromkeys(path for rank in ranks for path in _input_paths(record, rank)):
         _provide(path, folders)
     for outside, inside in folders.items():
+        script_began_s = record.started_us / 1e6 - _script_age_s(ranks[0])
+        _make_older_folders(outside, inside, base, script_began_s + START_PRECISION_S)
         _link_older_files(outside, inside, base, record.started_us / 1e6)
     for rank in ranks:
         (base / "journals" / str(rank.journal.rank)).mkdir(parents=True)
@@ -110,15 +116,17 @@ def rendezvous_variables(recorded: Mapping[str, str]) -> dict[str, str]:
         return dict(zip(_RENDEZVOUS, ("127.0.0.1", str(free.getsockname()[1])), strict=True))
 
 
+def needs_temporary_folder(protected: Iterable[str]) -> bool:
+    """Whether no file can be made in the folder for temporary files, since a protected folder is below it."""
+    common = Path(os.path.realpath(tempfile.gettempdir()))
+    return any(_is_below(Path(os.path.realpath(path)), common) for path in protected)
+
+
 def worker_environment(
-    record: RunRecord, recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None
+    recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None, scratch: Path | None = None
 ) -> dict[str, str]:
-    """The environment variables of a worker, which direct output to its own folder."""
-    temporary = {}
-    # The project may be below the folder for temporary files, which then can't be written.
-    if Path(tempfile.gettempdir()) in Path(os.path.realpath(record.code["root"])).parents:
-        (base / "tmp").mkdir(exist_ok=True)
-        temporary["TMPDIR"] = str(base / "tmp")
+    """The environment variables of a worker, which direct output to its own folder; `scratch`: its temporary files."""
+    temporary = {"TMPDIR": str(scratch)} if scratch is not None else {}
     redirected = (
         {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
     )
@@ -168,6 +176,25 @@ def _provide_file(path: str, target: Path) -> None:
         target.symlink_to(path)
 
 
+def _make_older_folders(outside: Path, inside: Path, base: Path, moment_s: float) -> None:
+    """Makes the folders that existed when the script was started; a version has no empty and no ignored ones."""
+    made = 0
+    for folder, names, _ in os.walk(outside):
+        names[:] = [name for name in names if not _is_excluded(Path(folder) / name, base)]
+        target = inside / os.path.relpath(folder, outside)
+        if not os.path.lexists(target) and min(_modified_s(folder), _born_s(folder)) < moment_s:
+            target.mkdir(parents=True, exist_ok=True)
+            made += 1
+        if made > MAX_LINKED_FILES:
+            return
+
+
+def _script_age_s(recorded: ParsedJournal) -> float:
+    """How long the script had been running when it began to record."""
+    header = recorded.header
+    return float((header.since_start_s if isinstance(header, line_schema.RunStarted) else None) or 0.0)
+
+
 def _link_older_files(outside: Path, inside: Path, base: Path, begun_s: float) -> None:
     """Links files that are older than the run: they may have been read before relive was imported.
 
@@ -192,6 +219,22 @@ def _is_excluded(folder: Path, base: Path) -> bool:
     """Whether a folder is hidden, a cache, a virtual environment, or a home of relive."""
     is_home = folder / "replays" in base.parents
     return is_home or folder.name.startswith(".") or folder.name == "__pycache__" or (folder / "pyvenv.cfg").exists()
+
+
+def _born_s(path: str) -> float:
+    """When a file or folder was made; infinity where the system does not tell."""
+    try:
+        born = getattr(os.stat(path), "st_birthtime", None)  # not on Linux
+        if born is not None:
+            return float(born)
+        filled = ctypes.create_string_buffer(256)
+        if ctypes.CDLL(None).statx(_HERE, os.fsencode(path), 0, _BIRTH_TIME, filled):
+            return math.inf
+    except (OSError, AttributeError):
+        return math.inf
+    (mask,) = struct.unpack_from("I", filled, 0)
+    seconds, nanoseconds = struct.unpack_from("qI", filled, _BIRTH_TIME_OFFSET)
+    return seconds + nanoseconds / 1e9 if mask & _BIRTH_TIME else math.inf
 
 
 def _modified_s(path: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relive.model import RunRecord
+from relive.model import RunRecord, Verdict
 from relive.query.compare.comparability import CHANGES, DATA, ENVIRONMENT, IDENTITY
 from relive.store.catalog import Index, RunEntry, Summary, find_run
 from relive.store.journal import finite_or_none, plain_value, plain_value_from_json
@@ -77,7 +77,8 @@ def _plain_args(record: RunRecord) -> dict[str, Any]:
 def _summary_values(summary: Summary) -> dict[str, Any]:
     last = finite_or_none(summary.last) if summary.last_text is None else plain_value_from_json(summary.last_text)
     low, high = finite_or_none(summary.lowest), finite_or_none(summary.highest)
-    return {"last": last, "min": low, "max": high, "count": summary.count}
+    verdict = {"verdict": Verdict(summary.verdict).word} if summary.verdict else {}
+    return {"last": last, "min": low, "max": high, "count": summary.count, **verdict}
 
 
 def _side_by_side(columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from relive.errors import QueryError
+from relive.model import Verdict
 from relive.query.compare.comparability import CODE, DATA, ENVIRONMENT, GROUP_KEYS, IDENTITY, difference_reason
 from relive.query.compare.point_groups import group_ends, group_starts, main_process_rows
 from relive.query.compare.run_facts import RunFactColumns
@@ -135,7 +136,9 @@ def _scores(index: Index, entries: Sequence[RunEntry], metric: str, by: str, ter
     for entry in entries:
         run = entry.record.run
         by_rank = [long_means.get((run, one.rank)) or score(one, by, terms.k) for one in found[run]]
-        scores.append(aggregate_ranks(by_rank, terms.ranks) if all_ranks else next(iter(by_rank), Score()))
+        total = aggregate_ranks(by_rank, terms.ranks) if all_ranks else next(iter(by_rank), Score())
+        worst = Verdict(max((one.verdict for one in found[run]), default=0))
+        scores.append(replace(total, note=worst.word) if worst.is_marked and total.note is None else total)
     return scores
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from relive.store.catalog import Summary
@@ -24,7 +25,7 @@ _LOWER_IS_BETTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The number a run is ranked by. `note` says what kind of value it is if it isn't a finite number."""
+    """The number a run is ranked by. `note` says what it is if it isn't a finite number, or that it is unverified."""
 
     number: float | None = None  # may be infinite or NaN; None if there is no number
     note: str | None = MISSING
@@ -70,7 +71,7 @@ def _mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
     except OverflowError:  # the sum of huge numbers may be too large where their mean is not
-        return math.fsum(value / len(values) for value in values)
+        return float(sum(map(Fraction, values)) / len(values))
 
 
 def aggregate_ranks(scores: Sequence[Score], how: str) -> Score:

@@ -17,6 +17,7 @@ from relive.errors import QueryError
 from relive.query.sql.duckdb_relations import create_view, sql_names
 from relive.query.sql.sql_advice import Advice, list_names, unknown_table_error
 from relive.query.sql.sql_statement import (
+    NOWHERE,
     EditedSql,
     SqlStatement,
     SqlText,
@@ -57,6 +58,7 @@ _ONE_SELECT = "only a single SELECT is allowed here; ask one question, and chang
 _ONE_CONDITION = "a where clause is one condition on columns; write it like: lr < 0.01 and epoch >= 3"
 _WHERE_KEYS = {"type", "cte_map", "select_list", "from_table", "where_clause", "aggregate_handling"}
 _WHERE_BARE = "select 1 from rows where "
+Aliases = Callable[[], Mapping[str, str]]
 _WHERE_IN_PARENTHESES = "select 1 from rows where ("
 _ROW_COLUMN = "row#"
 _POLL_S = 0.05
@@ -276,18 +278,23 @@ def columns_of(where: str) -> list[str]:
     return list(dict.fromkeys(column.name for column in _parse_condition(where).columns))
 
 
-def filter_table(table: Table, where: str) -> Table:
+def filter_table(table: Table, where: str, aliases: Aliases = dict) -> Table:
     """Returns the rows of the table for which the where clause holds, in their order."""
-    return table.take(matching(table, where))
+    return table.take(matching(table, where, aliases))
 
 
-def matching(table: Table, where: str) -> Mask:
-    """Returns for each row of the table whether the where clause holds."""
+def matching(table: Table, where: str, aliases: Aliases = dict) -> Mask:
+    """Returns for each row of the table whether the where clause holds.
+
+    `aliases` returns other names of columns; it is called if the clause has a name that is not a column.
+    """
     statement = _parse_condition(where)
     names = sql_names(table.columns)
     by_lower = {name.lower(): name for name in names.values()}
-    edits = list(_quote_dotted_names(statement, by_lower))
+    replaced = list(_replace_aliases(statement, by_lower, aliases))
+    edits = sorted([*_quote_dotted_names(statement, by_lower), *(edit for _, edit in replaced)])
     needed = {part.lower() for column in statement.columns for part in (column.parts[0], column.name)}
+    needed |= {column for column, _ in replaced}
     used = {name: table.columns[original] for original, name in names.items() if name.lower() in needed}
     used[_ROW_COLUMN] = Column(np.arange(len(table)))
     edited = EditedSql.of(statement.source.sql, edits)
@@ -314,6 +321,19 @@ def _parse_condition(where: str) -> SqlStatement:
             raise QueryError(_ONE_CONDITION)
     check(statement, {"rows"})
     return statement
+
+
+def _replace_aliases(
+    statement: SqlStatement, by_lower: Mapping[str, str], aliases: Aliases
+) -> Iterator[tuple[str, tuple[int, int, str]]]:
+    """Yields the edits that put columns in place of their other names, each with the column in lower case."""
+    unknown = [one for one in statement.columns if len(one.parts) == 1 and one.name.lower() not in by_lower]
+    known = aliases() if unknown else {}
+    for column in unknown:
+        target = by_lower.get(str(known.get(column.name)).lower())
+        word = _DOTTED_NAME.match(statement.source.tail(column.at)) if column.at != NOWHERE else None
+        if target is not None and word is not None:
+            yield target.lower(), (column.at, column.at + len(word.group().encode()), quote(target))
 
 
 def _quote_dotted_names(statement: SqlStatement, by_lower: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.errors import NotFound
+from relive.model import Verdict
 from relive.query.sql.duckdb_relations import create_view
 from relive.query.table import Column, Table
 from relive.store import REPLAY_OFFSET
@@ -119,7 +120,9 @@ def _checkpoint_rows(index: Index, entries: Sequence[RunEntry]) -> Iterable[tupl
 def _create_logs_view(con: Connection, index: Index, entries: Sequence[RunEntry]) -> None:
     """Creates the `logs` view: segments of finished runs, scanned as the query needs them, and points of live runs."""
     stored = index.stored(entries)
-    live = index.points([entry for entry in entries if entry.live], None, all_ranks=True, replays="all")
+    live = index.points(
+        [entry for entry in entries if entry.live], None, all_ranks=True, replays="all", contradicted=True
+    )  # fmt: skip
     create_view(con, "logs#live", _live_table(live))
     create_view(con, "logs#types", _table({"kind": "int", "type": "text"}, slot_kinds.TYPE_NAMES.items()))
     parts = [_select_logs('"logs#live"', live.dims.shape[1], has_text=True)]
@@ -142,12 +145,16 @@ _JOINED_SEGMENTS = (
 )
 
 
+_VERDICT_WORDS = " ".join(f"when {one:d} then '{one.word}'" for one in Verdict if one)
+
+
 def _select_logs(source: str, deepest: int, *, has_text: bool) -> str:
     dims = f"[{', '.join(f'd{depth}' for depth in range(deepest))}]" if deepest else "[]"
     integer_kinds = ", ".join(map(str, sorted(slot_kinds.INTEGER_KINDS)))
     return (
         f"select run, rank, case when process < {REPLAY_OFFSET} then process else 0 end as process,"
-        f" greatest(process - {REPLAY_OFFSET}, 0) as replay, seq, make_timestamp(time_us) as tstamp, name, type,"
+        f" greatest(process - {REPLAY_OFFSET}, 0) as replay, case verdict {_VERDICT_WORDS} end as verdict, seq,"
+        " make_timestamp(time_us) as tstamp, name, type,"
         f" case when kind not in ({slot_kinds.NONE}, {slot_kinds.LINE}) then value end as value,"
         f" case when kind in ({integer_kinds}) then exact end as integer,"
         f" {'text' if has_text else 'null::varchar'} as text, path,"
@@ -166,6 +173,7 @@ def _live_table(points: Points) -> Table:
         "text": Column(text, np.asarray([cell is not None for cell in text], bool)),
         **{key: Column(getattr(points, key)) for key in ("rank", "process", "seq", "time_us", "kind", "exact")},
         "value": Column(points.value),
+        "verdict": Column(points.verdict if points.verdict is not None else np.zeros(len(points), np.uint8)),
         **{f"d{at}": Column(np.ascontiguousarray(points.dims[:, at])) for at in range(points.dims.shape[1])},
     }  # fmt: skip
     return Table(columns, [])

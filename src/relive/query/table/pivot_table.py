@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relive.model import Verdict
 from relive.query.table import column_types
 from relive.query.table.context_rows import ABSENT, Ints, Path, Rows, align_rows, distinct
 from relive.query.table.wide_table import Column, Table, present
@@ -17,6 +18,7 @@ from relive.store.journal import decode_value, from_json
 
 FIXED_DIMS = ("project", "run", "tstamp", "version", "filename")
 PROCESS_DIMS = ("rank", "process")
+_WORDS = column_types.as_objects([*(verdict.word for verdict in Verdict), None])  # the last: no value
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,13 @@ def pivot(
     *,
     get_chunk: column_types.GetChunk,
     with_rank: bool = False,
-    sources: Callable[[str, int], str] | None = None,
+    with_sources: bool = False,
+    has_happened: Callable[[str, int], bool] = lambda *_: True,
 ) -> Table:
     """Returns the wide table of these names over these runs: a column per loop and name, a row per context.
+
+    The column of a name with replayed values has one of verdicts beside it. `has_happened` says by run and number of
+    a replay whether its values happened in the run.
 
     Args are values at the root of their run, unless the run logged the name. A run with none of the names has
     no row; with no names at all, every run has one.
@@ -55,6 +61,7 @@ def pivot(
         column = _loop_column(points, rows.point, loop, get_chunk=get_chunk)
         columns[_free_name(loop.column, "loop_", columns)] = column
     dims = list(columns)
+    verdicts: dict[str, str] = {}
     for place, name in enumerate(requested):
         source = rows.source.get(place, np.full(len(rows.run), ABSENT))
         values = column_types.gather(points, source, get_chunk)
@@ -63,19 +70,38 @@ def pivot(
             values = _with_args(values, args, rows.run, logged.runs_with(place))
         column_name = _free_name(name, "logged_", columns)
         columns[column_name] = values.column()
-        if sources is not None:
+        if with_sources:
             columns[_free_name(f"{column_name}_source", "logged_", columns)] = _source_column(
-                points, rows, source, sources
+                points, source, has_happened
             )
-    return Table(columns, dims)
+        if (codes := _verdicts_at(points, source)).any():
+            verdicts[column_name] = _free_name(f"{column_name}_verdict", "logged_", columns)
+            columns[verdicts[column_name]] = Column(_WORDS[np.where(source >= 0, codes, -1)], source >= 0)
+    left_out = {name: count for name, count in points.left_out.items() if name in requested}
+    return Table(columns, dims, verdicts, left_out)
 
 
-def _source_column(points: Points, rows: _TableRows, source: Ints, describe: Callable[[str, int], str]) -> Column:
+def _source_column(points: Points, source: Ints, has_happened: Callable[[str, int], bool]) -> Column:
     """Returns a description of where each value comes from: recorded, or a replay with its verdict."""
     replay = points.replay if points.replay is not None else np.zeros(len(points), np.int32)
-    pairs = list(zip(rows.run.tolist(), _take_integers(replay, source).tolist(), strict=True))
-    texts = {pair: describe(points.runs[pair[0]], pair[1]) for pair in set(pairs)}
-    return Column(column_types.as_objects([texts[pair] for pair in pairs]), source >= 0)
+    replays, codes = _take_integers(replay, source).tolist(), _verdicts_at(points, source).tolist()
+    keys = list(zip(_take_integers(points.run, source).tolist(), replays, codes, strict=True))
+
+    def describe(run: int, number: int, code: int) -> str:
+        if not number:
+            return "recorded"
+        is_real = has_happened(points.runs[run], number)
+        return f"replay {number}, {Verdict(code).word if is_real else 'never happened'}"
+
+    texts = {key: describe(*key) for key in set(keys)}
+    return Column(column_types.as_objects([texts[key] for key in keys]), source >= 0)
+
+
+def _verdicts_at(points: Points, source: Ints) -> Ints:
+    """Returns the verdicts of these points, 0 where there is no point."""
+    if points.verdict is None:
+        return np.zeros(len(source), np.int64)
+    return _take_integers(points.verdict, source)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from relive.model import Verdict
 
 if TYPE_CHECKING:
     import pandas
@@ -49,6 +52,9 @@ class Table:
 
     columns: Mapping[str, Column]
     dims: list[str]
+    verdicts: Mapping[str, str] = field(default_factory=dict)  # column of a name → the column of its verdicts
+    left_out: Mapping[str, int] = field(default_factory=dict)  # name → contradicted values that are not in the table
+    verdict_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # column → verdict → replayed values
 
     def __len__(self) -> int:
         return next((len(column.values) for column in self.columns.values()), 0)
@@ -58,7 +64,28 @@ class Table:
 
     def take(self, rows: NDArray[Any]) -> Table:
         """Returns these rows of the table, given as a mask or as row numbers in any order."""
-        return Table({name: column.take(rows) for name, column in self.columns.items()}, self.dims)
+        columns = {name: column.take(rows) for name, column in self.columns.items()}
+        return replace(self, columns=columns)
+
+    def without(self, names: Collection[str]) -> Table:
+        """Returns the table without these columns."""
+        columns = {name: column for name, column in self.columns.items() if name not in names}
+        verdicts = {name: other for name, other in self.verdicts.items() if name in columns and other in columns}
+        return replace(self, columns=columns, verdicts=verdicts)
+
+    def with_verdicts_counted(self) -> Table:
+        """Returns the table with its verdicts counted, and without columns of verdicts that mark no value."""
+        counts: dict[str, dict[str, int]] = {}
+        for name, other in self.verdicts.items():
+            found = Counter(self.columns[other].values.tolist())
+            counts[name] = {verdict.word: found[verdict.word] for verdict in Verdict if verdict and found[verdict.word]}
+        idle = [
+            other
+            for name, other in self.verdicts.items()
+            if not any(Verdict.of(word).is_marked for word in counts[name])
+        ]  # fmt: skip
+        counts = {name: found for name, found in counts.items() if found}
+        return replace(self.without(idle), verdict_counts=counts)
 
 
 def present(values: NDArray[Any]) -> Mask:
@@ -71,7 +98,12 @@ def to_pandas(table: Table) -> pandas.DataFrame:
     import pandas
 
     series = {name: _series(column) for name, column in table.columns.items()}
-    return pandas.DataFrame(series, copy=False)
+    frame = pandas.DataFrame(series, copy=False)
+    if table.verdict_counts:
+        frame.attrs["verdicts"] = {name: dict(counts) for name, counts in table.verdict_counts.items()}
+    if table.left_out:
+        frame.attrs["contradicted"] = dict(table.left_out)
+    return frame
 
 
 def rows_to_pandas(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:

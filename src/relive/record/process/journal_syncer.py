@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from relive.record.process.fork_safety import fork_warning_filter
 from relive.record.process.user_warnings import warn_once
@@ -13,9 +14,10 @@ HEARTBEAT_S = 30.0
 
 
 class JournalSyncer:
-    """Syncs one journal until stopped."""
+    """Syncs one journal until stopped; `before_sync` is called each time, and may add lines."""
 
-    def __init__(self, journal: Journal, every_s: float) -> None:
+    def __init__(self, journal: Journal, every_s: float, before_sync: Callable[[], None] | None = None) -> None:
+        self._before_sync = before_sync
         self._journal = journal
         self._every_s = max(every_s, 0.05)
         self._stop = threading.Event()
@@ -27,6 +29,7 @@ class JournalSyncer:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+        self._before_sync = None  # it refers to the run, which refers to this: files must close without a collector
         fork_warning_filter.end()
 
     def _work(self) -> None:
@@ -34,6 +37,8 @@ class JournalSyncer:
         while not self._stop.wait(self._every_s):
             fork_warning_filter.end()
             try:
+                if self._before_sync is not None:
+                    self._before_sync()
                 self._journal.sync()
                 if time.monotonic() - touched > HEARTBEAT_S:
                     self._journal.touch()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from relive.record.provenance.data_fingerprint import fingerprint_file, fingerprint_folder
     from relive.record.provenance.drift import changes_since, is_same_machine
     from relive.record.provenance.fingerprint_cache import FingerprintCache
+    from relive.record.provenance.imported_modules import ImportedModules
     from relive.record.provenance.input_watch import InputWatch, ignore_reads
     from relive.record.provenance.provenance import Provenance
     from relive.record.provenance.runtime_environment import installed_packages, is_secret

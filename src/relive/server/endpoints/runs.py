@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.errors import NotFound
-from relive.model import RunRecord
+from relive.model import RunRecord, Verdict
 from relive.query import run_list_row
 from relive.server.endpoints.ingest import run_of
 from relive.server.http import HttpError, Reader, json_response
-from relive.store.catalog import Index, RunEntry, Summary, find_run
+from relive.store.catalog import Index, Points, RunEntry, Summary, find_run, list_replays
 from relive.store.chunks import Chunks
 from relive.store.journal import to_json
 
@@ -55,13 +55,17 @@ class RunEndpoints:
         return json_response(await self._reader.ask(ask))
 
     async def run(self, request: Request) -> Response:
-        """Returns the record of a run, with a summary of each name."""
+        """Returns the record of a run, a summary of each name, and its replays with the verdicts on their values."""
         run = run_of(request)
 
         def ask(index: Index) -> dict[str, Any]:
             entry = _find_entry(index, run)
             found = index.summaries([entry])[run]
-            return {"record": entry.record, "metrics": [_summary_json(summary) for summary in found]}
+            return {
+                "record": entry.record,
+                "metrics": [_summary_json(summary) for summary in found],
+                "replays": list_replays(index.home, run),
+            }
 
         return json_response(await self._reader.ask(ask))
 
@@ -82,6 +86,7 @@ class RunEndpoints:
                 "name": name,
                 "rank": rank,
                 **downsample(points.value[of_rank], points.time_us[of_rank], count),
+                "verdicts": _count_verdicts(points, of_rank),
             }
 
         return json_response(await self._reader.ask(ask))
@@ -113,15 +118,24 @@ def _find_entry(index: Index, run: str) -> RunEntry:
     return find_run([entry for entry in index.runs() if entry.record.run == run], run)
 
 
+def _count_verdicts(points: Points, rows: Any) -> dict[str, int]:
+    """Counts the verdicts on the replayed values among these rows."""
+    if points.verdict is None:
+        return {}
+    numbers = np.bincount(points.verdict[rows], minlength=len(Verdict)).tolist()
+    return {verdict.word: numbers[verdict] for verdict in Verdict if verdict and numbers[verdict]}
+
+
 def _summary_json(summary: Summary) -> dict[str, Any]:
     return {
         "name": summary.name, "count": summary.count, "last": _last_value(summary), "lowest": summary.lowest,
         "highest": summary.highest, "last_us": summary.last_us, "loops": list(summary.path),
+        "verdict": Verdict(summary.verdict).word,
     }  # fmt: skip
 
 
 def _last_value(summary: Summary) -> Any:
-    return summary.last if summary.last is not None else summary.last_text
+    return summary.exact_last
 
 
 def _search_text(record: RunRecord) -> str:

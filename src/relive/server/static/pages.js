@@ -24,6 +24,12 @@ function make(tag, attributes = {}, ...children) {
 
 const when = (us) => (us ? new Date(us / 1000).toLocaleString() : "");
 const pairs = (object) => Object.entries(object).map(([name, value]) => `${name}=${short(value)}`).join(" ");
+const MEANINGS = {
+  unverified: "replayed, and nothing shows that it is right",
+  contradicted: "replayed, and the record differs",
+};
+const counts = (verdicts) => Object.entries(verdicts).map(([verdict, count]) => `${count} ${verdict}`).join(", ");
+const mark = (verdict) => (MEANINGS[verdict] ? make("span", { class: "marked", title: `${verdict}: ${MEANINGS[verdict]}` }, " ?") : null);
 const runLink = (run) => make("a", { href: `/runs/${run}`, class: "id" }, run.slice(0, 8));
 
 function table(headings, rows, numbers = []) {
@@ -50,7 +56,7 @@ async function runsPage() {
     older.disabled = offset + ROWS >= found.total;
     place.replaceChildren(table(["run", "when", "script", "args", "outcome", "last values"], found.runs.map((run) => [
       runLink(run.run), when(run.started_us), run.name ? `${run.filename} (${run.name})` : run.filename, pairs(run.args),
-      make("span", { class: run.outcome }, run.outcome), pairs(Object.fromEntries(Object.entries(run.last).slice(0, 6))),
+      make("span", { class: run.outcome }, run.outcome), make("span", {}, ...Object.entries(run.last).slice(0, 6).flatMap(([name, value]) => [`${name}=${short(value)}`, mark(run.marked[name]), " "]).filter((part) => part !== null)),
     ])));
   };
   const again = () => { offset = 0; return show(); };
@@ -69,14 +75,16 @@ async function runPage(run) {
   main.replaceChildren(place);
   let shown = "";
   return async () => {
-    const { record, metrics } = await api(`/api/runs/${run}`);
-    const now = JSON.stringify([record.outcome, metrics]);
+    const { record, metrics, replays } = await api(`/api/runs/${run}`);
+    const now = JSON.stringify([record.outcome, metrics, replays]);
     if (now === shown) return;
     shown = now;
     const series = await Promise.all(metrics.filter((one) => one.lowest !== null && one.count > 1)
       .map((one) => api(`/api/runs/${run}/series`, { name: one.name, points: 400 })));
     const charts = series.map((one) => make("figure", {}, make("figcaption", {}, make("b", {}, one.name),
-      make("span", { class: "quiet" }, `${one.count} values${one.nan ? `, ${one.nan} NaN` : ""}`)), chart(one)));
+      make("span", { class: "quiet" }, `${one.count} values${one.nan ? `, ${one.nan} NaN` : ""}`),
+      mark(Object.keys(MEANINGS).find((verdict) => one.verdicts[verdict])),
+      Object.keys(one.verdicts).length ? make("span", { class: "quiet" }, counts(one.verdicts)) : null), chart(one)));
     const { packages, variables, ...environment } = record.environment;
     const args = Object.fromEntries(Object.entries(record.config.args).map(([name, arg]) => [name, arg.value]));
     const declared = Object.entries(record.data.declared).map(([name, one]) => [name, one.path ?? one.kind, one.digest?.slice(0, 12)]);
@@ -89,7 +97,10 @@ async function runPage(run) {
       make("h2", {}, "Code"), facts({ version: record.code.version, HEAD: record.code.head, branch: record.code.user_branch, changed: record.code.dirty }),
       make("h2", {}, "Data"), facts({ version: record.data.version ?? "none seen or declared" }), declared.length ? table(["name", "what", "digest"], declared) : null,
       make("h2", {}, "Metrics"), make("div", { class: "charts" }, ...charts),
-      table(["name", "last", "lowest", "highest", "values", "in"], metrics.map((one) => [one.name, short(one.last), short(one.lowest), short(one.highest), short(one.count), one.loops.join("/")]), ["last", "lowest", "highest", "values"]),
+      table(["name", "last", "lowest", "highest", "values", "in"], metrics.map((one) => [one.name, make("span", { title: one.verdict }, short(one.last), mark(one.verdict)), short(one.lowest), short(one.highest), short(one.count), one.loops.join("/")]), ["last", "lowest", "highest", "values"]),
+      ...(replays.length ? [make("h2", {}, "Replays"), table(["replay", "values", "why"], replays.map((one) => [short(one.replay),
+        Object.entries(one.verdicts).map(([name, found]) => `${name}: ${counts(found)}`).join("; ") || `${one.names.join(", ")}: ${one.verdict}`,
+        one.causes.join("; ")]), ["replay"])] : []),
       make("h2", {}, "Environment"), facts({ ...environment, packages: `${Object.keys(packages ?? {}).length} recorded` }),
       make("h2", {}, "Artifacts"), record.artifacts.length ? table(["name", "kind", "bytes", "digest"], record.artifacts.map((one) => [one.name, one.kind, short(one.size_bytes), one.digest.slice(0, 12)]), ["bytes"]) : make("p", { class: "quiet" }, "none"),
     );

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 # docs/reference/format.md includes this schema. Raise SCHEMA_VERSION with every change: the catalog is then rebuilt.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 SCHEMA = """
 create table if not exists runs (
     id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
@@ -37,6 +37,7 @@ create table if not exists summaries (
     lowest_at    text,               -- of the lowest
     highest_at   text,               -- of the highest
     tail         blob not null,      -- the last 100 values as little-endian doubles, NaN for what is no number
+    verdict      integer not null default 0,  -- the worst: 0 recorded, 1 proven, 2 reproduced, 3 unverified
     primary key (name_id, run_id, rank, process)
 ) without rowid;
 create table if not exists loops (

@@ -7,6 +7,7 @@ import dataclasses
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from relive.store.catalog import parquet_segments
 from relive.store.catalog.live_summaries import LiveSummaries
 from relive.store.catalog.point_columns import combine_journals, to_points
 from relive.store.catalog.points import Points
-from relive.store.catalog.replay_overlay import LATEST
+from relive.store.catalog.replay_overlay import LATEST, ReplayChoice, has_happened, replay_header
 from relive.store.catalog.run_catalog import Catalog, RunDetailRows, loop_row
 from relive.store.catalog.summaries import Summary, read_summary
 from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
-from relive.store.home import Home, JournalName, list_journals
+from relive.store.home import REPLAY_OFFSET, Home, JournalName, list_journals
 from relive.store.journal import (
     ParsedJournal,
     RunJournals,
@@ -169,11 +170,13 @@ class Index:
         numbers = [entry.number for entry in entries if entry.number is not None]
         few = numbers if 0 < len(numbers) <= FEW_RUNS else None
         rows = self.catalog.summaries(names, all_ranks=all_ranks, runs=few) if numbers else []
-        # A name's recorded values take precedence, then its latest replay: the rows are in this order.
+        # A name's recorded values take precedence, then the latest replay with the best verdict: in this order.
         found: dict[int, dict[tuple[str, int], Summary]] = {}
+        runs = {entry.number: entry.record.run for entry in entries}
+        counts = cache(lambda number, process: self._has_happened(runs.get(number), process))
         for number, name, path, rank, process, *columns in rows:
             of_run = found.setdefault(number, {})
-            if (name, rank) not in of_run:
+            if (name, rank) not in of_run and counts(number, process):
                 of_run[name, rank] = read_summary(name, path, rank, process, columns)
         return {
             entry.record.run: list(found.get(entry.number, {}).values())
@@ -181,6 +184,11 @@ class Index:
             else self._summarize_live(entry, names, all_ranks=all_ranks)
             for entry in entries
         }
+
+    def _has_happened(self, run: str | None, process: int) -> bool:
+        """Whether the values of a journal happened, rather than being what the run would have logged later."""
+        is_replay = run is not None and process >= REPLAY_OFFSET
+        return not is_replay or has_happened(replay_header(self.home, str(run), process - REPLAY_OFFSET))
 
     def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
         """Returns every name that was logged, in alphabetical order."""
@@ -194,9 +202,12 @@ class Index:
 
     def points(
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False,
-        replays: str = LATEST,
+        replays: str = LATEST, contradicted: bool = False,
     ) -> Points:  # fmt: skip
-        """Returns the logged values of some runs, in the order of `entries`; of all names, or of some."""
+        """Returns the logged values of some runs, in the order of `entries`; of all names, or of some.
+
+        `contradicted`: whether replayed values are included that the record contradicts.
+        """
         numbers = [entry.number for entry in entries if entry.number is not None]
         files = self._write_segments() if numbers else []
         known = {name: number for number, name in self.catalog.names()}
@@ -210,7 +221,15 @@ class Index:
             for journal in self._live_journals(entry, all_ranks=all_ranks)
         ]
         paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths()}
-        return to_points(entries, stored, {n: name for name, n in known.items()}, paths, live, names, replays)
+        return to_points(
+            entries, stored, {n: name for name, n in known.items()}, paths, live, names,
+            ReplayChoice(replays, contradicted=contradicted),
+            self.has_happened,
+        )  # fmt: skip
+
+    def has_happened(self, run: str, replay: int) -> bool:
+        """Whether the values of a replay happened in the run."""
+        return has_happened(replay_header(self.home, run, replay))
 
     def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         """Returns what a query engine needs to read the segments itself."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from relive.store.catalog.parquet_segments import TEXTS, Columns, dim_keys
 from relive.store.catalog.points import Points
-from relive.store.catalog.replay_overlay import LATEST, overlay_replays
+from relive.store.catalog.replay_overlay import ReplayChoice, overlay_replays
+from relive.store.catalog.verdict_column import read_verdicts
 from relive.store.journal import ParsedJournal
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 _TYPES = {
     "run": "int32", "name": "int32", "path": "int32", "rank": "int32", "process": "int32", "seq": "int64",
-    "time_us": "int64", "loop": "int64", "kind": "uint8", "value": "float64", "exact": "int64",
+    "time_us": "int64", "loop": "int64", "kind": "uint8", "value": "float64", "exact": "int64", "verdict": "uint8",
 }  # fmt: skip
 
 
@@ -47,7 +48,8 @@ def to_points(
     stored_paths: dict[int, Path],
     live: Sequence[tuple[ParsedJournal, int]],
     wanted: Collection[str] | None,
-    replays: str = LATEST,
+    choice: ReplayChoice = ReplayChoice(),  # noqa: B008 - frozen
+    is_shown: Callable[[str, int], bool] = lambda *_: True,
 ) -> Points:
     """Merges rows from segments and rows of live journals, in the order of `entries`."""
     names, paths = _Numbering(), _Numbering()
@@ -59,11 +61,15 @@ def to_points(
             allowed = [names.numbers[name] for name in wanted if name in names.numbers]
             part = _keep_names(part, allowed)
         parts.append(part)
-    columns = overlay_replays(_sort_rows(_stack(parts)), paths.in_order, replays)
+    runs = [entry.record.run for entry in entries]
+    columns, left_out = overlay_replays(
+        _sort_rows(_stack(parts)), paths.in_order, choice, lambda run, number: is_shown(runs[run], number)
+    )
     dims = _stack_dims(columns)
     return Points(
-        runs=[entry.record.run for entry in entries], names=names.in_order, paths=paths.in_order, dims=dims,
+        runs=runs, names=names.in_order, paths=paths.in_order, dims=dims,
         text=columns.get("text"), items=columns.get("items"), replay=columns["replay"],
+        left_out={names.in_order[code]: count for code, count in left_out.items()},
         **{key: columns[key] for key in _TYPES if key != "loop"},
     )  # fmt: skip
 
@@ -92,6 +98,7 @@ def _journal_columns(journal: ParsedJournal, run: int, names: list[int], paths: 
         "path": np.asarray(paths, np.int64)[journal.path], "rank": np.full(rows, journal.journal.rank),
         "process": np.full(rows, journal.journal.process), "seq": journal.seq, "time_us": journal.time_us,
         "loop": journal.loop, "kind": journal.kind, "value": journal.value, "exact": journal.exact,
+        "verdict": read_verdicts(journal),
     }  # fmt: skip
     for depth in range(journal.dims.shape[1]):
         part[f"d{depth}"] = journal.dims[:, depth]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Points:
     )  # object array: JSON text of values of kind LINE, else None; None if there are no such values
     items: NDArray[Any] | None  # object array: JSON object of the loop columns whose item isn't an integer, else None
     replay: NDArray[np.int32] | None = None  # the number of the replay that computed the value, 0 if it was recorded
+    verdict: NDArray[np.uint8] | None = None  # of relive.model.Verdict; None: all are recorded
+    left_out: Mapping[str, int] = field(default_factory=dict)  # name → how many contradicted values are left out
 
     def __len__(self) -> int:
         return len(self.run)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from relive.model import Verdict
 from relive.store.catalog.parquet_segments import Columns, dim_keys
-from relive.store.home import REPLAY_OFFSET, Home, JournalName
+from relive.store.home import REPLAY_OFFSET, Home, JournalName, list_journals
 from relive.store.journal import first_line, line_schema
 
 LATEST, ALL, NONE = "latest", "all", "none"
@@ -19,51 +22,104 @@ def replay_header(home: Home, run: str, number: int) -> line_schema.ReplayStarte
     return header if isinstance(header, line_schema.ReplayStarted) else None
 
 
-def overlay_replays(columns: Columns, paths: list[tuple[str, ...]], which: str) -> Columns:
+def has_happened(header: line_schema.JournalStarted | None) -> bool:
+    """Whether the values of a journal happened in the run; else they are what it would have logged had it gone on."""
+    return not (isinstance(header, line_schema.ReplayStarted) and header.beyond)
+
+
+def list_replays(home: Home, run: str) -> list[dict[str, Any]]:
+    """Returns the replays of a run, oldest first: what was asked for, how many values have which verdict, and why."""
+    numbers = sorted({name.replay for name, _ in list_journals(home.run_folder(run)) if name.replay})
+    headers = [(number, replay_header(home, run, number)) for number in numbers]
+    return [
+        {
+            "replay": number, "names": header.names or [], "verdict": Verdict.of(header.verdict or None).word,
+            "verdicts": header.verdicts or {}, "causes": header.causes or [], "resume": header.resume or "",
+        }
+        for number, header in headers
+        if header is not None and has_happened(header)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayChoice:
+    """Which replayed values a query includes."""
+
+    which: str = LATEST  # of several replays of a context the one with the best verdict, and of those the latest
+    contradicted: bool = False  # also values that the record contradicts
+
+
+def overlay_replays(
+    columns: Columns, paths: list[tuple[str, ...]], choice: ReplayChoice,
+    is_shown: Callable[[int, int], bool] = lambda *_: True,
+) -> tuple[Columns, dict[int, int]]:  # fmt: skip
     """Places replayed rows where the run itself would have logged them, and adds the column `replay`.
 
-    `replay` is the number of the replay, 0 for recorded rows. Among several replays of a context only the latest is
-    kept, unless `which` is ALL.
+    `replay` is the number of the replay, 0 for recorded rows. Also returns how many contradicted values of each name
+    are left out. Of several replays only those count that `is_shown` accepts, by run and number.
     """
     import numpy as np
 
     replay = np.where(columns["process"] >= REPLAY_OFFSET, columns["process"] - REPLAY_OFFSET, 0)
     columns = {**columns, "replay": replay.astype(np.int32)}
     if not replay.any():
-        return columns
-    if which == NONE:
-        return _select_rows(columns, replay == 0)
-    if which == LATEST:
-        columns = _select_rows(columns, _is_latest(columns))
+        return columns, {}
+    if choice.which == NONE:
+        return _select_rows(columns, replay == 0), {}
+    if choice.which == LATEST:
+        columns = _without_hidden(columns, is_shown)
+        if not columns["replay"].any():
+            return columns, {}
+        columns = _select_rows(columns, _is_best(columns))
+    left_out: dict[int, int] = {}
+    wrong = columns["verdict"] >= Verdict.CONTRADICTED
+    if wrong.any() and not choice.contradicted:
+        left_out = dict(
+            zip(*(part.tolist() for part in np.unique(columns["name"][wrong], return_counts=True)), strict=True)
+        )
+        columns = _select_rows(columns, ~wrong)
     order = np.argsort(_sort_positions(columns, paths), kind="stable")
     ordered = _select_rows(columns, order)
     ordered["process"] = np.where(ordered["replay"] > 0, 0, ordered["process"]).astype(np.int32)
-    return ordered
+    return ordered, left_out
+
+
+def _without_hidden(columns: Columns, is_shown: Callable[[int, int], bool]) -> Columns:
+    import numpy as np
+
+    pairs, where = np.unique([columns["run"], columns["replay"]], axis=1, return_inverse=True)
+    shown = np.asarray([not replay or is_shown(run, replay) for run, replay in pairs.T.tolist()], bool)
+    return columns if shown.all() else _select_rows(columns, shown[where.ravel()])
 
 
 def _select_rows(columns: Columns, rows: Any) -> Columns:
     return {key: column[rows] for key, column in columns.items()}
 
 
-def _is_latest(columns: Columns) -> Any:
-    """Returns a mask of all recorded rows, and of the rows of the latest replay of each context and name."""
+def _is_best(columns: Columns) -> Any:
+    """Returns a mask of all recorded rows, and of the rows of the best replay of each context and name.
+
+    The best is the one with the best verdict; of several with the same verdict, the latest.
+    """
     import numpy as np
 
     keys = [columns[key] for key in ("run", "rank", "name", "path", *dim_keys(columns))]
     if "items" in columns:
         keys.append(np.unique([text or "" for text in columns["items"]], return_inverse=True)[1])
-    replay = columns["replay"]
-    order = np.lexsort([replay, *reversed(keys)])
+    replay = columns["replay"].astype(np.int64)
+    # Recorded rows rank lowest: they are kept anyway, and must not outrank a replay.
+    rank = np.where(replay > 0, (Verdict.CONTRADICTED + 1 - columns["verdict"].astype(np.int64) << 32) + replay, 0)
+    order = np.lexsort([rank, *reversed(keys)])
     starts_group = np.zeros(len(order), bool)
     starts_group[:1] = True
     for key in keys:
         starts_group[1:] |= np.diff(key[order]) != 0
     group = np.cumsum(starts_group) - 1
-    newest = np.zeros(int(group[-1]) + 1, replay.dtype)
-    np.maximum.at(newest, group, replay[order])
-    is_newest = np.empty(len(order), bool)
-    is_newest[order] = replay[order] == newest[group]
-    return is_newest | (replay == 0)
+    best = np.zeros(int(group[-1]) + 1, np.int64)
+    np.maximum.at(best, group, rank[order])
+    is_best = np.empty(len(order), bool)
+    is_best[order] = replay[order] == best[group] & 0xFFFFFFFF
+    return is_best | (replay == 0)
 
 
 def _sort_positions(columns: Columns, paths: list[tuple[str, ...]]) -> Any:

@@ -62,6 +62,7 @@ class RunDetailRows:
     summaries: list[Summary]
     loops: list[Row]
     checkpoints: list[Row]
+    names: list[str]  # of all values, also those that no summary counts
 
     @classmethod
     def of(cls, journals: Sequence[ParsedJournal]) -> RunDetailRows:
@@ -74,7 +75,8 @@ class RunDetailRows:
             where = (journal.journal.rank, journal.journal.process)
             loops |= {(*where, row.loop): (*where, *loop_row(row)) for row in journal.loops.values()}
             checkpoints |= {(*where, row.seq): checkpoint_to_columns(row) for row in list_checkpoints(journal)}
-        return cls(summaries, list(loops.values()), list(checkpoints.values()))
+        names = list(dict.fromkeys(name for journal in journals for name in journal.names))
+        return cls(summaries, list(loops.values()), list(checkpoints.values()), names)
 
 
 class Catalog:
@@ -100,7 +102,7 @@ class Catalog:
 
     def add_details(self, number: int, details: RunDetailRows) -> None:
         """Inserts the summaries, loops and checkpoints of a run (inside a transaction)."""
-        names = self.name_ids(summary.name for summary in details.summaries)
+        names = self.name_ids(details.names)
         paths = self.path_ids(to_json(summary.path) for summary in details.summaries)
         # Of two rows with the same key the later one is stored.
         summaries: dict[Row, Row] = {}
@@ -122,14 +124,14 @@ class Catalog:
     def summaries(
         self, names: Collection[str] | None, *, all_ranks: bool, runs: Collection[int] | None = None
     ) -> list[Row]:
-        """Returns (run id, name, path, rank, process, …STORED); per rank recorded rows, then replays, latest first."""
+        """Returns (run id, name, path, rank, process, …STORED); per rank recorded rows, then replays, best first."""
         conditions = "" if names is None else f" and n.name in ({_placeholders(names)})"
         conditions += "" if runs is None else f" and s.run_id in ({_placeholders(runs)})"
         return self.tables.query(
             f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
             " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
             f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{conditions}"
-            " order by s.rank, s.process > 0, s.process desc",
+            " order by s.rank, s.process > 0, s.verdict, s.process desc",
             (REPLAY_OFFSET, *(names or ()), *(runs or ())),
         )
 

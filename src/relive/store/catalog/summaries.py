@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from relive.model import Verdict
+from relive.store.catalog.verdict_column import read_verdicts
 from relive.store.journal import ParsedJournal, from_json, slot_kinds, to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TAIL_LENGTH = 100  # the number of last values in a summary, so that their mean needs no read of the points
-STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail".split()
+STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail verdict".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Summary:
     """One name in one journal. `last` is the last value if it is a number; otherwise `last_text` is its JSON.
 
     `lowest` and `highest` ignore NaN. `…_at` are the loop columns of the value, as JSON. `tail` holds the last values
-    as little-endian doubles, NaN for values that aren't numbers.
+    as little-endian doubles, NaN for values that aren't numbers. Contradicted values are left out.
     """
 
     name: str
@@ -35,12 +37,20 @@ class Summary:
     lowest_at: str | None = None
     highest_at: str | None = None
     tail: bytes = b""
+    verdict: int = 0  # the worst of its values, of relive.model.Verdict
     rank: int = 0
     process: int = 0
 
     def to_row(self) -> tuple[Any, ...]:
         """Returns the columns STORED."""
         return tuple(getattr(self, column) for column in STORED)
+
+    @property
+    def exact_last(self) -> float | str | None:
+        """The last value with all its bits if it is a number, as an int if it was one; otherwise its JSON."""
+        if self.last is None or self.last_text is None:
+            return self.last if self.last is not None else self.last_text
+        return self.last if self.last_text in ("true", "false") else int(self.last_text)
 
     def last_values(self) -> list[float]:
         """Returns the last values, at most TAIL, oldest first."""
@@ -68,6 +78,7 @@ def merge_summaries(one: Summary, more: Summary) -> Summary:
         highest=more.highest if higher else one.highest,
         highest_at=more.highest_at if higher else one.highest_at,
         tail=(one.tail + more.tail)[-8 * TAIL_LENGTH :],
+        verdict=max(one.verdict, more.verdict),
     )
 
 
@@ -75,14 +86,17 @@ def summarise(journal: ParsedJournal) -> list[Summary]:
     """Returns the summaries of all names in a journal, in the order in which the names first occur."""
     import numpy as np
 
-    if not len(journal):
-        return []
+    verdicts = read_verdicts(journal)
     order = np.argsort(journal.name, kind="stable")
+    order = order[verdicts[order] < Verdict.CONTRADICTED]
+    if not len(order):
+        return []
     name = journal.name[order]
     starts = np.flatnonzero(np.r_[True, name[1:] != name[:-1]])
     ends = np.r_[starts[1:], len(name)]
     return [
-        _summarise_name(journal, order[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        replace(_summarise_name(journal, rows), verdict=int(verdicts[rows].max()))
+        for rows in (order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     ]
 
 

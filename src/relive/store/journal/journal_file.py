@@ -163,9 +163,9 @@ class Journal:
         """Records the time at which an iteration begins."""
         self._append_slot(_pack_int, loop, iteration, 0, tag=slot_kinds.MARK << 24)
 
-    def end_loop(self, loop: int, iterations: int) -> None:
-        """Records that a loop ended and how many iterations it began."""
-        self._append_slot(_pack_int, loop, 0, iterations, tag=slot_kinds.END << 24)
+    def end_loop(self, loop: int, iterations: int, how: int = slot_kinds.LEFT_UNKNOWN) -> None:
+        """Records that a loop ended, how many iterations it began, and how it was left."""
+        self._append_slot(_pack_int, loop, how, iterations, tag=slot_kinds.END << 24)
 
     # --- everything else ----------------------------------------------------------------------------------------
 

@@ -107,12 +107,15 @@ class ReplayStarted(JournalStarted, tag="replay", kw_only=True, frozen=True):
     number: Count | UnsetType = UNSET  # of a merged journal, which has the following fields too: counts the replays
     names: list[str] | UnsetType = UNSET  # that were asked for
     patch: str | UnsetType = UNSET  # what was added to the version, as a diff
-    verdict: str | UnsetType | None = UNSET
+    verdict: str | UnsetType | None = UNSET  # the worst of its values; older journals: of all of them
+    verdicts: dict[str, dict[str, Count]] | UnsetType = UNSET  # how many values of each name have which verdict
+    causes: list[str] | UnsetType = UNSET  # of verdicts that are not the best
     reproduced: Count | UnsetType = UNSET  # recorded values that came out the same
     mismatches: Count | UnsetType = UNSET
     depth: str | UnsetType = UNSET
     resume: str | UnsetType = UNSET
     version: str | UnsetType | None = UNSET
+    beyond: bool | UnsetType = UNSET  # its values never happened: the run ended before
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -130,6 +133,15 @@ class ValueLogged(JournalLine, tag="log", kw_only=True, frozen=True):
 
     name: NameId
     value: Encoded
+
+
+class VerdictGiven(JournalLine, tag="verdict", kw_only=True, frozen=True):
+    """In a merged journal: the verdict on the values of one name whose slots are in these ranges."""
+
+    name: NameId
+    verdict: str
+    slots: list[tuple[Count, Count]]  # positions of the first and the last one
+    why: list[str] | UnsetType = UNSET
 
 
 class LoopItem(JournalLine, tag="item", kw_only=True, frozen=True):
@@ -213,6 +225,12 @@ class PackagesInstalled(JournalLine, tag="packages", kw_only=True, frozen=True):
     packages: dict[str, str]
 
 
+class ModulesImported(JournalLine, tag="modules", kw_only=True, frozen=True):
+    """Source files of the project that were imported since the line before of this kind."""
+
+    files: list[str]  # relative to the root of the project
+
+
 class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):
     """Something that the run keeps. `chunks` are its pieces in order; a folder has `files` with pieces each."""
 
@@ -251,6 +269,20 @@ class CheckpointTaken(JournalLine, tag="checkpoint", kw_only=True, frozen=True):
     exhausted: bool | UnsetType = UNSET
     plainly: bool | UnsetType | None = UNSET
     left_around: list[str] | UnsetType = UNSET
+    unknown: list[str] | UnsetType = UNSET  # state that could not be looked at; absent before manifests of format 2
+
+
+class RandomStates(JournalLine, tag="random", kw_only=True, frozen=True):
+    """The global random generators when the run began: a replay of a script that is not seeded begins with them."""
+
+    states: str  # of `random`, numpy and torch, as far as they were loaded; marshalled, in base 64
+
+
+class StateDigest(JournalLine, tag="digest", kw_only=True, frozen=True):
+    """A hash of the parameters at the end of an iteration of the main loop."""
+
+    digest: str
+    leaves: Count  # tensors that were hashed
 
 
 class CallRemembered(JournalLine, tag="memo", kw_only=True, frozen=True):

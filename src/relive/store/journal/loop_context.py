@@ -35,6 +35,7 @@ class LoopRow:
     step: int = 1
     ended_us: int | None = None
     iterations: int = 0
+    left: int = slot_kinds.LEFT_UNKNOWN
 
     def value(self, iteration: int) -> int:
         """Returns the item of an iteration according to the loop's range."""
@@ -78,8 +79,8 @@ def build_loops(
 
     loops = dict(inherited)
     rows = np.flatnonzero(is_kind(slots.kind, (slot_kinds.LOOP, slot_kinds.RANGE, slot_kinds.END)))
-    columns = (slots.loop, slots.name, slots.bits, slots.kind, times)
-    for loop, name, bits, kind, time_us in zip(*(c[rows].tolist() for c in columns), strict=True):
+    columns = (slots.loop, slots.iteration, slots.name, slots.bits, slots.kind, times)
+    for loop, how, name, bits, kind, time_us in zip(*(c[rows].tolist() for c in columns), strict=True):
         if kind == slot_kinds.LOOP:
             parent, iteration = bits & 0xFFFFFFFF, bits >> 32 & 0xFFFFFFFF
             loops[loop] = _new_loop_row(
@@ -92,7 +93,7 @@ def build_loops(
             if kind == slot_kinds.RANGE:
                 row.start, row.step = _to_signed(bits & 0xFFFFFFFF), _to_signed(bits >> 32 & 0xFFFFFFFF)
             else:
-                row.iterations, row.ended_us = bits, time_us
+                row.iterations, row.ended_us, row.left = bits, time_us, how
     return loops
 
 

@@ -22,8 +22,11 @@ LOOP = 64  # a loop begins: value = parent loop and parent iteration
 RANGE = 65  # its items are start + step * iteration: value = start and step
 ITEM = 66  # the item of this iteration is an integer other than start + step * iteration: value = the item
 MARK = 67  # an iteration begins (only written when iterations are slow enough to be worth a slot)
-END = 68  # the loop ended: value = the number of iterations begun
+END = 68  # the loop ended: value = the number of iterations begun, iteration = how it was left
 TICK = 69  # the full 64-bit clock, from which readers reconstruct the 32-bit times of the slots around it
+
+# How a loop was left: older records, and loops that are dropped rather than left, don't say.
+LEFT_UNKNOWN, LEFT_EXHAUSTED, LEFT_BY_CODE, LEFT_BY_ERROR = range(4)
 
 NUMPY_KINDS = {name: _FIRST_NUMPY + i for i, name in enumerate(_SCALARS)}
 TORCH_KINDS = {name: _FIRST_TORCH + i for i, name in enumerate(_SCALARS)}

@@ -13,6 +13,7 @@ _PREDEFINED = frozenset(dir(builtins)) | {
     "__file__", "__name__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__", "__class__",
     "unicode", "xrange", "raw_input", "long", "basestring", "reduce", "unichr",
 }  # fmt: skip
+_CONDITIONAL_WORDS = frozenset(("and", "or", "else", "lambda", "del"))  # what follows may not be evaluated
 _JUMPS = ("return", "raise", "continue", "break")
 
 
@@ -45,6 +46,43 @@ class DefiniteAssignment:
             return self._state_in_scope(slot, scope, name)
         return Bound.YES if owner.parent is not None else self._state_in_module(owner, name)
 
+    def state_of_running(self, slot: Slot, name: str, *, at_once: bool = True) -> Bound:
+        """Returns the state like `state_at`, given that the program runs: what a neighbour reads is assigned.
+
+        If each case of an `if` assigns a name, one of the cases is taken.
+        """
+        state = self.state_at(slot, name, at_once=at_once)
+        return Bound.YES if state == Bound.PERHAPS and self._is_read_nearby(slot, name) else state
+
+    def _is_read_nearby(self, slot: Slot, name: str) -> bool:
+        """Whether a statement surely reads a name before the slot, or after it with no binding in between."""
+        for node in (slot.block.body or [])[slot.index :]:
+            if self._surely_reads(node, name):
+                return True
+            if leaves_block(node) or self._binding(node, name):
+                break
+        scope, block, index = slot_scope(slot), slot.block, slot.index
+        while True:
+            before = (block.body or [])[:index]
+            if any(self._surely_reads(node, name) or self._binds_in_each_case(node, name) for node in before):
+                return True
+            if block is scope or block.parent is None:
+                return False
+            outer = block.parent if not block.is_clause else block.parent.parent
+            index = block.index if not block.is_clause else block.parent.index
+            block = outer or block
+
+    def _surely_reads(self, node: Node, name: str) -> bool:
+        if name not in node.words or node.kind in SCOPES or node.words & _CONDITIONAL_WORDS:
+            return False
+        return name in effects(self.tree, node).reads
+
+    def _binds_in_each_case(self, node: Node, name: str) -> bool:
+        """Whether an `if` with several cases, and no `else`, binds a name in each of them."""
+        if node.kind != "if" or not node.clauses:
+            return False
+        return all(self._state_through(block, name) == Bound.YES for block in (node, *node.clauses))
+
     def owner(self, scope: Node, name: str) -> Node | None:
         """Returns the scope that owns a name used in a scope: this scope, or an enclosing one that isn't a class."""
         if self.owns(scope, name):
@@ -70,15 +108,19 @@ class DefiniteAssignment:
         return self.owns(scope, name)
 
     def is_local_or_unowned(self, slot: Slot, name: str) -> bool:
-        """Whether the scope around a slot owns a name, or no scope does."""
+        """Whether the scope around a slot owns a name, or assigns it as a global or nonlocal one, or no scope does."""
         scope = slot_scope(slot)
-        return self.owner(scope, name) in (scope, None)
+        if self.owner(scope, name) in (scope, None):
+            return True
+        return any(name in effects(self.tree, node).elsewhere for node in self.mentioning(scope, name))
 
     def is_used_in(self, scope: Node, name: str) -> bool:
         """Whether binding a name in a scope could change the meaning of code there or in its functions."""
         if scope.parent is None:
             return self.owns(scope, name)
-        return any(name in node.words for node in scope.descendants()) or self.owns(scope, name)
+        found = (effects(self.tree, node) for node in scope.descendants() if name in node.words)
+        used = any(name in each.reads | each.binds | each.changes | each.elsewhere for each in found)
+        return used or self.owns(scope, name)
 
     def mentioning(self, scope: Node, name: str) -> list[Node]:
         """Returns the statements of a scope, without its functions, whose headers contain the name."""
@@ -204,7 +246,7 @@ class DefiniteAssignment:
         """Returns the state after a block; a block that never reaches its end counts as binding the name."""
         body = block.body or []
         state = self._state_after(body, name)
-        if state != Bound.YES and body and _leaves_block(body[-1]):
+        if state != Bound.YES and body and leaves_block(body[-1]):
             return Bound.YES if block.kind not in LOOPS else state
         return state
 
@@ -214,5 +256,9 @@ def slot_scope(slot: Slot) -> Node:
     return slot.block if slot.block.kind in SCOPES or slot.block.parent is None else slot.block.scope
 
 
-def _leaves_block(node: Node) -> bool:
-    return not node.kind and (node.key.startswith(_JUMPS) or node.key.startswith(("sys.exit(", "exit(", "quit(")))
+def leaves_block(node: Node) -> bool:
+    """Whether what follows a statement in its block is never reached."""
+    if node.kind:
+        return False
+    jumps = any(word in node.words and node.key.startswith(word) for word in _JUMPS)
+    return jumps or node.key.startswith(("sys.exit(", "exit(", "quit("))

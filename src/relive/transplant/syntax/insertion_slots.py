@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relive.transplant.syntax.alignment import Alignment
+from relive.transplant.syntax.statement_pairs import Alignment
 from relive.transplant.syntax.statement_tree import Node, Tree
 
 SIBLINGS = 6  # siblings on each side whose partners are considered

@@ -29,6 +29,7 @@ class Effects:
     changes: frozenset[str] = frozenset()
     unbinds: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()  # declared global or nonlocal
+    attributes: frozenset[str] = frozenset()  # attributes that it assigns: self.net
     star: bool = False  # whether it binds unknown names: from … import *
     known: bool = True  # False if the running Python can't parse it, and regular expressions had to do
 
@@ -88,6 +89,7 @@ class _EffectReader(ast.NodeVisitor):
         self.changes: set[str] = set()
         self.unbinds: set[str] = set()
         self.elsewhere: set[str] = set()
+        self.attributes: set[str] = set()
         self.star = False
         self.local: list[set[str]] = []  # names bound by the enclosing comprehensions and lambdas
 
@@ -99,6 +101,7 @@ class _EffectReader(ast.NodeVisitor):
             frozenset(self.changes - hidden),
             frozenset(self.unbinds),
             frozenset(self.elsewhere),
+            frozenset(self.attributes),
             self.star,
         )
 
@@ -121,6 +124,8 @@ class _EffectReader(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._change(node)
+        if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            self.attributes.add(f"{node.value.id}.{node.attr}")
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 CLAUSES = frozenset("elif else except finally case".split())
 SCOPES = frozenset(("def", "class"))
 LOOPS = frozenset(("for", "while"))
+RECEIVERS = frozenset(("self", "cls"))
 _KEYWORDS = frozenset("if elif else for while try except finally with def class async".split())
 _SOFT_KEYWORDS = frozenset(("match", "case"))
 

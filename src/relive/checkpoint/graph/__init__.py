@@ -1,0 +1,23 @@
+"""The graph of all objects that a training can reach: walked, fingerprinted, captured and restored."""
+
+from typing import TYPE_CHECKING
+
+from relive.lazy_imports import lazy_names
+
+if TYPE_CHECKING:
+    from relive.checkpoint.graph.graph_state import GraphState
+    from relive.checkpoint.graph.matches import (
+        changed_roots,
+        changed_variables,
+        match_objects,
+        module_paths,
+        named_token,
+        tensor_paths,
+    )
+    from relive.checkpoint.graph.observer import Observer
+    from relive.checkpoint.graph.registry import CannotRestore, UserHandler, register_handler
+    from relive.checkpoint.graph.restore import GraphRestore, LiveObjects
+    from relive.checkpoint.graph.roots import Roots, set_roots, variables_left_out
+    from relive.checkpoint.graph.state_differences import Difference, compare_graphs, differing_nodes
+
+__getattr__ = lazy_names(__name__)

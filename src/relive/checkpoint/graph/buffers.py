@@ -1,0 +1,93 @@
+"""Memory of tensors and arrays as nodes of the graph: one for each piece of memory, however many views there are."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Buffer:
+    """A piece of memory. `source` keeps it alive: a tensor, a storage of torch, or an array of numpy."""
+
+    __slots__ = ("address", "device", "digest", "leaf", "parent", "size_bytes", "source", "way")
+
+    def __init__(self, way: int, parent: int, address: int, size_bytes: int, source: Any, device: str) -> None:
+        self.way = way
+        self.parent = parent
+        self.address = address
+        self.size_bytes = size_bytes
+        self.source = source
+        self.device = device
+        self.digest: int | None = None  # None: not hashed
+        self.leaf: int | None = None  # the number of its copy in a checkpoint
+
+    @property
+    def is_on_host(self) -> bool:
+        return self.device == "cpu"
+
+    def view(self) -> Any:
+        """Returns its bytes: an array of numpy, or a tensor if they are on a device."""
+        if not self.is_on_host:
+            torch = sys.modules["torch"]
+            return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.storage())
+        memory: Any = (ctypes.c_char * self.size_bytes).from_address(self.address)
+        return np.frombuffer(memory, np.uint8)
+
+    def storage(self) -> Any:
+        """Returns the storage of torch that it is."""
+        return self.source.untyped_storage() if hasattr(self.source, "untyped_storage") else self.source
+
+    def release(self) -> None:
+        self.source = None
+
+
+def address_of(source: Any) -> int:
+    """Returns where the memory of a tensor, storage or array begins."""
+    if isinstance(source, np.ndarray):
+        return int(np.lib.array_utils.byte_bounds(source)[0]) if source.size else 0
+    return int(source.untyped_storage().data_ptr() if hasattr(source, "untyped_storage") else source.data_ptr())
+
+
+class GivesWays(Protocol):
+    """The walk that meets the buffers."""
+
+    @property
+    def parent(self) -> int: ...
+    def known_buffer(self, address: int, size_bytes: int) -> int | None: ...
+    def new_way(self, form: str, key: Any) -> int: ...
+
+
+class BufferTable:
+    """The buffers of one walk, each once."""
+
+    def __init__(self, walk: GivesWays) -> None:
+        self._walk = walk
+        self._by_address: dict[int, Buffer] = {}
+        self.found: list[Buffer] = []
+
+    def get(self, address: int) -> Buffer | None:
+        return self._by_address.get(address)
+
+    def of_way(self, way: int) -> Buffer:
+        return next(one for one in reversed(self.found) if one.way == way)
+
+    def add_known(self, address: int, size_bytes: int, source: Any, way: int) -> None:
+        """Adds memory on the host that an earlier walk met, unless this one has, too."""
+        if address not in self._by_address:
+            found = self._by_address[address] = Buffer(way, self._walk.parent, address, size_bytes, source, "cpu")
+            self.found.append(found)
+
+    def add(self, address: int, size_bytes: int, source: Any, device: str = "cpu") -> tuple[int]:
+        """Returns the token of the memory at an address."""
+        found = self._by_address.get(address)
+        if found is None or found.size_bytes < size_bytes:
+            walk = self._walk
+            way = walk.known_buffer(address, size_bytes)
+            if way is None:
+                way = walk.new_way(".", "(memory)")
+            found = self._by_address[address] = Buffer(way, walk.parent, address, size_bytes, source, device)
+            self.found.append(found)
+        return (found.way,)

@@ -1,0 +1,405 @@
+"""Handlers of code that holds state: functions with cells and defaults, methods, caches, classes, iterators."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import marshal
+import sys
+import types
+from typing import Any
+
+from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.handlers.attributes import module_name
+from relive.checkpoint.graph.object_tokens import (
+    BUILTIN_METHOD,
+    BY_NAME,
+    METHOD,
+    PROXY,
+    UNSEEN,
+    VALUE,
+    Token,
+    find_by_name,
+)
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
+
+_EMPTY_CELL = "(empty)"
+_FINISHED = ("finished",)
+_CLASS_MACHINERY = frozenset(
+    "__dict__ __weakref__ __doc__ __module__ __qualname__ __abstractmethods__ _abc_impl __slotnames__ __firstlineno__ "
+    "__static_attributes__ __annotations_cache__ __annotate__ __annotate_func__ __parameters__ __orig_bases__ "
+    "__match_args__ __dataclass_fields__ __dataclass_params__ __slots__ __annotations__ __init_subclass__".split()
+)
+
+
+class ModuleObjectHandler(Handler):
+    """A module of Python: the project's are roots of their own, libraries are not looked into."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (BY_NAME, obj.__name__, "")
+
+
+class FunctionHandler(Handler):
+    """A function: its cells, defaults and attributes. Its code is not state."""
+
+    is_hashed_whole = False
+
+    def fingerprint(self, content: Any) -> Any:
+        return content[:-1]  # without its code, which has the name of a file in it
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        code = obj.__code__
+        is_own = is_project_module(obj.__globals__.get("__name__") or "")
+        cells = []
+        for name, cell in zip(code.co_freevars, obj.__closure__ or (), strict=True):
+            try:
+                cells += [name, walk.ref(cell.cell_contents, ".", f"<{name}>")]
+            except ValueError:
+                cells += [name, (UNSEEN, _EMPTY_CELL)]
+        defaults = walk.ref(obj.__defaults__, ".", "__defaults__") if is_own else None
+        options = walk.attributes(obj.__kwdefaults__ or {}) if is_own else ()
+        attributes = walk.attributes({k: v for k, v in obj.__dict__.items() if k != "__wrapped__"})
+        is_named = _is_found_by_name(obj)
+        made_by = marshal.dumps(code) if is_own and not is_named else None  # made at run time: no name leads to it
+        names = obj.__module__ or "", obj.__qualname__, is_named
+        return *names, tuple(cells), defaults, options, attributes, made_by
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        module, name, is_named, cells, _, _, _, made_by = content
+        if made_by is None:
+            try:
+                if is_named:
+                    return find_by_name(module, name)
+            except LookupError as error:
+                raise CannotRestore(str(error)) from error
+            raise CannotRestore(f"a function {name} of a library, made at run time")
+        namespace = vars(sys.modules[module]) if module in sys.modules else {}
+        closure = tuple(types.CellType() for _ in cells[::2])
+        return types.FunctionType(marshal.loads(made_by), namespace, name.rpartition(".")[2], None, closure or None)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        _, _, _, cells, defaults, options, attributes, _ = content
+        for name, token in zip(cells[::2], cells[1::2], strict=True):
+            if token != (UNSEEN, _EMPTY_CELL):
+                cell = (obj.__closure__ or ())[obj.__code__.co_freevars.index(name)]
+                cell.cell_contents = restore.value(token)
+        if is_project_module(obj.__globals__.get("__name__") or ""):
+            obj.__defaults__ = restore.value(defaults)
+            pairs = zip(options[::2], options[1::2], strict=True)
+            obj.__kwdefaults__ = {name: restore.value(token) for name, token in pairs} or None
+        for name, token in zip(attributes[::2], attributes[1::2], strict=True):
+            obj.__dict__[name] = restore.value(token)
+
+
+def _is_found_by_name(function: Any) -> bool:
+    """Whether its name leads to a function itself, rather than to one that wraps it and has taken its name."""
+    try:
+        return find_by_name(function.__module__ or "", function.__qualname__) is function
+    except (LookupError, AttributeError):
+        return False
+
+
+class AnyFunctionHandler(Handler):
+    """Chooses by the function itself: a library's function that its name leads to is known by it, others are nodes."""
+
+    is_inline = True
+    of_nodes = FunctionHandler()
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        is_library = not obj.__closure__ and not is_project_module(obj.__globals__.get("__name__") or "")
+        if is_library and _is_found_by_name(obj):
+            return (BY_NAME, obj.__module__, obj.__qualname__)
+        return walk.node_token(obj, form, key, self.of_nodes)
+
+
+class LibraryFunctionHandler(Handler):
+    """A builtin function, or a descriptor of a builtin class."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        owner = getattr(obj, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType):
+            return (BY_NAME, getattr(obj, "__module__", None) or "builtins", getattr(obj, "__qualname__", ""))
+        return (BUILTIN_METHOD, walk.ref(owner, form, f"{key}.__self__"), obj.__name__)
+
+
+class MethodHandler(Handler):
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (
+            METHOD,
+            walk.ref(obj.__func__, form, f"{key}.__func__"),
+            walk.ref(obj.__self__, form, f"{key}.__self__"),
+        )
+
+
+class ClassHandler(Handler):
+    """A class of the project: its attributes. Classes of libraries are known by their name."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        found = {
+            name: value
+            for name, value in list(type.__getattribute__(obj, "__dict__").items())
+            if name not in _CLASS_MACHINERY and not isinstance(value, _DESCRIPTORS)
+        }
+        return walk.attributes({name: _underlying(value) for name, value in found.items()})
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        raise CannotRestore("a class that was made at run time")
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        current = type.__getattribute__(obj, "__dict__")
+        values = {name: restore.value(token) for name, token in zip(content[::2], content[1::2], strict=True)}
+        for name, value in values.items():
+            if name not in current or _underlying(current[name]) is not value:
+                type.__setattr__(obj, name, value)
+        kept = (*_DESCRIPTORS, types.FunctionType)
+        gone = [
+            n for n, v in current.items() if n not in values and n not in _CLASS_MACHINERY and not isinstance(v, kept)
+        ]
+        for name in gone:
+            type.__delattr__(obj, name)
+
+
+class NamedClassHandler(Handler):
+    """A class of a library, or a generic alias."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        if isinstance(obj, type) and not is_library_class(obj):
+            raise AssertionError("classes of the project are nodes")
+        return (BY_NAME, getattr(obj, "__module__", "") or "", getattr(obj, "__qualname__", None) or str(obj))
+
+
+class AnyClassHandler(Handler):
+    """Chooses by the class itself: nodes for the project's, names for others."""
+
+    is_inline = True
+    of_nodes = ClassHandler()
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        if is_library_class(obj):
+            return (BY_NAME, obj.__module__, obj.__qualname__)
+        return walk.node_token(obj, form, key, self.of_nodes)
+
+
+def is_library_class(kind: type) -> bool:
+    return not is_project_module(module_name(kind))
+
+
+def _underlying(value: Any) -> Any:
+    return value.__func__ if isinstance(value, staticmethod | classmethod) else value
+
+
+class MappingProxyHandler(Handler):
+    """A read-only view of a dict."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (VALUE, PROXY, walk.ref(gc.get_referents(obj)[0], form, f"{key}.(mapping)"))
+
+
+class PartialHandler(Handler):
+    def content(self, obj: Any, walk: Walker) -> Any:
+        parts = [walk.ref(obj.func, ".", "func"), walk.ref(obj.args, ".", "args")]
+        return (*parts, walk.attributes(obj.keywords), walk.attributes(obj.__dict__))
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        cls = restore.find_class(kind)
+        return cls.__new__(cls, print)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        func, args, keywords, attributes = content
+        words = {name: restore.value(token) for name, token in zip(keywords[::2], keywords[1::2], strict=True)}
+        own = {name: restore.value(token) for name, token in zip(attributes[::2], attributes[1::2], strict=True)}
+        obj.__setstate__((restore.value(func), restore.value(args), words, own or None))
+
+
+class CacheHandler(Handler):
+    """A function with `lru_cache`: what it remembers. Only caches without a limit can be filled again."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        size = obj.cache_parameters()["maxsize"]
+        remembered, others = _cache_parts(obj)
+        if size is not None and remembered:
+            # Entries are in a linked list of C, most recently used last.
+            links = [tuple(part for part in link if not isinstance(part, type)) for link in _links(remembered)]
+            entries = tuple(_entry_tokens(link, at, walk) for at, link in enumerate(links))
+        else:
+            entries = (walk.ref(remembered, ".", "(remembered)"),)
+        return size, entries, tuple(walk.ref(one, ".", f"(part {at})") for at, one in enumerate(others))
+
+    def can_restore(self, content: Any) -> bool:
+        return content is not None and content[0] is None
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        if content[0] is not None:
+            raise CannotRestore("a cache with a limit can't be filled again")
+        remembered, _ = _cache_parts(obj)
+        values = restore.complete_value(content[1][0])
+        if values is not remembered:
+            remembered.clear()
+            remembered.update(values)
+
+
+def _cache_parts(obj: Any) -> tuple[dict[Any, Any], list[Any]]:
+    parts = [part for part in gc.get_referents(obj) if not isinstance(part, type)]
+    dicts = [part for part in parts if type(part) is dict and part is not obj.__dict__]
+    return (dicts[0] if dicts else {}), [part for part in parts if isinstance(part, types.FunctionType)]
+
+
+def _entry_tokens(link: tuple[Any, ...], at: int, walk: Walker) -> tuple[Token, ...]:
+    parts = [part for part in link if type(part).__name__ != "_lru_list_elem"]
+    return tuple(walk.ref(part, ".", f"(entry {at}.{number})") for number, part in enumerate(parts))
+
+
+def _links(remembered: dict[Any, Any]) -> list[list[Any]]:
+    return [gc.get_referents(link) for link in remembered.values()]
+
+
+class GeneratorHandler(Handler):
+    """A generator or coroutine: where it stands and its variables. It can't be put elsewhere."""
+
+    def can_restore(self, content: Any) -> bool:
+        return bool(content == _FINISHED)
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        frame = next((getattr(obj, name) for name in ("gi_frame", "cr_frame", "ag_frame") if hasattr(obj, name)), None)
+        if frame is None:
+            return _FINISHED
+        # The position is counted in instructions, which an added statement shifts: the variables tell it as well.
+        return frame.f_code.co_qualname, walk.attributes(dict(frame.f_locals))
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        if content != _FINISHED:
+            raise CannotRestore("a generator can't be put to another position")
+        obj.close()
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        if content != _FINISHED:
+            raise CannotRestore("a generator can't be made again")
+        made = (_ for _ in ())
+        made.close()
+        return made
+
+
+class IteratorHandler(Handler):
+    """An iterator of C, by its own way of pickling, which names what it iterates over."""
+
+    creates_complete = True
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        reduced = obj.__reduce__()
+        if type(reduced) is not tuple:
+            raise Unreadable("its position can't be seen")
+        make, args, *state = reduced
+        is_fresh = type(obj) in _COPYING_ITERATORS  # it gives the items that are left as a list made just now
+        if is_fresh:
+            return walk.ref(make, ".", "(class)"), (walk.ref(tuple(args[0]), ".", "(left)"),), (), True
+        held = set(map(id, gc.get_referents(obj)))
+        for part in (*args, *state[:1]):
+            if id(part) not in held and type(part) is not tuple:
+                walk.made(part)
+        return walk.ref(make, ".", "(class)"), walk.refs(args), walk.refs(state[:1]), False
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        args = [restore.complete_value(token) for token in content[1]]
+        made = restore.value(content[0])(*([list(args[0])] if content[3] else args))
+        if content[2] and content[2][0] is not None:
+            made.__setstate__(restore.complete_value(content[2][0]))
+        return made
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        if content[3]:
+            raise CannotRestore("its position can't be set in place")
+        state = restore.complete_value(content[2][0]) if content[2] else None
+        current = obj.__reduce__()
+        args = [restore.value(token) for token in content[1]]
+        is_same = len(current[1]) == len(args) and all(map(_is_same_part, current[1], args))
+        if is_same and type(obj) not in _MOVING_ITERATORS:
+            if state is not None:
+                obj.__setstate__(state)
+            return  # else it has no position of its own: what it draws from has been restored
+        raise CannotRestore("its position can't be set in place")
+
+
+class TeeHandler(IteratorHandler):
+    """An iterator made by `itertools.tee`: it shares what it has drawn with others, which can't be put back."""
+
+    is_restorable = False
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        raise CannotRestore("iterators made by tee can't be put to another position")
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        raise CannotRestore("iterators made by tee can't be made again")
+
+
+range_iterator = type(iter(range(0)))
+_ITERATORS = (
+    type(iter([])), type(iter(())), range_iterator, type(iter("")), type(iter("é")), type(iter(b"")),
+    type(iter(bytearray())),
+    type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])),
+    enumerate, zip, map, filter, reversed,
+    *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
+)  # fmt: skip
+
+
+def _is_same_part(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and isinstance(one, range | str | bytes | int) and one == other)
+
+
+_MOVING_ITERATORS = frozenset({itertools.cycle, itertools.count, itertools.repeat, itertools.chain, itertools.islice})
+_COPYING_ITERATORS: frozenset[type] = frozenset(
+    {type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set()))}
+)
+_DESCRIPTORS = (
+    types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType, property, functools.cached_property,
+)  # fmt: skip
+_BY_BASE: list[tuple[Any, Handler]] = [
+    (types.ModuleType, ModuleObjectHandler()),
+    (type, AnyClassHandler()),
+    (types.FunctionType, AnyFunctionHandler()),
+    (types.MethodType, MethodHandler()),
+    ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), LibraryFunctionHandler()),
+    (types.MappingProxyType, MappingProxyHandler()),
+    (functools.partial, PartialHandler()),
+    (functools._lru_cache_wrapper, CacheHandler()),
+    ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), GeneratorHandler()),
+    ((itertools._tee, itertools._tee_dataobject), TeeHandler()),  # type: ignore[attr-defined]
+    (_ITERATORS, IteratorHandler()),
+    ((types.GenericAlias, types.UnionType), NamedClassHandler()),
+]
+
+
+class MadeUpHandler(Handler):
+    """Code and other machinery that has no state."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (UNSEEN, type(obj).__qualname__)
+
+
+_MACHINERY = (
+    types.CodeType,
+    types.FrameType,
+    types.TracebackType,
+    types.CapsuleType if hasattr(types, "CapsuleType") else types.CodeType,
+)
+
+
+def choose_code(kind: type) -> Handler | None:
+    if issubclass(kind, _MACHINERY):
+        return MadeUpHandler()
+    if kind.__module__ == "typing":
+        return MadeUpHandler()
+    return next((handler for base, handler in _BY_BASE if issubclass(kind, base)), None)

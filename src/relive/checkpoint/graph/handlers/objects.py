@@ -1,0 +1,268 @@
+"""Handlers of any other object: by its attributes; by pickling if a library hides its state in C; or unknown."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import fractions
+import gc
+import pathlib
+import pickle
+import re
+import threading
+import types
+import uuid
+import weakref
+from typing import Any
+
+from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.handlers.attributes import (
+    Attributes,
+    attribute_tokens,
+    module_name,
+    own_dict,
+    restore_attributes,
+)
+from relive.checkpoint.graph.object_tokens import (
+    LOCK,
+    REENTRANT_LOCK,
+    TEXT_TYPE,
+    UNSEEN,
+    VALUE,
+    WEAK,
+    Token,
+    pickled_value,
+)
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
+
+# Objects of these packages only display or report progress; the training does not depend on them.
+IGNORED_PACKAGES = frozenset(
+    "tqdm rich relive wandb matplotlib IPython ipykernel tensorboard tensorboardX mlflow logging comet_ml neptune aim "
+    "clearml swanlab loguru structlog colorama termcolor alive_progress progressbar faulthandler warnings".split()
+)
+# Objects of these packages pickle all that lies behind their pointers.
+_PICKLED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
+_UNKNOWN_PACKAGES = frozenset({"multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "ssl", "sqlite3"})
+_VALUE_TYPES = (
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID,
+    pathlib.PurePath, re.Pattern, range, slice, type(NotImplemented),
+)  # fmt: skip
+_PRIMITIVES = (int, float, complex, bytes)
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+class ObjectHandler(Handler):
+    """An object whose state is its attributes."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return attribute_tokens(obj, walk)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        restore_attributes(obj, content, restore)
+
+
+class ValueHandler(Handler):
+    """An immutable value, such as a date: it is pickled where it stands."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        if isinstance(obj, pathlib.PurePath):
+            return (VALUE, type(obj).__name__, walk.ref(str(obj), form, key))
+        return pickled_value(obj)
+
+
+class EnumHandler(Handler):
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (VALUE, "enum", walk.ref(type(obj), form, f"{key}.__class__"), obj._name_)
+
+
+class TextHandler(Handler):
+    """A subclass of str, int, float or bytes without attributes."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        base = next(base for base in (str, *_PRIMITIVES) if isinstance(obj, base))
+        plain = str.__str__(obj) if base is str else base(obj)
+        return (TEXT_TYPE, walk.ref(type(obj), form, f"{key}.__class__"), plain)
+
+
+class IgnoredHandler(Handler):
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (UNSEEN, type(obj).__qualname__)
+
+
+class UnknownHandler(Handler):
+    """An object that can't be looked into. What it refers to is still looked at."""
+
+    is_restorable = False
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        for at, inner in enumerate(gc.get_referents(obj)):
+            if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
+                walk.ref(inner, ".", f"(inside {at})")
+        attribute_tokens(obj, walk)
+        raise Unreadable(f"{type(obj).__module__}.{type(obj).__qualname__} is opaque")
+
+
+class PickledHandler(Handler):
+    """An object of a library that hides its state in C and knows how to pickle it."""
+
+    creates_complete = True
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(obj, protocol=5, buffer_callback=buffers.append)
+        return data, tuple(bytes(buffer.raw()) for buffer in buffers)
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        data, buffers = content
+        return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        fresh = self.create("", content, restore)
+        if fresh is obj:
+            return
+        where = Attributes.of(type(obj))
+        state = getattr(type(obj), "__setstate__", None)
+        own, new = own_dict(obj), own_dict(fresh)
+        if not where.has_hidden_memory and own is not None and new is not None:
+            own.clear()
+            own.update(new)
+        elif state is not None:
+            reduced = fresh.__reduce_ex__(4)
+            if type(reduced) is not tuple or len(reduced) < 3 or reduced[2] is None:
+                raise CannotRestore("its state can't be set")
+            obj.__setstate__(reduced[2])
+        else:
+            raise CannotRestore("its state can't be set in place")
+
+
+class LockHandler(Handler):
+    """A lock: whether it is held belongs to the moment, not to the state."""
+
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        return (UNSEEN, LOCK if type(obj) is _LOCKS[0] else REENTRANT_LOCK)
+
+
+class WeakReferenceHandler(Handler):
+    is_inline = True
+
+    def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        target = obj()
+        return (WEAK, walk.ref(target, form, f"{key}()") if target is not None else None)
+
+
+class WeakContainerHandler(Handler):
+    """A WeakKeyDictionary, WeakValueDictionary or WeakSet: restored through its own methods."""
+
+    is_hashed = True
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        if isinstance(obj, weakref.WeakSet):
+            return walk.refs(list(obj))
+        return walk.refs([part for pair in list(obj.items()) for part in pair])
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        return restore.find_class(kind)()
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        values = [restore.value(token) for token in content]
+        obj.clear()
+        if isinstance(obj, weakref.WeakSet):
+            obj.update(values)
+        else:
+            obj.update(dict(zip(values[::2], values[1::2], strict=True)))
+
+
+class ExceptionHandler(Handler):
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return walk.ref(obj.args, ".", "args"), attribute_tokens(obj, walk)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        obj.args = restore.value(content[0])
+        restore_attributes(obj, content[1], restore)
+
+
+class StateDictHandler(Handler):
+    """An object that can't be looked into, but has `state_dict` and `load_state_dict`."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return walk.ref(walk.made(obj.state_dict()), ".", "state_dict()")
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        obj.load_state_dict(restore.complete_value(content))
+
+
+def choose_object(kind: type) -> Handler | None:
+    """The last chooser: every class has a handler."""
+    module = module_name(kind)
+    package = module.partition(".")[0]
+    where = Attributes.of(kind)
+    if issubclass(kind, enum.Enum):
+        return EnumHandler()
+    if issubclass(kind, _VALUE_TYPES):
+        return ValueHandler()
+    if issubclass(kind, (str, *_PRIMITIVES)) and not where.has_dict:
+        return TextHandler()
+    if kind in _LOCKS:
+        return LockHandler()
+    if issubclass(kind, weakref.WeakKeyDictionary | weakref.WeakValueDictionary | weakref.WeakSet):
+        return WeakContainerHandler()
+    if issubclass(kind, weakref.ref):
+        return WeakReferenceHandler()
+    if any(_is_ignored(base) for base in kind.__mro__) and not is_project_module(module):
+        return IgnoredHandler()
+    if package in _PICKLED_PACKAGES and _pickles_itself(kind):
+        return PickledHandler()
+    if package in _UNKNOWN_PACKAGES:
+        return UnknownHandler()
+    if issubclass(kind, BaseException):
+        return ExceptionHandler()
+    return _choose_by_memory(kind, where)
+
+
+def _choose_by_memory(kind: type, where: Attributes) -> Handler:
+    if not where.has_hidden_memory:
+        return ObjectHandler()
+    if _is_reduced_by_library(kind):
+        return PickledHandler()
+    if _has_state_dict(kind):
+        return StateDictHandler()
+    return UnknownHandler()
+
+
+def _is_ignored(kind: type) -> bool:
+    module = module_name(kind)
+    return module.partition(".")[0] in IGNORED_PACKAGES or module.startswith("torch.utils.tensorboard")
+
+
+def _pickles_itself(kind: Any) -> bool:
+    return any(
+        name in vars(base) for base in kind.__mro__[:-1] for name in ("__getstate__", "__reduce__", "__reduce_ex__")
+    )
+
+
+def _is_reduced_by_library(kind: type) -> bool:
+    """Whether a library, rather than the project, defines how instances are pickled."""
+    ways = [
+        vars(base)[name]
+        for base in kind.__mro__[:-1]
+        for name in ("__reduce_ex__", "__reduce__", "__getstate__")
+        if name in vars(base)
+    ]
+    return bool(ways) and not any(
+        isinstance(way, types.FunctionType) and is_project_module(way.__module__ or "") for way in ways
+    )
+
+
+def _has_state_dict(kind: type) -> bool:
+    return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))

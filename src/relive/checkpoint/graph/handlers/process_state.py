@@ -1,0 +1,172 @@
+"""State of the process as a whole: global random generators, defaults of libraries, environment, working folder."""
+
+from __future__ import annotations
+
+import builtins
+import decimal
+import logging
+import os
+import pickle
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from relive.checkpoint.analysis import is_project_module
+from relive.checkpoint.graph.object_tokens import pickled_value
+from relive.checkpoint.graph.registry import Handler, Restorer, Walker
+from relive.checkpoint.state import capture_random_states, restore_random_states
+
+_CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
+
+
+class ProcessState:
+    """Stands for the process in the graph. Environment variables and the folder count from when it was made."""
+
+    def __init__(self) -> None:
+        self.environment = dict(os.environ)
+        self.folder = _current_folder()
+        self.search_path = list(sys.path)
+        self.modules = frozenset(sys.modules)
+
+
+class RandomState:
+    """Stands for the global random generators in the graph."""
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return ""
+
+
+def _torch_facts(torch: Any) -> dict[str, tuple[Any, Callable[[Any], None]]]:
+    from torch.backends import cudnn
+
+    def set_flag(owner: Any, name: str) -> Callable[[Any], None]:
+        return lambda value: setattr(owner, name, value)
+
+    return {
+        "default dtype": (
+            torch.get_default_dtype().__reduce__(), lambda name: torch.set_default_dtype(getattr(torch, name))
+        ),
+        "default device": (str(torch.get_default_device()), lambda name: torch.set_default_device(name)),
+        "gradients": (torch.is_grad_enabled(), torch.set_grad_enabled),
+        "deterministic": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
+        "matmul precision": (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
+        "anomaly": (torch.is_anomaly_enabled(), torch.autograd.set_detect_anomaly),
+        "cudnn.benchmark": (cudnn.benchmark, set_flag(cudnn, "benchmark")),
+        "cudnn.deterministic": (cudnn.deterministic, set_flag(cudnn, "deterministic")),
+        "mkldnn": (torch.backends.mkldnn.enabled, set_flag(torch.backends.mkldnn, "enabled")),
+    }  # fmt: skip
+
+
+def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
+    """Returns settings of the process: the current value of each, and how it is set."""
+    context = decimal.getcontext()
+    found: dict[str, tuple[Any, Callable[[Any], None]]] = {
+        "warning filters": (_warning_filters(), _set_warning_filters),
+        "recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
+        "decimal precision": (context.prec, lambda value: setattr(context, "prec", value)),
+        "decimal rounding": (context.rounding, lambda value: setattr(context, "rounding", value)),
+    }
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and hasattr(numpy, "geterr"):
+        found["numpy errors"] = (tuple(sorted(numpy.geterr().items())), lambda pairs: numpy.seterr(**dict(pairs)))
+    if torch is not None and hasattr(torch, "get_default_dtype"):
+        found |= {f"torch {name}": fact for name, fact in _torch_facts(torch).items()}
+    return found
+
+
+class ProcessHandler(Handler):
+    """Settings of the process; of the environment and the folder what has changed since the loop began."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        facts = tuple(part for name, (value, _) in _facts().items() for part in (name, value))
+        now = dict(os.environ)
+        changed = {name: value for name, value in sorted(now.items()) if obj.environment.get(name) != value}
+        removed = tuple(sorted(name for name in obj.environment if name not in now))
+        folder = _current_folder()
+        relative = os.path.relpath(folder, obj.folder) if folder and obj.folder and folder != obj.folder else ""
+        added = {name: value for name, value in vars(builtins).items() if not _is_standard(name, value)}
+        searched = walk.refs([(at, path) for at, path in enumerate(sys.path) if path not in obj.search_path])
+        made = [name for name in list(sys.modules) if name not in obj.modules and _is_made_at_run_time(name)]
+        if made:
+            walk.note_unknown("sys.modules", f"{made[0]} was made at run time")
+        environment = walk.attributes(changed), removed, relative
+        return facts, environment, searched, walk.attributes(added), walk.refs(_own_log_handlers())
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        facts, (changed, removed, relative), searched, added, _ = content
+        current = _facts()
+        for name, value in zip(facts[::2], facts[1::2], strict=True):
+            if name in current and current[name][0] != value:
+                current[name][1](value)
+        wanted = {name: restore.value(token) for name, token in zip(changed[::2], changed[1::2], strict=True)}
+        for name in {*os.environ, *obj.environment, *wanted}:
+            before = obj.environment.get(name)
+            value = wanted.get(name, None if name in removed else before)
+            if value is None:
+                os.environ.pop(name, None)
+            elif os.environ.get(name) != value:
+                os.environ[name] = value
+        folder = os.path.normpath(os.path.join(obj.folder, relative)) if relative else obj.folder
+        if folder and folder != _current_folder():
+            os.makedirs(folder, exist_ok=True)
+            os.chdir(folder)
+        for at, path in (restore.value(token) for token in searched):
+            if path not in sys.path:
+                sys.path.insert(at, path)
+        for name, token in zip(added[::2], added[1::2], strict=True):
+            setattr(builtins, name, restore.value(token))
+
+
+def _is_standard(name: str, value: Any) -> bool:
+    """Whether a name in `builtins` is Python's own, rather than one that a script has put there."""
+    if name[0] == "_" or name in _CONSTANTS or type(value).__module__ == "_sitebuiltins":
+        return True
+    return isinstance(value, type | types.BuiltinFunctionType) and value.__module__ in ("builtins", "io", "_io")
+
+
+def _is_made_at_run_time(name: str) -> bool:
+    module = sys.modules.get(name)
+    return type(module) is types.ModuleType and module.__spec__ is None and not hasattr(module, "__file__")
+
+
+def _own_log_handlers() -> list[Any]:
+    """Returns handlers of logging whose class is the project's: loggers hold them, and they may hold state."""
+    loggers = [logging.root, *list(logging.root.manager.loggerDict.values())]
+    handlers = [one for logger in loggers for one in getattr(logger, "handlers", ())]
+    return [one for one in dict.fromkeys(handlers) if is_project_module(type(one).__module__)]
+
+
+def _warning_filters() -> bytes:
+    return pickle.dumps(list(warnings.filters), 4)
+
+
+def _set_warning_filters(data: bytes) -> None:
+    warnings.filters[:] = pickle.loads(data)  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+class GlobalRandomHandler(Handler):
+    """The global generators of `random`, numpy and torch."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return pickled_value(capture_random_states())
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        restore_random_states(restore.value(content))
+
+
+def have_same_random_states(one: Any, other: Any) -> bool:
+    """Whether two contents agree on the generators of all libraries that both processes had loaded."""
+    first, second = pickle.loads(one[1]), pickle.loads(other[1])
+    return all(pickle.dumps(first[name]) == pickle.dumps(second[name]) for name in first if name in second)
+
+
+def choose_process(kind: type) -> Handler | None:
+    handlers: dict[type, Handler] = {ProcessState: ProcessHandler(), RandomState: GlobalRandomHandler()}
+    return handlers.get(kind)

@@ -1,0 +1,99 @@
+"""Compares the live state with a recorded graph, object by object; every difference has the name of its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from relive.checkpoint.graph.graph_state import GraphState
+from relive.checkpoint.graph.handlers import FolderState, RandomState, have_same_random_states
+from relive.checkpoint.graph.registry import type_name
+from relive.checkpoint.graph.roots import PROCESS
+from relive.checkpoint.graph.walk import ObjectWalk
+
+# Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
+_RANDOM = type_name(RandomState)
+_NOT_COMPARED = frozenset({type_name(FolderState)})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An object that is not as it was recorded."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
+def compare_graphs(state: GraphState, walk: ObjectWalk) -> tuple[int, list[Difference]]:
+    """Returns how many objects are as they were recorded, and those that are not."""
+    for buffer in walk.buffers.found:
+        if buffer.digest is None and buffer.is_on_host:
+            buffer.digest = int(walk.hash(buffer.view()))
+    live = {node.way: node for node in walk.nodes}
+    buffers = {buffer.way: buffer for buffer in walk.buffers.found}
+    agreed, found = 0, []
+    for way, node in state.nodes.items():
+        now = live.get(way)
+        if now is None or way in state.unknown or way in walk.unknown or node.kind in _NOT_COMPARED:
+            continue  # what holds it differs, if it was there
+        if now.kind != node.kind:
+            found.append(Difference(state.name(way), f"a {_short(now.kind)}, which was a {_short(node.kind)}"))
+        elif now.digest != node.digest and not _differs_in_libraries(node, now):
+            found.append(Difference(state.name(way), "other content"))
+        else:
+            agreed += 1
+    for way, stored in state.buffers.items():
+        memory = buffers.get(way)
+        if memory is None or stored.digest is None or memory.digest is None:
+            continue
+        if memory.digest != stored.digest:
+            found.append(Difference(state.name(way), "other numbers"))
+        else:
+            agreed += 1
+    found += [Difference(_root_name(key), "bound to another object") for key in _differing_roots(state, walk)]
+    return agreed, _unique(found)
+
+
+def _differs_in_libraries(one: Any, other: Any) -> bool:
+    """Whether two states of the global random generators differ only in which libraries are loaded."""
+    return (
+        one.kind == _RANDOM
+        and None not in (one.content, other.content)
+        and have_same_random_states(one.content, other.content)
+    )
+
+
+def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
+    """Returns the objects that two graphs have and whose content differs."""
+    return [
+        Difference(then.name(way), "other content")
+        for way, node in then.nodes.items()
+        if way in now.nodes
+        and node.kind not in _NOT_COMPARED
+        and now.nodes[way].digest != node.digest
+        and way not in then.unknown
+        and not _differs_in_libraries(node, now.nodes[way])
+    ]
+
+
+def _differing_roots(state: GraphState, walk: ObjectWalk) -> list[str]:
+    return [
+        key
+        for key, token in state.roots.items()
+        if key[0] != PROCESS and key in walk.roots and walk.roots[key] != token and key not in state.left_out
+    ]
+
+
+def _root_name(key: str) -> str:
+    return key.split("|")[-1]
+
+
+def _short(kind: str) -> str:
+    return kind.rpartition(".")[2]
+
+
+def _unique(found: list[Difference]) -> list[Difference]:
+    return list({(one.name, one.why): one for one in found}.values())

@@ -1,0 +1,286 @@
+"""Walks over all objects that can be reached from some roots, and takes the content of each.
+
+No code of the user's is called.
+Each object is met first on some path, which gives it its *way*, a hash of that path. Its content names the objects
+that it holds by their ways, so sharing and order are part of it, cycles end, and no address is in it: contents can be
+compared with those of another process. A walk that is given the ways of an earlier one keeps them for objects that
+still exist; objects that are new since then get ways of their own.
+"""
+
+from __future__ import annotations
+
+import marshal
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
+from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
+from relive.checkpoint.graph.registry import Handler, Unreadable, handler_of, type_name
+
+MARSHAL_VERSION = 2  # later ones depend on reference counts
+MAX_TUPLE_DEPTH = 40
+_CHECK_EVERY = 64  # nodes between two looks at the clock
+_now = time.perf_counter
+
+
+class ObjectNode:
+    """One object of the graph."""
+
+    __slots__ = ("content", "digest", "form", "handler", "key", "kind", "obj", "parent", "way")
+
+    def __init__(self, obj: Any, way: int, parent: int, form: str, key: Any, kind: str, handler: Handler) -> None:
+        self.obj = obj
+        self.way = way
+        self.parent = parent  # way of the object that it was met in first
+        self.form = form  # how it is held there: an attribute, an item
+        self.key = key
+        self.kind = kind
+        self.handler = handler
+        self.content: Any = None
+        self.digest = 0
+
+    @property
+    def label(self) -> str:
+        return label_of(self.form, self.key)
+
+
+def label_of(form: str, key: Any) -> str:
+    if form == "[":
+        return f"[{key!r}]" if type(key) in (str, int, bool) else f"[{key}]"
+    return f"{form}{key}"
+
+
+class KnownWays:
+    """The ways of objects and buffers that an earlier walk met, by identity.
+
+    Another object may be at the address of one that has died, so weak references tell; lists and dicts, which have
+    none, are kept alive.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[int, tuple[int, type, Any]] = {}  # way, type, and what tells whether it is still that object
+        self.buffers: dict[tuple[int, int], tuple[int, Any]] = {}  # way, and what tells whether it is still that memory
+
+
+NOTHING_KNOWN = KnownWays()
+
+
+def guard_of(obj: Any) -> Any:
+    """Returns what tells later whether an object at the same address is the same one."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return obj
+
+
+def is_still_at(guard: Any, address: int) -> bool:
+    """Whether the object that a buffer was met in is still there, with its memory at this address."""
+    holder = guard() if type(guard) is weakref.ref else guard
+    return holder is not None and address_of(holder) == address
+
+
+def is_still(guard: Any, obj: Any) -> bool:
+    return guard is obj or (type(guard) is weakref.ref and guard() is obj)
+
+
+class ObjectWalk:
+    """One walk. Afterwards `nodes` has every object that was reached, `unknown` those that could not be looked at."""
+
+    def __init__(
+        self, folder: str, known: KnownWays = NOTHING_KNOWN, *, seconds: float = 60.0, generation: str = ""
+    ) -> None:
+        from xxhash import xxh3_64_intdigest
+
+        self.hash = xxh3_64_intdigest
+        self.nodes: list[ObjectNode] = []
+        self.roots: dict[str, Token] = {}
+        self.unknown: dict[int, str] = {}  # reasons, by way
+        self.unknown_names: dict[str, str] = {}  # the same for what has no way
+        self.with_gradients = True
+        self.memo: dict[int, Any] = {}  # what handlers remember from walk to walk, by identity
+        self.is_end = False
+        self._folder = folder
+        self._known = known
+        self._generation = generation  # of ways that objects get if they are not known
+        self._deadline = _now() + seconds
+        self._tokens: dict[int, Token] = {}
+        self._kept: list[Any] = []  # objects that were made for the walk
+        self._made: set[int] = set()  # their identities, and those of what they hold
+        self._is_parent_made = False
+        self._parent = 0
+        self._node: ObjectNode | None = None
+        self._with_identities: list[ObjectNode] = []
+        self._are_all_met = False
+        self._tuple_depth = 0
+        self.buffers = BufferTable(self)
+
+    # --- called by handlers -----------------------------------------------------------------------------------------
+
+    def ref(self, obj: Any, form: str, key: Any) -> Token:
+        """Returns the token of an object that the current one holds; `form` and `key` say where."""
+        kind = type(obj)
+        if kind in PLAIN_TYPES:
+            return obj
+        if kind is str:
+            folder = self._folder
+            return obj if not obj.startswith(folder) else (FOLDER, obj[len(folder) :])
+        if kind is tuple:
+            return self._tuple(obj, form, key)
+        identity = id(obj)
+        token = self._tokens.get(identity)
+        if token is not None:
+            return token
+        handler, name = handler_of(kind)
+        if handler.is_inline:
+            return handler.token(obj, self, form, key)
+        known = self._known.objects.get(identity)
+        if known is not None and known[1] is kind and identity not in self._made and is_still(known[2], obj):
+            way = known[0]
+        else:
+            if self._is_parent_made:
+                self._made.add(identity)
+            way = self.new_way(form, key, is_made=identity in self._made)
+        token = self._tokens[identity] = (way,)
+        self.nodes.append(ObjectNode(obj, way, self._parent, form, key, name, handler))
+        return token
+
+    def node_token(self, obj: Any, form: str, key: Any, handler: Handler) -> Token:
+        """Returns the token of an object with a handler that does not follow from its type alone."""
+        identity = id(obj)
+        token = self._tokens.get(identity)
+        if token is None:
+            known = self._known.objects.get(identity)
+            is_known = known is not None and known[1] is type(obj) and is_still(known[2], obj)
+            way = known[0] if known is not None and is_known else self.new_way(form, key)
+            token = self._tokens[identity] = (way,)
+            self.nodes.append(ObjectNode(obj, way, self._parent, form, key, type_name(type(obj)), handler))
+        return token
+
+    def refs(self, objects: Iterable[Any]) -> tuple[Token, ...]:
+        """Returns the tokens of items, numbered."""
+        ref = self.ref
+        return tuple([obj if type(obj) in PLAIN_TYPES else ref(obj, "[", at) for at, obj in enumerate(objects)])
+
+    def attributes(self, values: Mapping[str, Any]) -> tuple[Token, ...]:
+        """Returns names and tokens of attributes, alternating."""
+        ref, found = self.ref, []
+        for name, value in values.items():
+            found.append(name)
+            found.append(value if type(value) in PLAIN_TYPES else ref(value, ".", name))
+        return tuple(found)
+
+    def identity_token(self, number: int) -> Token:
+        """Returns the token of a number that may be the `id` of an object: then it is another one in each process."""
+        if not self._are_all_met:
+            if self._node is not None and self._node not in self._with_identities:
+                self._with_identities.append(self._node)
+            return number
+        token = self._tokens.get(number)
+        return (IDENTITY, token) if token is not None else number
+
+    def made(self, obj: Any) -> Any:
+        """Marks an object that was made for the walk, and keeps it alive: another at its address would pass for it.
+
+        It is a new one in every walk, so its way is that of its path, whatever was known before.
+        """
+        self._kept.append(obj)
+        self._made.add(id(obj))
+        return obj
+
+    def new_way(self, form: str, key: Any, *, is_made: bool = False) -> int:
+        text = f"{'' if is_made else self._generation}{self._parent:x}{form}{key}"
+        return int(self.hash(text.encode("utf-8", "surrogatepass")))
+
+    def known_buffer(self, address: int, size_bytes: int) -> int | None:
+        known = self._known.buffers.get((address, size_bytes))
+        return known[0] if known is not None and is_still_at(known[1], address) else None
+
+    @property
+    def parent(self) -> int:
+        return self._parent
+
+    def _tuple(self, obj: tuple[Any, ...], form: str, key: Any) -> Token:
+        """A tuple has no state of its own, so it is part of the content of whatever holds it."""
+        self._tuple_depth += 1
+        try:
+            if self._tuple_depth > MAX_TUPLE_DEPTH:
+                raise Unreadable("tuples are nested too deeply")
+            ref = self.ref
+            label = label_of(form, key)
+            return (
+                TUPLE,
+                *[item if type(item) in PLAIN_TYPES else ref(item, label, f"[{at}]") for at, item in enumerate(obj)],
+            )
+        finally:
+            self._tuple_depth -= 1
+
+    # --- walking ----------------------------------------------------------------------------------------------------
+
+    def add_root(self, key: str, obj: Any, name: str) -> None:
+        """Adds a root, with the name that users know it by; all roots come before `run`."""
+        try:
+            self.roots[key] = self.ref(obj, "", name)
+        except Exception as error:  # noqa: BLE001 - whatever a strange object raises, it is unknown
+            self.note_unknown(name, _reason(error))
+            self.roots[key] = (UNSEEN, type(obj).__qualname__)
+
+    def note_unknown(self, name: str, why: str) -> None:
+        """Notes something that could not be looked at and that is no object of the graph."""
+        self.unknown_names[name] = why
+
+    def run(self) -> None:
+        """Takes the content of every object, nearest first, until the time is up."""
+        nodes, at = self.nodes, 0
+        while at < len(nodes):
+            if at % _CHECK_EVERY == 0 and _now() > self._deadline:
+                break
+            self._take_content(nodes[at])
+            at += 1
+        self._are_all_met = True
+        for node in self._with_identities:
+            self._take_content(node)
+        for node in nodes[at:]:
+            self.unknown[node.way] = "not reached in time"
+
+    def _take_content(self, node: ObjectNode) -> None:
+        self._node, self._parent = node, node.way
+        self._is_parent_made = id(node.obj) in self._made
+        try:
+            handler = node.handler
+            node.content = content = handler.content(node.obj, self)
+            if not handler.is_hashed_whole:
+                content = handler.fingerprint(content)
+            node.digest = self.hash(marshal.dumps((node.kind, content), MARSHAL_VERSION))
+        except Exception as error:  # noqa: BLE001 - changed by another thread, closed, broken: unknown, with its name
+            self.unknown[node.way] = _reason(error)
+            node.content, node.digest = None, 0
+
+    def known_ways(self) -> KnownWays:
+        """Returns the ways of everything that was met, for later walks."""
+        known = KnownWays()
+        made = self._made
+        known.objects = {
+            id(node.obj): (node.way, type(node.obj), guard_of(node.obj))
+            for node in self.nodes
+            if id(node.obj) not in made
+        }
+        known.buffers = {(one.address, one.size_bytes): (one.way, guard_of(one.source)) for one in self.buffers.found}
+        return known
+
+    def release(self) -> None:
+        """Lets go of all objects."""
+        for node in self.nodes:
+            node.obj = None
+        self._kept, self._tokens, self._made = [], {}, set()
+        for buffer in self.buffers.found:
+            buffer.release()
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).splitlines()[0][:120] if str(error) else ""
+    return text if isinstance(error, Unreadable) else f"{type(error).__name__}: {text}"
+
+
+__all__ = ["Buffer", "KnownWays", "ObjectNode", "ObjectWalk", "label_of"]

@@ -1,0 +1,156 @@
+"""What the code of a version says about values: what statements read, which state the loops use, what is volatile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from relive.hindsight.analysis.depth import AddedStatement
+from relive.hindsight.analysis.program import read_program
+from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
+from relive.hindsight.analysis.reads.volatile_calls import VolatileFlow, any_volatile, has_volatile_name
+from relive.instrument import reachable_files
+
+ReadFile = Callable[[str], str | None]
+_PATH_PART = re.compile(r"\w+")
+_STATEMENT_LINES = 20  # that a log statement may span
+_SEED = re.compile(
+    r"(^|\.)(seed|manual_seed|manual_seed_all|seed_all|set_seed|seed_everything|set_random_seed|PRNGKey|RandomState|"
+    r"default_rng)$"
+)
+
+
+class CodeFacts:
+    """Facts about the patched source of a version, each computed when it is first needed.
+
+    `read` returns the text of a file, if there is one. `mains` are the names of the main loops, as the source has
+    them; `is_instrumented`: the source has no loops of relive, instrumentation chooses them.
+    """
+
+    def __init__(
+        self, read: ReadFile, entry: str, *, added: Sequence[AddedStatement] = (), mains: Collection[str] = (),
+        is_instrumented: bool = False,
+    ) -> None:  # fmt: skip
+        self._read = read
+        self._entry = entry
+        self._added = added
+        self._mains = mains
+        self._is_instrumented = is_instrumented
+
+    # --- what the added statements read -------------------------------------------------------------------------
+
+    def volatile_source(self, name: str) -> str | None:
+        """Returns what the added statements of a name read besides the state: `reads the clock (time.time)`."""
+        found = (
+            self._flow.label(file, scope, reads, is_own=True) for file, scope, reads in self._statements_of(name)
+        )  # fmt: skip
+        return next((label for label in found if label), None)
+
+    def reads_directly(self, name: str, path: str) -> bool:
+        """Whether an added statement of this name reads the object at a path, or one that holds it or is part of it."""
+        return any(
+            _overlap(chain, other)
+            for _, _, reads in self._statements_of(name)
+            for chain in reads.chains
+            for other in self._chains_of(path)
+        )
+
+    def _statements_of(self, name: str) -> Iterator[tuple[FileScopes, Scope, ExpressionReads]]:
+        """The expressions that the added statements of a name log; with an unknown name, those of all statements."""
+        added = [one for one in self._added if one.name == name] or self._added
+        for file in self._scopes:
+            lines = sorted({one.line for one in added if one.file == file.file})
+            logged = [one for one in file.logged.get(name, []) if _is_near(one[1], lines)]
+            if logged:
+                yield from ((file, scope, reads) for scope, _, reads in logged)
+                continue
+            for scope in file.scopes:  # a name that is computed: whatever those lines read
+                chains = frozenset(chain for line, chain in scope.loads if line in lines)
+                calls = frozenset(
+                    ".".join(one.function) for one in scope.calls if any(c in chains for c in [one.function])
+                )
+                if chains:
+                    yield file, scope, ExpressionReads(chains, calls, chains, calls)
+
+    # --- what the recorded code does ----------------------------------------------------------------------------
+
+    def is_volatile(self, name: str) -> bool:
+        """Whether the values of a recorded name depend on the clock or the machine, by its name or its statement."""
+        if has_volatile_name(name):
+            return True
+        return any(
+            self._flow.label(file, scope, reads)
+            for file in self._scopes
+            for scope, _, reads in file.logged.get(name, [])
+        )
+
+    def is_volatile_path(self, path: str) -> bool:
+        """Whether the state at a path is a time or the like: it differs each time."""
+        return any(self._flow.holds(chain) for chain in self._chains_of(path))
+
+    def is_used(self, path: str) -> bool:
+        """Whether the code that runs in or after the main loops may use the object at a path.
+
+        True if the source does not have its name: it may be reached in a way that the source does not show.
+        """
+        chains = self._chains_of(path)
+        if not any(chain[0] in file.bound for chain in chains for file in self._scopes):
+            return True
+        return any(_overlap(loaded, chain) for chain in chains for loaded in self._loads)
+
+    @cached_property
+    def is_seeded(self) -> bool:
+        """Whether the script seeds a random generator."""
+        return any(_SEED.search(file.resolve(call)) for file in self._scopes for call in file.all_calls)
+
+    def _chains_of(self, path: str) -> list[Chain]:
+        """The chains by which the source may name a path; its first part may be the name of a module."""
+        parts = tuple(_PATH_PART.findall(path.partition(": ")[0])) or ("",)
+        modules = {"__main__", *(PurePosixPath(file.file).stem for file in self._scopes)}
+        return [parts, parts[1:]] if len(parts) > 1 and parts[0] in modules else [parts]
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _scopes(self) -> list[FileScopes]:
+        """The scopes of the files that the script imports, directly or not."""
+        texts = dict(reachable_files(self._entry, self._read))
+        added = {one.file: self._read(one.file) for one in self._added if one.file not in texts}
+        texts |= {file: text for file, text in added.items() if text is not None}
+        found = (read_scopes(file, text) for file, text in texts.items())
+        return [scopes for scopes in found if scopes is not None]
+
+    @cached_property
+    def _flow(self) -> VolatileFlow:
+        return VolatileFlow(self._scopes if any_volatile(self._scopes) else [])
+
+    @cached_property
+    def _loads(self) -> frozenset[Chain]:
+        """Everything that is read, except by code that only runs before the main loops."""
+        read = {file.file: self._read(file.file) or "" for file in self._scopes}
+        program = read_program(read, self._entry if self._is_instrumented else None)
+        begins: dict[tuple[str, str], int] = {}
+        for unit in program.units:
+            for site in unit.loops:
+                if site.name in self._mains:
+                    key = unit.file, f"{unit.owner}.{unit.name}" if unit.owner else unit.name
+                    begins[key] = min(site.line, begins.get(key, site.line))
+        return frozenset(
+            chain
+            for file in self._scopes
+            for scope in file.scopes
+            for line, chain in scope.loads
+            if line >= begins.get((file.file, scope.name), 0)
+        )
+
+
+def _overlap(one: Chain, other: Chain) -> bool:
+    """Whether one chain is the other, holds it, or is a part of it."""
+    return all(a == b for a, b in zip(one, other, strict=False))
+
+
+def _is_near(line: int, lines: Sequence[int]) -> bool:
+    """Whether a value belongs to one of the statements that begin at these lines; a statement may span several."""
+    return any(0 <= line - first <= _STATEMENT_LINES for first in lines)

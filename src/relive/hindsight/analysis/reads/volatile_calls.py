@@ -1,0 +1,147 @@
+"""Well-known calls whose result depends on the moment or the machine, and which expressions it flows into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope
+
+CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK = (
+    "reads the clock", "reads an address in memory", "reads a property of the process or the machine",
+    "draws random numbers of the system", "reads the network",
+)  # fmt: skip
+_TIME = (
+    "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
+    "thread_time_ns localtime gmtime ctime strftime asctime clock_gettime"
+)
+_MACHINE = (
+    "os.getpid os.getppid os.getloadavg threading.get_ident threading.get_native_id socket.gethostname platform.node "
+    "resource.getrusage torch.cuda.memory_allocated torch.cuda.max_memory_allocated torch.cuda.memory_reserved "
+    "torch.cuda.max_memory_reserved torch.cuda.mem_get_info torch.cuda.utilization"
+)
+_CALLS = {
+    **{f"time.{name}": CLOCK for name in _TIME.split()},
+    **{f"datetime.{name}": CLOCK for name in "datetime.now datetime.utcnow datetime.today date.today".split()},
+    **dict.fromkeys(_MACHINE.split(), PROCESS),
+    "timeit.default_timer": CLOCK, "os.times": CLOCK, "id": ADDRESS, "hash": ADDRESS,
+    "os.urandom": SYSTEM, "uuid.uuid1": SYSTEM, "uuid.uuid4": SYSTEM, "random.SystemRandom": SYSTEM,
+    "socket.socket": NETWORK, "socket.create_connection": NETWORK,
+}  # fmt: skip
+_MODULES = {
+    "psutil": PROCESS, "tracemalloc": PROCESS, "pynvml": PROCESS, "secrets": SYSTEM, "requests": NETWORK,
+    "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK,
+}  # fmt: skip
+_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS}
+_OWN_ONLY = frozenset({"id", "hash"})  # as keys of tables they are ordinary: only the statement's own calls count
+_GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
+# Names of values that depend on the machine or the clock: they differ each time, whatever the state.
+_VOLATILE_NAME = re.compile(
+    r"(^|[_/.\- ])(time|times|seconds?|secs?|ms|us|ns|elapsed|duration|took|eta|wall|clock|timestamp|throughput|fps|"
+    r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed|sps|ips|runtime)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
+    re.IGNORECASE,
+)
+
+
+def has_volatile_name(name: str) -> bool:
+    """Whether a name says that its value is a time, a speed or an amount of memory."""
+    return _VOLATILE_NAME.search(name) is not None
+
+
+def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
+    """Returns what a call depends on, given its dotted name as imported; None if that is nothing special."""
+    if dotted in _OWN_ONLY and not is_own:
+        return None
+    if dotted in _CALLS:
+        return f"{_CALLS[dotted]} ({dotted})"
+    kind = next((kind for module, kind in _MODULES.items() if dotted.startswith(module + ".")), None)
+    method = dotted.rpartition(".")[2] if "." in dotted else ""
+    kind = kind or _METHODS.get(method)
+    return f"{kind} ({dotted.lstrip('.')})" if kind else None
+
+
+@dataclass(slots=True)
+class VolatileFlow:
+    """Where the results of volatile calls flow: through assignments, attributes, returns and arguments.
+
+    Conditions are not followed, nor are objects that are created with such a value: a logger with a time in its name
+    is not itself a time.
+    """
+
+    files: Sequence[FileScopes]
+    _variables: dict[tuple[str, str, str], str] = field(default_factory=dict)  # file, scope, name → what it depends on
+    _attributes: dict[str, str] = field(default_factory=dict)
+    _functions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        while sum(self._spread(file, scope) for file in self.files for scope in file.scopes):
+            pass  # until nothing is added: each round adds a variable, an attribute or a function
+
+    def label(self, file: FileScopes, scope: Scope, reads: ExpressionReads, *, is_own: bool = False) -> str | None:
+        """Returns what an expression in a scope depends on; None if that is nothing volatile."""
+        found = (self._label_of_call(file, call, is_own) for call in sorted(reads.flowing_calls))
+        labels = (label for label in found if label)
+        return next(labels, None) or next(
+            (label for chain in sorted(reads.flowing) if (label := self._label_of_chain(file, scope, chain))), None
+        )
+
+    def holds(self, chain: Chain) -> bool:
+        """Whether the object that a chain names holds a volatile value: its variable does, or its last attribute."""
+        return chain[-1] in self._attributes or any(name == chain[0] for _, _, name in self._variables)
+
+    def _label_of_call(self, file: FileScopes, call: str, is_own: bool) -> str | None:
+        return volatile_call(file.resolve(call), is_own=is_own) or self._functions.get(call.rpartition(".")[2])
+
+    def _label_of_chain(self, file: FileScopes, scope: Scope, chain: Chain) -> str | None:
+        root = chain[0]
+        for key in ((file.file, scope.name, root), (file.file, "", root)):
+            if key in self._variables:
+                return self._variables[key]
+        return next((self._attributes[part] for part in chain[1:] if part in self._attributes), None)
+
+    def _spread(self, file: FileScopes, scope: Scope) -> bool:
+        is_more = False
+        for targets, reads in scope.assigned:
+            if label := self.label(file, scope, reads):
+                is_more |= bool(sum(self._add_target(file, scope, target, label) for target in targets))
+        for reads in scope.returned:
+            if (label := self.label(file, scope, reads)) and scope.simple_name not in self._functions:
+                self._functions[scope.simple_name] = label
+                is_more = True
+        for call in scope.calls:
+            for at, reads in call.arguments.items():
+                if label := self.label(file, scope, reads):
+                    is_more |= self._add_argument(file, scope, call.function, at, label)
+        return is_more
+
+    def _add_target(self, file: FileScopes, scope: Scope, target: Chain, label: str) -> bool:
+        if len(target) > 1:
+            return _add(self._attributes, target[-1], label)
+        owner = "" if target[0] in scope.global_names else scope.name
+        return _add(self._variables, (file.file, owner, target[0]), label)
+
+    def _add_argument(self, file: FileScopes, scope: Scope, function: Chain, at: int | str, label: str) -> bool:
+        """Adds the parameter of a function of the project that is called by its plain name, or a container's owner."""
+        if len(function) > 1:
+            return function[-1] in _GROWING and self._add_target(file, scope, function[:-1], label)
+        is_more = False
+        for other in self.files:
+            for callee in other.scopes:
+                if callee.name == function[0]:
+                    parameter = at if isinstance(at, str) else next(iter(callee.parameters[at : at + 1]), None)
+                    if parameter in callee.parameters:
+                        is_more |= _add(self._variables, (other.file, callee.name, str(parameter)), label)
+        return is_more
+
+
+def _add(labels: dict[Any, str], key: object, label: str) -> bool:
+    is_new = key not in labels
+    labels.setdefault(key, label)
+    return is_new
+
+
+def any_volatile(files: Iterable[FileScopes]) -> bool:
+    """Whether any file makes a volatile call at all."""
+    return any(volatile_call(file.resolve(call)) for file in files for call in file.all_calls)

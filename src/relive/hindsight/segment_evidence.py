@@ -1,0 +1,377 @@
+"""The evidence about each value of a replayed segment: what was compared before it, in its iteration, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from relive.hindsight.verdicts import (
+    INCOMPLETE,
+    MAYBE,
+    NEXT,
+    READS,
+    START,
+    STATE,
+    UNUSED,
+    Agreement,
+    Evidence,
+    Reads,
+    Restored,
+    Rule,
+    judge,
+)
+from relive.hindsight.verification import Comparison
+from relive.hindsight.workers import StateCheck
+from relive.model import Verdict
+from relive.store.journal import ROOT, ParsedJournal, line_schema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+RESTORED, ENTRY = "restored", "entry"
+_SCALES = (len(Agreement),) * 4 + (len(Restored), 2)  # how many values each part of the evidence has
+Context = tuple[int, int]  # loop, iteration
+
+
+class KnowsCode(Protocol):
+    """What the source of a version says about values and state."""
+
+    def volatile_source(self, name: str) -> str | None: ...
+    def reads_directly(self, name: str, path: str) -> bool: ...
+    def is_volatile_path(self, path: str) -> bool: ...
+    def is_used(self, path: str) -> bool: ...
+    @property
+    def is_seeded(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedState:
+    """A comparison of states, after leaving out what differs each time."""
+
+    check: StateCheck
+    position: float
+    used: tuple[str, ...]  # paths that differ and that the code uses
+    unused: tuple[str, ...]
+
+    @property
+    def agreement(self) -> Agreement:
+        if self.used:
+            return Agreement.DIFFERS
+        return Agreement.AGREES if self.check.agreed else Agreement.NOTHING
+
+    @property
+    def own_context(self) -> Context:
+        """The iteration whose values it tells about; a restored state tells about none that was computed before."""
+        return (ROOT, 0) if self.is_start else (self.check.loop, self.check.iteration)
+
+    @property
+    def is_start(self) -> bool:
+        """Whether the replay goes on from this state, rather than having computed it."""
+        return self.check.place in (RESTORED, ENTRY)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentFacts:
+    """All that is known about a segment of one rank."""
+
+    journal: ParsedJournal
+    comparison: Comparison
+    code: KnowsCode
+    checks: Sequence[StateCheck] = ()
+    unknown: Sequence[str] = ()
+    unrestored: Sequence[str] = ()
+    is_from_start: bool = True  # nothing was restored
+    is_same_machine: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The rule that decided about some values of a name, how many there are, and the cause as far as it is known."""
+
+    name: str
+    rule: Rule
+    count: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentVerdicts:
+    """The verdicts on the values of a segment, by their positions in its journal."""
+
+    positions: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    verdicts: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    judgements: tuple[Judgement, ...] = ()
+    states: tuple[CheckedState, ...] = ()  # that were compared
+
+    def of(self, positions: Ints) -> NDArray[np.uint8]:
+        """Returns the verdicts on these values; a value that was not judged is unverified."""
+        found = np.full(len(positions), int(Verdict.UNVERIFIED), np.uint8)
+        if len(self.positions):
+            at = np.searchsorted(self.positions, positions).clip(max=len(self.positions) - 1)
+            found = np.where(self.positions[at] == positions, self.verdicts[at], found)
+        return found.astype(np.uint8)
+
+
+def judge_segment(facts: SegmentFacts, names: Sequence[str]) -> SegmentVerdicts:
+    """Gives every value of these names its verdict."""
+    journal = facts.journal
+    rows = np.flatnonzero(np.isin(journal.name, [at for at, name in enumerate(journal.names) if name in names]))
+    around = SurroundingEvidence(facts)
+    verdicts = np.zeros(len(rows), np.uint8)
+    counts: dict[tuple[str, Rule], int] = {}
+    for code in np.unique(journal.name[rows]).tolist():
+        at, name = np.flatnonzero(journal.name[rows] == code), journal.names[code]
+        found, which = around.of(name, rows[at])
+        rules = [judge(evidence) for evidence in found]
+        verdicts[at] = np.asarray([int(rule.verdict) for rule in rules], np.uint8)[which]
+        for rule, count in zip(rules, np.bincount(which, minlength=len(rules)).tolist(), strict=True):
+            counts[name, rule] = counts.get((name, rule), 0) + count
+    judgements = tuple(
+        Judgement(name, rule, count, around.cause(name, rule)) for (name, rule), count in counts.items()
+    )  # fmt: skip
+    return SegmentVerdicts(journal.seq[rows].astype(np.int64), verdicts, judgements, tuple(around.states))
+
+
+class SurroundingEvidence:
+    """Finds the evidence around a value. Everything is ordered by positions in the journal of the segment."""
+
+    def __init__(self, facts: SegmentFacts) -> None:
+        self._facts = facts
+        self._places = _Places(facts.journal)
+        self.states = list(self._checked_states())
+        proofs = self._events(facts.comparison.proofs, agrees=True)
+        wrong = self._events(facts.comparison.differing, agrees=False)
+        lost = [(self._places.end_of(context), context, False) for context in facts.comparison.lost]
+        computed = [one for one in self.states if not (one.is_start and one.used)]
+        self._values = _Timeline([*proofs, *wrong, *lost], self._places)
+        self._states = _Timeline(
+            [
+                (one.position, one.own_context, one.agreement is Agreement.AGREES)
+                for one in computed
+                if one.agreement is not Agreement.NOTHING
+            ],
+            self._places,
+        )
+        self._starts = sorted((one for one in self.states if one.is_start), key=lambda one: one.position)
+        self._start_positions = np.asarray([one.position for one in self._starts])
+        self._reads: dict[str, Reads] = {}
+
+    def of(self, name: str, rows: Ints) -> tuple[list[Evidence], Ints]:
+        """Returns the different evidence about values of a name, and for each row of the journal which of it counts."""
+        journal = self._facts.journal
+        position = journal.seq[rows].astype(np.float64)
+        context = journal.loop[rows].astype(np.int64) << 32 | journal.iteration[rows]
+        start = np.searchsorted(self._start_positions, position, side="right")  # 0: before the first
+        # The state that the replay went on from makes up for earlier differences, if it was compared and agrees.
+        begins = [one.position if one.agreement is Agreement.AGREES else -1.0 for one in self._starts]
+        since = np.asarray([-1.0, *begins])[start]
+        next_state, state_at = self._states.after(position)
+        next_value, value_at = self._values.after(position)
+        next_value[(next_state == Agreement.AGREES) & (value_at > state_at)] = Agreement.NOTHING
+        state, own_state = self._states.between(since, position, context)
+        values, own_values = self._values.between(since, position, context)
+        restored = np.asarray([self._restored(one) for one in [None, *self._starts]])[start]
+        columns = [state, values, next_state, next_value, restored, own_state | own_values]
+        key = np.ravel_multi_index([column.astype(np.int64) for column in columns], _SCALES)
+        different, which = np.unique(key, return_inverse=True)
+        found = [
+            Evidence(
+                state=Agreement(codes[0]), values=Agreement(codes[1]), next_state=Agreement(codes[2]),
+                next_value=Agreement(codes[3]), reads=self._reads_of(name), restored=Restored(codes[4]),
+                own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine,
+            )
+            for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
+        ]  # fmt: skip
+        return found, which.reshape(-1)
+
+    def _events(self, rows: Ints, *, agrees: bool) -> list[tuple[float, Context, bool]]:
+        """The comparisons of values in rows of the journal: position, context, and the result."""
+        journal = self._facts.journal
+        contexts = zip(journal.loop[rows].tolist(), journal.iteration[rows].tolist(), strict=True)
+        return [
+            (float(seq), context, agrees) for seq, context in zip(journal.seq[rows].tolist(), contexts, strict=True)
+        ]  # fmt: skip
+
+    def _restored(self, start: CheckedState | None) -> Restored:
+        if start is not None and start.used:
+            return Restored.USED_DIFFERS
+        if self._facts.unrestored:
+            return Restored.INCOMPLETELY
+        has_unused = any(one.unused for one in self.states if one is start or not one.is_start)
+        return Restored.UNUSED_DIFFERS if has_unused else Restored.EXACTLY
+
+    def _reads_of(self, name: str) -> Reads:
+        if name not in self._reads:
+            self._reads[name] = self._find_reads(name)
+        return self._reads[name]
+
+    def _find_reads(self, name: str) -> Reads:
+        facts, code = self._facts, self._facts.code
+        if code.volatile_source(name) or any(code.reads_directly(name, path) for path in self.volatile_paths):
+            return Reads.UNKNOWN
+        if any(code.reads_directly(name, path) for path in facts.unknown):
+            # Without a restore it was computed again, like everything else.
+            return Reads.MAYBE_UNKNOWN if facts.is_from_start else Reads.UNKNOWN
+        return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in facts.unknown) else Reads.KNOWN
+
+    def cause(self, name: str, rule: Rule) -> str:
+        """Why a rule holds for values of a name: what differs, or what is not known."""
+        facts, code = self._facts, self._facts.code
+        if rule.ground == START:
+            return _describe_start(next(one for one in self._starts if one.used), code)
+        if rule.ground == STATE or (rule.ground == NEXT and self._first_difference is not None):
+            return _describe_difference(self._first_difference)
+        if rule.ground == READS:
+            times = [f"reads {_path(path)}, which holds times" for path in self.volatile_paths
+                     if code.reads_directly(name, path)]  # fmt: skip
+            opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
+            return code.volatile_source(name) or [*times, *opaque][0]
+        if rule.ground == MAYBE:
+            return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))
+        if rule.ground == INCOMPLETE:
+            missing = ", ".join(facts.unrestored[:3])
+            return f"{missing} was not there yet when its state was to be restored; ask again with --from-start"
+        if rule.ground == UNUSED:
+            return f"{next(path for one in self.states for path in one.unused)}, which the code does not use"
+        return rule.reason
+
+    @property
+    def _first_difference(self) -> CheckedState | None:
+        return next((one for one in self.states if one.used and not one.is_start), None)
+
+    @cached_property
+    def volatile_paths(self) -> list[str]:
+        """State that differs because it holds times and the like."""
+        differing = (path for check in self._facts.checks for path in check.differences)
+        return [path for path in dict.fromkeys(differing) if self._facts.code.is_volatile_path(path)]
+
+    def _checked_states(self) -> Iterator[CheckedState]:
+        position = 0.0
+        for check in self._facts.checks:
+            if not self._facts.is_same_machine and check.place != RESTORED:
+                continue  # another processor rounds differently
+            position = max(position, self._places.position_of(check))
+            real = [path for path in check.differences if not self._facts.code.is_volatile_path(path)]
+            used = [path for path in real if self._facts.code.is_used(path)]
+            if check.differing > len(check.differences) and not used:
+                used = [f"{check.differing} objects"]  # more than are listed
+            yield CheckedState(check, position, tuple(used), tuple(path for path in real if path not in used))
+
+
+def _path(text: str) -> str:
+    return text.partition(": ")[0]
+
+
+def describe_unknown(text: str) -> str:
+    """`tokenizer._tokenizer: tokenizers.Tokenizer is opaque` → what it is, and that no checkpoint holds it."""
+    path, _, reason = text.partition(": ")
+    kind, is_opaque, _ = reason.partition(" is opaque")
+    if is_opaque:
+        return f"an object of type {kind} is not in the checkpoints ({path})"
+    return f"{path} is not in the checkpoints" + (f" ({reason})" if reason else "")
+
+
+def _describe_start(state: CheckedState, code: KnowsCode) -> str:
+    shown = "; ".join(state.used[:3])
+    if state.check.place == RESTORED:
+        return f"the checkpoint did not bring back the recorded state: {shown}"
+    if not code.is_seeded:
+        return f"the random generators were not seeded before relive began: {shown} at the entry of the loop"
+    return f"the script was not deterministic before its loop: {shown} at the entry of the loop"
+
+
+def _describe_difference(state: CheckedState | None) -> str:
+    assert state is not None
+    check = state.check
+    where = f"iteration {check.iteration}" if check.place == "iteration" else "the end of a loop"
+    return f"the state differs from the recorded one at {where}: {'; '.join(state.used[:3])}"
+
+
+class _Places:
+    """Where the iterations of loops lie in the journal of a segment."""
+
+    def __init__(self, journal: ParsedJournal) -> None:
+        self._parents = {
+            number: (row.parent, row.parent_iteration) for number, row in journal.loops.items() if number != ROOT
+        }
+        self._ends: dict[int, dict[int, int]] = {}  # loop → iteration → its last position
+        self._first: dict[int, int] = {}  # of loops
+        self._last: dict[int, int] = {}
+        turns = line_schema.lines_of(line_schema.IterationReplayed, journal.lines)
+        contexts, index = np.unique(journal.loop.astype(np.int64) << 32 | journal.iteration, return_inverse=True)
+        first, last = np.full(len(contexts), 1 << 62), np.zeros(len(contexts), np.int64)
+        np.minimum.at(first, index, journal.seq)
+        np.maximum.at(last, index, journal.seq)
+        found = zip(
+            (contexts >> 32).tolist(), (contexts & 0xFFFFFFFF).tolist(), first.tolist(), last.tolist(), strict=True
+        )
+        for loop, iteration, begin, end in [*found, *((line.loop, line.i, line.seq, line.seq) for line in turns)]:
+            for number, inside in self.around((loop, iteration)):
+                ends = self._ends.setdefault(number, {})
+                ends[inside] = max(end, ends.get(inside, end))
+                self._first[number] = min(begin, self._first.get(number, begin))
+                self._last[number] = max(end, self._last.get(number, end))
+
+    def around(self, context: Context) -> Iterator[Context]:
+        """The iteration itself and those around it, without the top level of the script."""
+        while context[0] in self._parents:
+            yield context
+            context = self._parents[context[0]]
+
+    def end_of(self, context: Context) -> float:
+        """The end of an iteration; the end of the segment if it isn't in the journal."""
+        end = self._ends.get(context[0], {}).get(context[1])
+        return (end if end is not None else max(self._last.values(), default=0)) + 0.5
+
+    def position_of(self, check: StateCheck) -> float:
+        if check.position:
+            return check.position - 0.5  # the next slot was not written yet
+        if check.place == ENTRY:
+            return self._first.get(check.loop, 0) - 0.5
+        if check.place in ("loop", "end"):
+            return self._last.get(check.loop, 0) + 0.5
+        ends = self._ends.get(check.loop, {})
+        return max((end for iteration, end in ends.items() if iteration <= check.iteration), default=0) + 0.5
+
+
+class _Timeline:
+    """Comparisons in the order of their positions; each agrees or differs."""
+
+    def __init__(self, events: list[tuple[float, Context, bool]], places: _Places) -> None:
+        events.sort(key=lambda event: event[0])
+        self._positions = np.asarray([position for position, _, _ in events])
+        self._agree = np.asarray([agrees for _, _, agrees in events], bool)
+        self._agreeing = np.concatenate([[0], np.cumsum(self._agree)]).astype(np.int64)
+        own: dict[int, list[int]] = {}  # iteration → how many differ and how many agree inside it
+        for _, context, agrees in events:
+            for loop, iteration in places.around(context):
+                own.setdefault(loop << 32 | iteration, [0, 0])[agrees] += 1
+        self._own_contexts = np.asarray(sorted(own), np.int64)
+        self._own = np.asarray([own[key] for key in sorted(own)] or [[0, 0]], np.int64)
+
+    def between(self, since: NDArray[Any], position: NDArray[Any], context: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The results of all comparisons between two positions and in an iteration, and whether one there agrees."""
+        first = np.searchsorted(self._positions, since, side="left")
+        last = np.maximum(first, np.searchsorted(self._positions, position, side="right"))
+        own = np.zeros((len(context), 2), np.int64)
+        if len(self._own_contexts):
+            at = np.searchsorted(self._own_contexts, context).clip(max=len(self._own_contexts) - 1)
+            own = self._own[at] * (self._own_contexts[at] == context)[:, None]
+        agree = self._agreeing[last] - self._agreeing[first]
+        differs = (own[:, 0] > 0) | (last - first > agree)
+        agrees = (agree > 0) | (own[:, 1] > 0)
+        result = np.where(differs, Agreement.DIFFERS, np.where(agrees, Agreement.AGREES, Agreement.NOTHING))
+        return result.astype(np.int64), own[:, 1] > 0
+
+    def after(self, position: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+        """The results of the first comparisons after some positions, and where they are."""
+        at = np.searchsorted(self._positions, position, side="right")
+        results = np.where(np.append(self._agree, False), Agreement.AGREES, Agreement.DIFFERS)
+        results[-1] = Agreement.NOTHING
+        return results[at].astype(np.int64), np.append(self._positions, np.inf)[at]

@@ -1,0 +1,11 @@
+"""Write protection of replay processes: by the Linux kernel, and inside Python."""
+
+from typing import TYPE_CHECKING
+
+from relive.lazy_imports import lazy_names
+
+if TYPE_CHECKING:
+    from relive.hindsight.workers.confinement.landlock import restrict_writes
+    from relive.hindsight.workers.confinement.write_guard import WriteGuard
+
+__getattr__ = lazy_names(__name__)

@@ -1,0 +1,110 @@
+"""Laws of what code reads: volatile results are followed to the statement, and unused state is told from used."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from relive.hindsight.analysis.depth import AddedStatement
+from relive.hindsight.analysis.reads import CodeFacts
+
+
+def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **files: str) -> CodeFacts:
+    """The facts of a script whose statements that log the name were added."""
+    text = dedent(source)
+    lines = [at for at, line in enumerate(text.splitlines(), start=1) if f'"{name}"' in line]
+    added = [AddedStatement("train.py", line, name) for line in lines]
+    others = {f"{module}.py": dedent(other) for module, other in files.items()}
+    return CodeFacts({"train.py": text, **others}.get, "train.py", added=added, mains=mains)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('import time\nrelive.log("x", time.time())', "reads the clock (time.time)"),
+        ('from time import perf_counter as now\nrelive.log("x", now())', "reads the clock (time.perf_counter)"),
+        ('import time\nt = time.time()\nrelive.log("x", 2 * (t - 1))', "reads the clock (time.time)"),
+        ('import time\nm = {}\nm["t"] = time.time()\nrelive.log("x", m["t"])', "reads the clock (time.time)"),
+        ('import time\ndef took():\n    return time.time()\nrelive.log("x", took())', "reads the clock (time.time)"),
+        ('import time\ndef say(t):\n    relive.log("x", t)\nsay(time.time())', "reads the clock (time.time)"),
+        ('import time\nl = []\nl.append(time.time())\nrelive.log("x", sum(l))', "reads the clock (time.time)"),
+        ('from datetime import datetime\nrelive.log("x", datetime.now())', "reads the clock (datetime.datetime.now)"),
+        ('relive.log("x", id(net))', "reads an address in memory (id)"),
+        ('import os\nrelive.log("x", os.getpid())', "reads a property of the process or the machine (os.getpid)"),
+        ('import requests as r\nrelive.log("x", r.get("u").text)', "reads the network (requests.get)"),
+        ('import uuid\nrelive.log("x", str(uuid.uuid4()))', "draws random numbers of the system (uuid.uuid4)"),
+        ('relive.log({"x": loss, "y": 1})', None),
+        ('import time\nrelive.log({"x": loss, "y": time.time()})', None),
+        ('import time\nrun = Writer(f"{time.time()}")\nrelive.log("x", run.loss)', None),
+        ('import time\nm = {}\nm["t"] = time.time()\nrelive.log("x", m["loss"])', None),
+        ('import time\ndef test():\n    t = time.time()\n    print(t)\n    return 3\nrelive.log("x", test())', None),
+        ('import time\nif time.time() > 3:\n    a = 1\nrelive.log("x", a)', None),
+        ('seen = {id(net): 1}\nrelive.log("x", len(seen))', None),
+    ],
+)  # fmt: skip
+def test_what_a_statement_reads_besides_the_state(source: str, found: str | None) -> None:
+    assert facts(source).volatile_source("x") == found
+
+
+def test_a_meter_of_times_is_volatile_and_one_of_losses_is_not() -> None:
+    code = facts(
+        """
+        import time
+        class Meter:
+            def update(self, value):
+                self.value = value
+                self.sum += value
+        losses, durations = Meter(), Meter()
+        for epoch in relive.loop("epoch", range(3)):
+            begun = time.time()
+            losses.update(step())
+            durations.update(time.time() - begun)
+            relive.log("loss", losses.sum)
+            relive.log("batch", durations.sum)
+        """
+    )
+
+    assert [code.is_volatile(name) for name in ("loss", "batch", "wall_time")] == [False, True, True]
+    assert code.is_volatile_path("durations.sum: other content")
+    assert not code.is_volatile_path("losses.sum: other content")
+    assert not code.is_volatile_path("memory.weight: other content")
+
+
+LOOP = """
+    import data
+    tokenizer, config, trainer = make()
+    texts = tokenizer(config)
+    for epoch in relive.loop("epoch", range(3)):
+        trainer.step()
+        lr = config.lr
+        relive.log("x", trainer.loss + len(texts))
+    """
+
+
+@pytest.mark.parametrize(
+    ("path", "is_used", "is_read"),
+    [
+        ("tokenizer._tokenizer: opaque", False, False),  # only code before the loop uses it
+        ("trainer.model: opaque", True, False),  # its method may use it
+        ("trainer.loss.grad: opaque", True, True),
+        ("config.lr: other content", True, False),
+        ("config.name: other content", False, False),
+        ("texts[3]: other content", True, True),
+        ("__main__.texts: other content", True, True),
+        ("torch default generator: other content", True, False),  # the source does not name it
+        ("data.cache: other content", True, False),
+    ],
+)
+def test_which_state_the_code_of_the_loop_uses_and_the_statement_reads(path: str, is_used: bool, is_read: bool) -> None:
+    code = facts(LOOP, data="cache = {}\ndef get(key):\n    return cache[key]")
+
+    assert (code.is_used(path), code.reads_directly("x", path)) == (is_used, is_read)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_seeded"),
+    [("import torch\ntorch.manual_seed(3)", True), ("from random import seed\nseed(1)", True), ("import torch", False)],
+)
+def test_whether_a_script_is_seeded(source: str, is_seeded: bool) -> None:
+    assert facts(source).is_seeded is is_seeded
