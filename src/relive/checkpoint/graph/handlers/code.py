@@ -13,15 +13,8 @@ from typing import Any
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.object_tokens import (
-    BUILTIN_METHOD,
-    BY_NAME,
-    METHOD,
-    PROXY,
-    UNSEEN,
-    VALUE,
-    Token,
-    find_by_name,
-)
+    BUILTIN_METHOD, BY_NAME, METHOD, PROXY, UNSEEN, VALUE, Token, find_by_name,
+)  # fmt: skip
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
 _EMPTY_CELL = "(empty)"
@@ -172,8 +165,6 @@ class NamedClassHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
-        if isinstance(obj, type) and not is_library_class(obj):
-            raise AssertionError("classes of the project are nodes")
         return (BY_NAME, getattr(obj, "__module__", "") or "", getattr(obj, "__qualname__", None) or str(obj))
 
 
