@@ -23,12 +23,9 @@ _HASHED_TOO_EARLY = "a key is hashed before it has its content"
 _OTHER_MEMORY = "memory of another size is taken for its counterpart and not filled"
 GAPS_WHEN_FRESH = {
     "sparse_tensors_that_are_not_coalesced": "they come back coalesced",
-    "arrays_that_take_less_memory": _OTHER_MEMORY,
-    "arrays_that_take_more_memory": _OTHER_MEMORY,
     "keys_that_are_frozen_dataclasses": _HASHED_TOO_EARLY,
     "keys_with_a_hash_of_their_own": _HASHED_TOO_EARLY,
     "combined_flags": "a combination of flags is looked up by its name",
-    "empty_tuples_and_frozen_sets": "their token is as long as one that refers to an object",
     "classes_that_are_first_used_later": "a class is not looked up by its name",
     "numbers_with_attributes": "a subclass of float with attributes can't be looked into, and stays as it is",
     "closed_streams": "the content of a closed one means that there is none",

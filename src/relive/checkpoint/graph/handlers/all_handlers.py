@@ -6,12 +6,14 @@ from relive.checkpoint.graph.handlers.containers import choose_container
 from relive.checkpoint.graph.handlers.folder_state import choose_folder
 from relive.checkpoint.graph.handlers.frames import choose_frame
 from relive.checkpoint.graph.handlers.generators import choose_generator
+from relive.checkpoint.graph.handlers.iterators import choose_iterator
 from relive.checkpoint.graph.handlers.objects import choose_object
 from relive.checkpoint.graph.handlers.process_state import choose_process
 from relive.checkpoint.graph.handlers.streams import choose_stream
 from relive.checkpoint.graph.handlers.torch_modules import choose_torch_module
 
 CHOOSERS = (
-    choose_container, choose_array, choose_torch_module, choose_generator, choose_stream, choose_frame, choose_code,
+    choose_container, choose_array, choose_torch_module, choose_generator, choose_stream, choose_frame, choose_iterator,
+    choose_code,
     choose_process, choose_folder, choose_object,
 )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import itertools
 import marshal
 import sys
 import types
@@ -13,9 +12,16 @@ from typing import Any
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.object_tokens import (
-    BUILTIN_METHOD, BY_NAME, METHOD, PROXY, UNSEEN, VALUE, Token, find_by_name,
-)  # fmt: skip
-from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
+    BUILTIN_METHOD,
+    BY_NAME,
+    METHOD,
+    PROXY,
+    UNSEEN,
+    VALUE,
+    Token,
+    find_by_name,
+)
+from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 _EMPTY_CELL = "(empty)"
 _FINISHED = ("finished",)
@@ -165,6 +171,8 @@ class NamedClassHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        if isinstance(obj, type) and not is_library_class(obj):
+            raise AssertionError("classes of the project are nodes")
         return (BY_NAME, getattr(obj, "__module__", "") or "", getattr(obj, "__qualname__", None) or str(obj))
 
 
@@ -281,76 +289,6 @@ class GeneratorHandler(Handler):
         return made
 
 
-class IteratorHandler(Handler):
-    """An iterator of C, by its own way of pickling, which names what it iterates over."""
-
-    creates_complete = True
-
-    def content(self, obj: Any, walk: Walker) -> Any:
-        reduced = obj.__reduce__()
-        if type(reduced) is not tuple:
-            raise Unreadable("its position can't be seen")
-        make, args, *state = reduced
-        is_fresh = type(obj) in _COPYING_ITERATORS  # it gives the items that are left as a list made just now
-        if is_fresh:
-            return walk.ref(make, ".", "(class)"), (walk.ref(tuple(args[0]), ".", "(left)"),), (), True
-        held = set(map(id, gc.get_referents(obj)))
-        for part in (*args, *state[:1]):
-            if id(part) not in held and type(part) is not tuple:
-                walk.made(part)
-        return walk.ref(make, ".", "(class)"), walk.refs(args), walk.refs(state[:1]), False
-
-    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        args = [restore.complete_value(token) for token in content[1]]
-        made = restore.value(content[0])(*([list(args[0])] if content[3] else args))
-        if content[2] and content[2][0] is not None:
-            made.__setstate__(restore.complete_value(content[2][0]))
-        return made
-
-    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        if content[3]:
-            raise CannotRestore("its position can't be set in place")
-        state = restore.complete_value(content[2][0]) if content[2] else None
-        current = obj.__reduce__()
-        args = [restore.value(token) for token in content[1]]
-        is_same = len(current[1]) == len(args) and all(map(_is_same_part, current[1], args))
-        if is_same and type(obj) not in _MOVING_ITERATORS:
-            if state is not None:
-                obj.__setstate__(state)
-            return  # else it has no position of its own: what it draws from has been restored
-        raise CannotRestore("its position can't be set in place")
-
-
-class TeeHandler(IteratorHandler):
-    """An iterator made by `itertools.tee`: it shares what it has drawn with others, which can't be put back."""
-
-    is_restorable = False
-
-    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        raise CannotRestore("iterators made by tee can't be put to another position")
-
-    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        raise CannotRestore("iterators made by tee can't be made again")
-
-
-range_iterator = type(iter(range(0)))
-_ITERATORS = (
-    type(iter([])), type(iter(())), range_iterator, type(iter("")), type(iter("é")), type(iter(b"")),
-    type(iter(bytearray())),
-    type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])),
-    enumerate, zip, map, filter, reversed,
-    *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
-)  # fmt: skip
-
-
-def _is_same_part(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is type(other) and isinstance(one, range | str | bytes | int) and one == other)
-
-
-_MOVING_ITERATORS = frozenset({itertools.cycle, itertools.count, itertools.repeat, itertools.chain, itertools.islice})
-_COPYING_ITERATORS: frozenset[type] = frozenset(
-    {type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set()))}
-)
 _DESCRIPTORS = (
     types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, property, functools.cached_property,
@@ -365,8 +303,6 @@ _BY_BASE: list[tuple[Any, Handler]] = [
     (functools.partial, PartialHandler()),
     (functools._lru_cache_wrapper, CacheHandler()),
     ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), GeneratorHandler()),
-    ((itertools._tee, itertools._tee_dataobject), TeeHandler()),  # type: ignore[attr-defined]
-    (_ITERATORS, IteratorHandler()),
     ((types.GenericAlias, types.UnionType), NamedClassHandler()),
 ]
 
