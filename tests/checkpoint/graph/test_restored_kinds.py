@@ -20,7 +20,6 @@ from tests.checkpoint.state.test_state_handlers import Keeper
 MODULES = (torch_kinds, number_kinds, container_kinds, object_kinds)  # which fill KINDS
 # What is not restored yet: into one that was built again, and into itself.
 _HASHED_TOO_EARLY = "a key is hashed before it has its content"
-_OTHER_MEMORY = "memory of another size is taken for its counterpart and not filled"
 GAPS_WHEN_FRESH = {
     "sparse_tensors_that_are_not_coalesced": "they come back coalesced",
     "keys_that_are_frozen_dataclasses": _HASHED_TOO_EARLY,
