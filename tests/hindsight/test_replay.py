@@ -129,7 +129,7 @@ def test_a_statement_in_the_nested_loop_runs_the_selected_iterations_only(asked:
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_loop_that_consumes_what_no_checkpoint_holds_runs_from_its_beginning(asked: Asked, workers: int) -> None:
+def test_a_loop_that_draws_from_an_iterator_is_resumed(asked: Asked, workers: int) -> None:
     source = (
         HEAD
         + """
@@ -156,7 +156,7 @@ with relive.checkpointing(net=net, every=1):
     assert steps == ["step4"] * 4 + ["step5"] * 4  # loops on the way are skipped, also those that hold the statement
     assert (first.is_verified, second.is_verified) == (True, True)
     assert asked.column("x") == asked.reference(inside)[16:]
-    assert asked.column("y")[4] == asked.reference(after, "y")[4]
+    assert asked.column("y")[-1] == asked.reference(after, "y")[4]
 
 
 @pytest.mark.long
@@ -842,6 +842,40 @@ for epoch in relive.loop("epoch", range(3)):
 
     assert (run.verdict, len(run.causes)) == ("contradicted", 1)
     assert cause in run.causes[0]
+
+
+UNSEEDED = """
+import random
+import numpy as np
+import relive
+net = np.random.rand(4) + random.random()
+{before}
+with relive.checkpointing(net=net, every=2):
+    for epoch in relive.loop("epoch", range(5)):
+        net *= np.random.rand()
+        relive.log("loss", float(net.sum()))
+        {inside}
+"""
+
+
+@pytest.mark.long
+def test_a_script_that_nobody_seeded_continues_from_its_recorded_state(asked: Asked) -> None:
+    asked.record(UNSEEDED.format(before="", inside=""))
+    recorded = asked.column("loss")
+
+    (run,) = asked.replay(UNSEEDED.format(before="", inside='relive.log("x", float(net.sum()))'), workers=1).runs
+
+    assert run.verdicts == {"x": {"proven": 5}}
+    assert asked.column("x") == recorded
+
+
+@pytest.mark.long
+def test_a_value_before_the_loop_of_a_script_that_nobody_seeded_is_not_relied_on(asked: Asked) -> None:
+    asked.record(UNSEEDED.format(before="", inside=""))
+
+    (run,) = asked.replay(UNSEEDED.format(before='relive.log("x", float(net.sum()))', inside="")).runs
+
+    assert run.verdicts == {"x": {"unverified": 1}}
 
 
 @pytest.mark.slow

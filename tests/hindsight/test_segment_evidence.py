@@ -101,6 +101,21 @@ def test_recorded_values_that_agree_reproduce(judged: Judged) -> None:
     assert short(judged()) == "RRRRR"
 
 
+def test_a_restored_state_says_nothing_about_the_values_before_it(judged: Judged) -> None:
+    judged.then = [1.0] * 5  # a constant proves nothing
+
+    assert short(judged(None, check("restored", 2))) == "UUUPP"
+    assert short(judged(None, check("restored", 2), check("iteration", 4))) == "UUUPP"
+    assert short(judged(None, check("iteration", 1), check("restored", 2))) == "PPPPP"
+
+
+def test_a_state_at_the_entry_that_differs_is_made_up_for_by_restoring_it(judged: Judged) -> None:
+    judged.then = [1.0] * 5
+
+    assert short(judged(None, check("entry", -1, WEIGHT))) == "CCCCC"
+    assert short(judged(None, check("entry", -1, WEIGHT), check("restored", -1))) == "PPPPP"
+
+
 def test_what_differs_contradicts_its_iteration_and_all_later_ones(judged: Judged) -> None:
     assert short(judged([0.5, 0.25, 9.0, 0.125, 0.875])) == "RRCCC"
 
@@ -113,7 +128,7 @@ def test_what_differs_contradicts_its_iteration_and_all_later_ones(judged: Judge
         ([check("iteration", 2, WEIGHT)], "UUCCC"),  # nothing in iterations 0 and 1 says that they were right
         ([check("iteration", 0), check("iteration", 2, WEIGHT)], "PUCCC"),
         ([check("iteration", 1, WEIGHT), check("restored", 2), check("iteration", 4)], "UCCPP"),
-        ([check("restored", 1, WEIGHT), check("restored", 2)], "PPCPP"),
+        ([check("restored", 1, WEIGHT), check("restored", 2)], "UUCPP"),
         ([check("iteration", 2, "unused.cache: other content")], "RRRRR"),
         ([check("iteration", 2, "timer.total: other content")], "PPPPP"),
         ([check("iteration", 2, agreed=0)], "UUUUU"),

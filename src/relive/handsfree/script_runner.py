@@ -16,7 +16,14 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from relive.errors import NotFound
-from relive.handsfree.capture import LOADER_HOOKS, LOGGER_HOOKS, explainer, loop_hooks, script_logs
+from relive.handsfree.capture import (
+    GENERATOR_HOOKS,
+    LOADER_HOOKS,
+    LOGGER_HOOKS,
+    explainer,
+    loop_hooks,
+    script_logs,
+)
 from relive.handsfree.exit_check import schedule_self_check
 from relive.handsfree.frameworks import FRAMEWORK_HOOKS
 from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
@@ -95,7 +102,7 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
     session.flushes.append(script_logs.flush)
     session.at_exit.insert(0, script_logs.flush)
-    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS
+    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS
     sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
     for name, hook in hooks.items():
         if name in sys.modules:

@@ -313,12 +313,12 @@ def _job(
         rank=rank.number, ranks=history.width, horizon=rank.horizon, beyond=question.beyond_the_end,
         names=list(question.names), moments=_moments(rank), digests=_digests(rank),
         random_states=_random_states(rank), has_hashes=question.has_hashes,
+        port=rank.variables.get("MASTER_PORT", ""),
     )  # fmt: skip
 
 
-def _random_states(rank: RankHistory) -> str:
-    lines = line_schema.lines_of(line_schema.RandomStates, rank.recorded.lines)
-    return lines[0].states if lines else ""
+def _random_states(rank: RankHistory) -> list[str]:
+    return [line.states for line in line_schema.lines_of(line_schema.RandomStates, rank.recorded.lines)]
 
 
 def _digests(rank: RankHistory) -> list[tuple[int, int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -148,16 +148,12 @@ class SurroundingEvidence:
         proofs = self._events(facts.comparison.proofs, agrees=True)
         wrong = self._events(facts.comparison.differing, agrees=False)
         lost = [(self._places.end_of(context), context, False) for context in facts.comparison.lost]
-        computed = [one for one in self.states if not (one.is_start and one.used)]
         self._values = _Timeline([*proofs, *wrong, *lost], self._places)
-        self._states = _Timeline(
-            [
-                (one.position, one.own_context, one.agreement is Agreement.AGREES)
-                for one in computed
-                if one.agreement is not Agreement.NOTHING
-            ],
-            self._places,
-        )
+        self._states = self._state_timeline(one for one in self.states if not (one.is_start and one.used))
+        # What was restored says nothing about the values before it; what the script computed does.
+        self._computed = self._state_timeline(one for one in self.states if one.check.place != RESTORED)
+        restores = [one.position for one in self.states if one.check.place == RESTORED]
+        self._restores = np.asarray([*sorted(restores), np.inf])
         self._starts = sorted((one for one in self.states if one.is_start), key=lambda one: one.position)
         self._start_positions = np.asarray([one.position for one in self._starts])
         self._reads: dict[str, Reads] = {}
@@ -171,8 +167,11 @@ class SurroundingEvidence:
         # The state that the replay went on from makes up for earlier differences, if it was compared and agrees.
         begins = [one.position if one.agreement is Agreement.AGREES else -1.0 for one in self._starts]
         since = np.asarray([-1.0, *begins])[start]
-        next_state, state_at = self._states.after(position)
+        next_state, state_at = self._computed.after(position)
         next_value, value_at = self._values.after(position)
+        restored_at = self._restores[np.searchsorted(self._restores, position, side="right")]
+        next_state[state_at > restored_at] = Agreement.NOTHING
+        next_value[value_at > restored_at] = Agreement.NOTHING
         next_value[(next_state == Agreement.AGREES) & (value_at > state_at)] = Agreement.NOTHING
         state, own_state = self._states.between(since, position, context)
         values, own_values = self._values.between(since, position, context)
@@ -189,6 +188,12 @@ class SurroundingEvidence:
             for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
         ]  # fmt: skip
         return found, which.reshape(-1)
+
+    def _state_timeline(self, states: Iterable[CheckedState]) -> _Timeline:
+        compared = (one for one in states if one.agreement is not Agreement.NOTHING)
+        return _Timeline(
+            [(one.position, one.own_context, one.agreement is Agreement.AGREES) for one in compared], self._places
+        )
 
     def _events(self, rows: Ints, *, agrees: bool) -> list[tuple[float, Context, bool]]:
         """The comparisons of values in rows of the journal: position, context, and the result."""

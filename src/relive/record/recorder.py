@@ -69,6 +69,13 @@ class Recorder(JournalDriver):
             encoded = self._encode_arg(name, value)
             self.journal.line(line_schema.Arg, name=clean_name(name), value=encoded, default=encoded, origin=origin)
 
+    def note_generators(self, library: str) -> None:
+        """Records the global generators of a library that the script has just imported: nobody has seeded them yet."""
+        from relive.checkpoint.state import encoded_random_states
+
+        with self.guarded("provenance-incomplete"):
+            self.journal.line(line_schema.RandomStates, states=encoded_random_states(library))
+
     @property
     def is_checkpointing(self) -> bool:
         return self._checkpointer is not None

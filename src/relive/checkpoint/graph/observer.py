@@ -25,6 +25,7 @@ MIN_START_S = 0.25
 MAX_HASHED_BYTES = 256 << 20  # of memory that has not been seen to change, in each walk
 MAX_KEPT_BYTES = 1 << 20  # buffers up to this size are held from the start, whether they change or not
 MAX_KEPT_TOTAL_BYTES = 16 << 20
+MAX_MODEL_BYTES = 32 << 20  # models up to this size are held from the start
 _MAX_PATH = 50
 LATER = "+"  # the generation of ways of objects that did not exist at the start
 _now = time.perf_counter
@@ -55,6 +56,7 @@ class Observer:
         self._memo: dict[int, Any] = {}
         self.memory_digest = MemoryDigest(())
         self.with_gradients = False
+        self.launcher_port = "", ""  # then and now
         self._items: int | None = None  # the way of what the loop iterates over: a replay draws its items again
 
     @property
@@ -193,18 +195,18 @@ class Observer:
         return False
 
     def _keep_small(self, walk: ObjectWalk) -> list[bytes]:
-        """Holds small buffers as they are at the start: a script that is not seeded makes others."""
-        leaves: list[bytes] = []
+        """Holds small buffers and small models as they are at the start: a script that is not seeded makes others."""
+        on_host = sorted((one for one in walk.buffers.found if one.is_on_host), key=lambda one: one.size_bytes)
+        model = [one for one in on_host if one.way in self._volatile]
+        kept = model if sum(one.size_bytes for one in model) <= MAX_MODEL_BYTES else []
         left = MAX_KEPT_TOTAL_BYTES
-        for buffer in sorted(walk.buffers.found, key=lambda one: one.size_bytes):
-            left -= buffer.size_bytes
-            if buffer.size_bytes > MAX_KEPT_BYTES or left < 0 or not buffer.is_on_host:
-                break
-            if buffer.way in self._volatile:
-                continue
-            buffer.leaf = len(leaves)
-            leaves.append(buffer.view().tobytes())
-        return leaves
+        for buffer in on_host:
+            if buffer.way not in self._volatile and buffer.size_bytes <= min(MAX_KEPT_BYTES, left):
+                left -= buffer.size_bytes
+                kept.append(buffer)
+        for at, buffer in enumerate(kept):
+            buffer.leaf = at
+        return [buffer.view().tobytes() for buffer in kept]
 
 
 def _is_volatile(nodes: dict[int, ObjectNode], buffer: Buffer, named: set[int]) -> bool:

@@ -27,8 +27,13 @@ class Difference:
         return f"{self.name}: {self.why}"
 
 
-def compare_graphs(state: GraphState, walk: ObjectWalk) -> tuple[int, list[Difference]]:
-    """Returns how many objects are as they were recorded, and those that are not."""
+def compare_graphs(
+    state: GraphState, walk: ObjectWalk, port: tuple[str, str] = ("", "")
+) -> tuple[int, list[Difference]]:
+    """Returns how many objects are as they were recorded, and those that are not.
+
+    `port` are the ports of the launcher, then and now: variables that differ only in it are as they were.
+    """
     for buffer in walk.buffers.found:
         if buffer.digest is None and buffer.is_on_host:
             buffer.digest = int(walk.hash(buffer.view()))
@@ -53,7 +58,7 @@ def compare_graphs(state: GraphState, walk: ObjectWalk) -> tuple[int, list[Diffe
             found.append(Difference(state.name(way), "other numbers"))
         else:
             agreed += 1
-    found += [Difference(_root_name(key), "bound to another object") for key in _differing_roots(state, walk)]
+    found += [Difference(_root_name(key), "bound to another object") for key in _differing_roots(state, walk, port)]
     return agreed, _unique(found)
 
 
@@ -79,12 +84,25 @@ def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
     ]
 
 
-def _differing_roots(state: GraphState, walk: ObjectWalk) -> list[str]:
+def _differing_roots(state: GraphState, walk: ObjectWalk, port: tuple[str, str]) -> list[str]:
     return [
         key
         for key, token in state.roots.items()
-        if key[0] != PROCESS and key in walk.roots and walk.roots[key] != token and key not in state.left_out
+        if key[0] != PROCESS
+        and key in walk.roots
+        and walk.roots[key] != token
+        and key not in state.left_out
+        and not (all(port) and _with_port(walk.roots[key], *port) == token)
     ]
+
+
+def _with_port(token: Any, then: str, now: str) -> Any:
+    """Returns a plain value with the recorded port in place of the one of this process."""
+    if type(token) is tuple:
+        return tuple(_with_port(part, then, now) for part in token)
+    if type(token) is str:
+        return token.replace(now, then)
+    return int(then) if type(token) is int and str(token) == now else token
 
 
 def _root_name(key: str) -> str:

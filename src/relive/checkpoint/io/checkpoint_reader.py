@@ -61,10 +61,15 @@ def open_checkpoint(manifest: str, chunks: Chunks, packs: Packs) -> Checkpoint:
 class Checkpoint:
     """A stored checkpoint. Tensors are read without running code; other values may be pickled."""
 
-    def __init__(self, manifest: _Manifest, packs: Packs) -> None:
+    def __init__(self, manifest: _Manifest, packs: Packs, *, is_entry: bool = False) -> None:
         self._manifest = manifest
         self._packs = packs
+        self._is_entry = is_entry  # it stands for the state when the loop began
         self._pending: list[tuple[Piece, Any]] = []  # pieces to read, and the memory to fill
+
+    def entry(self) -> Checkpoint:
+        """Returns the state when the loop began as a checkpoint: of large memory it has only the hashes."""
+        return Checkpoint(self._manifest, self._packs, is_entry=True)
 
     @property
     def size_bytes(self) -> int:
@@ -83,7 +88,7 @@ class Checkpoint:
     @cached_property
     def graph(self) -> GraphState:
         """The whole state, as data."""
-        return self.start.overlaid(self.changes)
+        return self.start if self._is_entry else self.start.overlaid(self.changes)
 
     # --- contents ---------------------------------------------------------------------------------------------------
 
@@ -192,7 +197,7 @@ class Checkpoint:
         walk.release()
         record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         proof = observer.walk(roots)
-        agreed, differences = compare_graphs(self.graph, proof)
+        agreed, differences = compare_graphs(self.graph, proof, observer.launcher_port)
         proof.release()
         failures = [Difference(self.graph.name(way), why) for way, why in restore.failures.items()]
         return agreed, [*failures, *(one for one in differences if one.name not in {f.name for f in failures})]
@@ -200,7 +205,7 @@ class Checkpoint:
     def compare(self, observer: Observer, roots: Roots) -> tuple[int, list[Difference]]:
         """Compares the running script with what was recorded."""
         walk = observer.walk(roots)
-        found = compare_graphs(self.graph, walk)
+        found = compare_graphs(self.graph, walk, observer.launcher_port)
         walk.release()
         return found
 

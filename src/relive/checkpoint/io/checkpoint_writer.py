@@ -44,6 +44,7 @@ class CheckpointWriter:
         self._packs = packs
         self._chunks = chunks
         self._known: dict[tuple[str, int], Piece] | None = None
+        self._start = _StartDigests()
         self._packs_seen: set[str] = set()  # the packs that existed at the last check
         self._queue: deque[tuple[CapturedState, OnWritten]] = deque()
         self._changed = threading.Condition()
@@ -105,14 +106,15 @@ class CheckpointWriter:
         from xxhash import xxh3_64_intdigest
 
         begun, cpu = time.perf_counter(), time.thread_time()
+        self._start.begin(captured.start)
         for way, leaf in captured.copied:
             captured.changes.buffers[way].digest = xxh3_64_intdigest(captured.leaves[leaf])
         with self._packs.shared_lock():
             known = self._existing_pieces()
             with PackWriter(self._packs) as pack:
                 pieces = _PieceNumbers(known, pack)
-                graph = [pieces.add(captured.start), pieces.add(captured.changes.encode())]
-                leaves = [pieces.add(data) for data in captured.leaves]
+                graph = [pieces.add(captured.start, self._start), pieces.add(captured.changes.encode())]
+                leaves = [pieces.add(data, self._start) for data in captured.leaves]
             manifest = {"v": FORMAT, "graph": graph, "memory": leaves, "pieces": pieces.listed}
             self._packs_seen.add(pack.name)
             name = self._chunks.put(msgspec.json.encode(manifest))
@@ -130,6 +132,26 @@ class CheckpointWriter:
         return self._known
 
 
+class _StartDigests:
+    """The digests of what all checkpoints of a loop hold: the state when it began, which is hashed once."""
+
+    def __init__(self) -> None:
+        self._start: bytes = b""
+        self._of: dict[int, tuple[bytes, list[str]]] = {}
+
+    def begin(self, start: bytes) -> None:
+        """Forgets what belongs to another loop."""
+        if start is not self._start:
+            self._start, self._of = start, {}
+
+    def of(self, data: Any, parts: list[memoryview]) -> list[str]:
+        if type(data) is not bytes:  # a view of the arena, which is filled anew
+            return [piece_digest(part) for part in parts]
+        if id(data) not in self._of:
+            self._of[id(data)] = data, [piece_digest(part) for part in parts]  # kept alive, so that ids are unique
+        return self._of[id(data)][1]
+
+
 class _PieceNumbers:
     """Numbers the pieces of one checkpoint, and writes those that don't exist on disk yet."""
 
@@ -139,13 +161,15 @@ class _PieceNumbers:
         self._numbers: dict[tuple[str, int], int] = {}
         self.listed: list[Piece] = []
 
-    def add(self, data: Any) -> list[int]:
-        """Splits data into pieces; returns their numbers."""
+    def add(self, data: Any, known: _StartDigests | None = None) -> list[int]:
+        """Splits data into pieces; returns their numbers. `known` has the digests of what every checkpoint holds."""
         view = memoryview(data)
-        return [self._number_of(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES)]
+        parts = [view[at : at + PIECE_BYTES] for at in range(0, len(view), PIECE_BYTES)]
+        digests = known.of(data, parts) if known is not None else map(piece_digest, parts)
+        return [self._number_of(part, digest) for part, digest in zip(parts, digests, strict=True)]
 
-    def _number_of(self, data: memoryview) -> int:
-        key = piece_digest(data), len(data)
+    def _number_of(self, data: memoryview, digest: str) -> int:
+        key = digest, len(data)
         number = self._numbers.get(key)
         if number is None:
             piece = self._known.get(key)

@@ -7,11 +7,11 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.checkpoint.state.frame_variables import UncapturedValue, set_variables
     from relive.checkpoint.state.gradients import has_loop_carried_gradients
-    from relive.checkpoint.state.loader_iterators import is_tracked_iterator, track_loader_iterator
+    from relive.checkpoint.state.loader_iterators import is_tracked_iterator, make_iterator, track_loader_iterator
     from relive.checkpoint.state.random_state import (
         capture_random_states,
+        decode_random_states,
         encoded_random_states,
-        restore_encoded_random_states,
         restore_generator,
         restore_random_states,
     )

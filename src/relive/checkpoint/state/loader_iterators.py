@@ -68,6 +68,19 @@ def track_loader_iterator(batches: Any) -> None:
         batches._sampler_iter = CountedIndices(batches._index_sampler, batches._sampler_iter)
 
 
+def make_iterator(loader: Any) -> Any:
+    """Returns a new iterator over a data loader; leaves the generators as they are now."""
+    states = capture_random_states()
+    own = generator_state(loader.generator) if is_generator(loader.generator) else None
+    made = iter(loader)
+    if not is_tracked_iterator(made):
+        track_loader_iterator(made)
+    restore_random_states(states)
+    if own is not None:
+        restore_generator(loader.generator, own)
+    return made
+
+
 def is_tracked_iterator(value: Any) -> bool:
     """Whether a value is a loader iterator whose position can be captured."""
     return isinstance(getattr(value, "_sampler_iter", None), CountedIndices)

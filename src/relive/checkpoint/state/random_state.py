@@ -15,9 +15,9 @@ def capture_random_states() -> dict[str, Any]:
     version, words, gauss = random.getstate()
     # 625 numbers as bytes: flattening each of them would hold up the training.
     states: dict[str, Any] = {"python": (version, array("I", words).tobytes(), gauss)}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and "numpy.random" in sys.modules:
-        states["numpy"] = _key_as_bytes(numpy.random.get_state(legacy=False))
+    of_numpy = sys.modules.get("numpy.random")  # while it is imported, it is no attribute of numpy yet
+    if of_numpy is not None:
+        states["numpy"] = _key_as_bytes(of_numpy.get_state(legacy=False))
     torch = sys.modules.get("torch")
     if torch is not None:
         states["torch"] = torch.get_rng_state().numpy().tobytes()
@@ -35,16 +35,18 @@ def _key_as_bytes(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore_random_states(states: dict[str, Any]) -> None:
-    """Restores the global generators."""
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(array("I", words)), gauss))
+    """Restores the global generators of the libraries that are named."""
+    if "python" in states:
+        version, words, gauss = states["python"]
+        random.setstate((version, tuple(array("I", words)), gauss))
     if "numpy" in states:
         import numpy
+        from numpy.random import set_state
 
         inner = states["numpy"]["state"]
         if isinstance(inner.get("key"), bytes):  # earlier checkpoints hold an array
             inner = {**inner, "key": numpy.frombuffer(inner["key"], numpy.uint32)}
-        numpy.random.set_state({**states["numpy"], "state": inner})
+        set_state({**states["numpy"], "state": inner})
     if "torch" in states:
         import torch
 
@@ -56,14 +58,18 @@ def restore_random_states(states: dict[str, Any]) -> None:
             torch.mps.set_rng_state(states["mps"])
 
 
-def encoded_random_states() -> str:
-    """Returns the states of the global generators as text."""
-    return base64.b64encode(marshal.dumps(capture_random_states(), 2)).decode()
+def encoded_random_states(library: str | None = None) -> str:
+    """Returns the states of the global generators as text: of all libraries, or of one."""
+    states = capture_random_states()
+    if library is not None:
+        states = {library: states[library]}
+    return base64.b64encode(marshal.dumps(states, 2)).decode()
 
 
-def restore_encoded_random_states(states: str) -> None:
-    """Restores what `encoded_random_states` has returned."""
-    restore_random_states(marshal.loads(base64.b64decode(states)))
+def decode_random_states(states: str) -> dict[str, Any]:
+    """Returns what `encoded_random_states` has encoded, by library."""
+    found: dict[str, Any] = marshal.loads(base64.b64decode(states))
+    return found
 
 
 def is_generator(value: Any) -> bool:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from relive.handsfree.capture import loop_hooks
     from relive.handsfree.capture.checkpoint_scopes import scopes
     from relive.handsfree.capture.explain_report import explainer
+    from relive.handsfree.capture.generator_hooks import GENERATOR_HOOKS
     from relive.handsfree.capture.loader_hooks import LOADER_HOOKS
     from relive.handsfree.capture.log_capture import call_safely, script_logs
     from relive.handsfree.capture.logging_libraries import LOGGER_HOOKS

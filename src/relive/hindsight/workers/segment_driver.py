@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from relive.checkpoint.io import open_packs
-from relive.checkpoint.state import OuterLoop, restore_encoded_random_states
+from relive.checkpoint.state import OuterLoop, decode_random_states, restore_random_states
 from relive.errors import Damaged
 from relive.hindsight.plan import HorizonTracker, Visit
 from relive.hindsight.workers.persistent_loaders import STALE, PersistentLoaders
@@ -57,7 +57,9 @@ class SegmentDriver(JournalDriver):
         self.outer: OuterLoop | None = None
         self.is_restored = True  # the state is the recorded one, although logging may still be muted
         self.is_priming = False
-        self._random_states = job.random_states
+        states = [decode_random_states(one) for one in job.random_states]
+        self._random_states = states[0] if states else {}
+        self._library_states = {library: state for one in states[1:] for library, state in one.items()}
         self._primed: set[str] = set()
         self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
         self.report = WorkerReport(ok=False)
@@ -110,7 +112,9 @@ class SegmentDriver(JournalDriver):
     def observe_entry(self, loop: int | None, frame: FrameType | None, items: Any) -> None:
         """A loop is about to begin: if it is a main loop, its state is compared with the recorded one from here on."""
         if loop is not None and loop in self._job.mains and self._job.moments:
-            self.proof.enter_loop(loop, frame, self.named_objects(), items)
+            visits = self.visits_of(loop)
+            is_run = not self.is_skipped(loop) and (visits is None or visits[0].restore is None)
+            self.proof.enter_loop(loop, frame, self.named_objects(), items, is_run=is_run)
 
     def visits_of(self, loop: int) -> list[Visit] | None:
         visits = [visit for visit in self._job.visits if visit.loop == loop]
@@ -172,9 +176,13 @@ class SegmentDriver(JournalDriver):
 
     def begin_run(self) -> None:
         """The run begins, as it did with the first verb: generators that nobody seeded continue as they did then."""
-        states, self._random_states = self._random_states, ""
-        if states:
-            restore_encoded_random_states(states)
+        states, self._random_states = self._random_states, {}
+        restore_random_states(states)
+
+    def note_generators(self, library: str) -> None:
+        """A library was imported: its generators continue as they did when the run imported it."""
+        if library in self._library_states:
+            restore_random_states({library: self._library_states.pop(library)})
 
     def _stop_if_left(self) -> None:
         if self._random_states:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
 from relive.checkpoint.graph import Difference, GraphState, Observer, Roots, differing_nodes
 from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
-from relive.errors import Damaged
+from relive.errors import Damaged, NotFound
 from relive.hindsight.workers.wire import Job, StateCheck, WorkerReport
 from relive.store.chunks import Chunks, Packs
 
@@ -29,16 +30,37 @@ class StateProof:
         self._packs = packs
         self._report = report
         self._position = position  # in the worker's journal
-        self._observer = Observer()
+        self._port = job.port, os.environ.get("MASTER_PORT", "")
+        self._observer = self._new_observer()
         self._has_hashes = job.has_hashes
         self._loop = 0
         self._is_entry_compared = False
 
-    def enter_loop(self, loop: int, frame: FrameType | None, objects: Mapping[str, Any], items: Any) -> None:
-        """A main loop begins: looks at the state, as the recording process did."""
-        self._observer = Observer()
+    def enter_loop(
+        self, loop: int, frame: FrameType | None, objects: Mapping[str, Any], items: Any, *, is_run: bool
+    ) -> None:
+        """A main loop begins: compares the state with that of the recording process.
+
+        `is_run`: its first iteration is run. If the script was not seeded, it continues from the recorded state.
+        """
+        self._observer = self._new_observer()
         self._loop, self._is_entry_compared = loop, False
         self._observer.begin(running_roots(frame, objects), elapsed_s=float("inf"), items=items)
+        checkpoint = self._checkpoint_of(loop)
+        if checkpoint is not None and self._compare_entry(checkpoint) and is_run:
+            self._observer.with_gradients = checkpoint.start.has_gradients
+            agreed, differences = restore_script(checkpoint.entry(), self._observer, frame, objects)
+            self._note(loop, -1, RESTORED, agreed, differences)
+
+    def _checkpoint_of(self, loop: int) -> Checkpoint | None:
+        """Returns a checkpoint of a loop that can be read."""
+        for moment in self._moments.values():
+            if moment.loop == loop:
+                try:
+                    return open_checkpoint(moment.manifest, self._chunks, self._packs)
+                except (Damaged, NotFound):
+                    continue
+        return None
 
     def restore(self, manifest: str, frame: FrameType | None, objects: Mapping[str, Any], line: int) -> Checkpoint:
         """Restores a checkpoint into the script, and notes whatever is not as it was."""
@@ -96,12 +118,17 @@ class StateProof:
         walk.release()
         return found
 
+    def _new_observer(self) -> Observer:
+        observer = Observer()
+        observer.launcher_port = self._port
+        return observer
+
     # --- private ----------------------------------------------------------------------------------------------------
 
-    def _compare_entry(self, checkpoint: Checkpoint) -> None:
-        """Compares the state at the entry of the loop with the recorded one, once it is known."""
+    def _compare_entry(self, checkpoint: Checkpoint) -> list[Difference]:
+        """Compares the state at the entry of the loop with the recorded one, once; returns the differences."""
         if self._is_entry_compared:
-            return
+            return []
         self._is_entry_compared = True
         now, then = self._observer.start or GraphState(), checkpoint.start  # files are not compared at the start
         differences = differing_nodes(then, now)
@@ -112,6 +139,7 @@ class StateProof:
             and now.buffers[way].digest != one.digest
         ]  # fmt: skip
         self._note(self._loop, -1, ENTRY, len(then.nodes) - len(differences), differences)
+        return differences
 
     def _note(self, loop: int, iteration: int, place: str, agreed: int, differences: list[Difference]) -> None:
         named = list(dict.fromkeys(map(str, differences)))

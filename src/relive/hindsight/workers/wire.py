@@ -59,11 +59,12 @@ class Job(msgspec.Struct, frozen=True):
     rank: int = 0
     ranks: int = 1  # that are replayed together
     moments: list[Moment] = []  # with which the state is compared
-    random_states: str = ""  # of the global generators when the run began
+    random_states: list[str] = []  # of the global generators: when the run began, then when libraries were imported
     digests: list[tuple[int, int, str]] = []  # loop, iteration, digest of the parameters at its end
     horizon: Horizon | None = None  # of the recorded rank; the replay ends there
     beyond: bool = False  # it goes on, and reports the values beyond
     names: list[str] = []  # that are asked for
+    port: str = ""  # at which the recorded ranks met
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod

@@ -273,7 +273,10 @@ class CheckpointTaken(JournalLine, tag="checkpoint", kw_only=True, frozen=True):
 
 
 class RandomStates(JournalLine, tag="random", kw_only=True, frozen=True):
-    """The global random generators when the run began: a replay of a script that is not seeded begins with them."""
+    """The global random generators when the run began, or when a library with some was imported.
+
+    A replay of a script that is not seeded continues with them.
+    """
 
     states: str  # of `random`, numpy and torch, as far as they were loaded; marshalled, in base 64
 

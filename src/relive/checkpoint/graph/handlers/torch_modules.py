@@ -8,7 +8,7 @@ from typing import Any
 from relive.checkpoint.graph.handlers.attributes import Attributes
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, Unreadable, Walker
-from relive.checkpoint.state import is_tracked_iterator, track_loader_iterator
+from relive.checkpoint.state import is_tracked_iterator, make_iterator
 
 _TENSORS = frozenset({"_parameters", "_buffers", "_modules"})
 _EMPTY_AT_FIRST = frozenset(
@@ -77,9 +77,7 @@ class LoaderIteratorHandler(Handler):
         loader = restore.find_live(lambda obj: _has_sampler(obj, sampler))
         if loader is None:
             raise CannotRestore("its data loader is not here")
-        made = iter(loader)
-        if not is_tracked_iterator(made):
-            track_loader_iterator(made)
+        made = make_iterator(loader)
         if not is_tracked_iterator(made):
             raise CannotRestore("its position can't be set")
         return made
