@@ -1,4 +1,4 @@
-"""How many loops of public training scripts have their state completely kept: by relive, and by six static rules.
+"""How many loops of public training scripts have their state completely kept.
 
     RELIVE_COMPLETENESS_REPOS=FOLDER python -m bench completeness
 
@@ -12,9 +12,7 @@ The main loop is asked with further statements in all loops inside, so that the 
 before it. The inner loops are asked without, so that none of them runs: what they changed is restored. `complete`: the
 replay used checkpoints, and its number is that one. `from_start`: relive knew that something is missing, and said so.
 `cautious`: relive said that it may be wrong, and it is right. `flagged`: it came out differently, and relive said so.
-`wrong`: it did not. For the six rules of the Flor paper, a loop is complete if they give an estimate and everything
-that changed between two checkpoints is in it, models and optimizers added by the paper's two facts; random generators
-are not asked of them.
+`wrong`: it did not.
 
 `right` are the complete ones and those from the start, `marked` the flagged ones; `relied_share` is the share of loops
 whose answer is right, and is told as proven or reproduced. Scripts with libraries that keep state of their own follow
@@ -32,7 +30,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,16 +37,12 @@ from typing import Any
 from bench.library_questions import measure_libraries
 from bench.measuring import clean_environment, report
 from bench.public_scripts import SCRIPTS, Public
-from bench.six_rules import estimate
-from relive.checkpoint.analysis.live_variables import live_outs_of_loop
-from relive.checkpoint.io.checkpoint_reader import OUTER_VARIABLES, RANDOM_STATES, UNCAPTURED, VARIABLES
 from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.plan.run_history import read_history
 from relive.instrument import reachable_files, survey_functions
 from relive.instrument.loop_selection import LoopKind, choose_loops
 from relive.store import Home
 from relive.store.catalog import Index
-from relive.store.chunks import Chunks
 
 PROBE = "probe_state"
 INSIDE = "probe_inside"
@@ -69,10 +62,7 @@ class Outcome:
 
     script: str
     verdict: str  # complete, from_start, cautious, flagged, wrong, no_main_loop, does_not_run
-    by_six_rules: bool = False
-    has_estimate: bool = False
     why: str = ""
-    missed: list[str] = field(default_factory=list)  # by the six rules
     inner: dict[str, Inner] = field(default_factory=dict)  # the loops inside that were skipped
     says: str = ""  # the replay of itself
 
@@ -82,10 +72,7 @@ class Inner:
     """What became of a loop inside the main loop."""
 
     verdict: str
-    by_six_rules: bool
-    has_estimate: bool
     why: str = ""
-    missed: list[str] = field(default_factory=list)
 
 
 def main() -> None:
@@ -116,13 +103,9 @@ def _summary(outcomes: list[Outcome]) -> dict[str, Any]:
         "marked": counts["flagged"],
         "relied_share": sum(_is_relied(one) for one in loops) / max(1, len(loops)),
         "complete_share": counts["complete"] / max(1, len(ran)),
-        "six_rules_estimate": sum(one.has_estimate for one in loops),
-        "six_rules_complete": sum(one.by_six_rules for one in loops),
         "inner_loops": len(inner),
         **{f"inner_{key}": inner_counts[key] for key in sorted({*inner_counts, "wrong"})},
         "inner_complete_share": inner_counts["complete"] / max(1, len(inner)),
-        "inner_six_rules_estimate": sum(one.has_estimate for one in inner),
-        "inner_six_rules_complete": sum(one.by_six_rules for one in inner),
     }
 
 
@@ -175,40 +158,20 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
     placed = _with_statements(project, started / one.script, main.name)
     if main.name not in placed:
         return Outcome(name, "no_main_loop", why=f"the loop {main.name} is not where it was looked for")
-    ends = [iteration.end.manifest for iteration in main.iterations if iteration.end is not None]
-    known, missed = _six_rules(placed[main.name], home, ends)
     _run(one, started, reference)
     untouched = Home(Path(shutil.copytree(home.path, place / "untouched")))
     names = (PROBE, INSIDE) if _numbers(reference, INSIDE) else (PROBE,)
     verdict, why, _, says = _replayed(home, reference, main, names)
-    return Outcome(
-        name, verdict, known is not None and not missed, known is not None, why, missed,
-        _inner(untouched, reference, main, placed), says,
-    )  # fmt: skip
+    return Outcome(name, verdict, why, _inner(untouched, reference, main, placed), says)
 
 
-def _inner(home: Home, reference: Home, main: Any, placed: dict[str, Placed]) -> dict[str, Inner]:
+def _inner(home: Home, reference: Home, main: Any, placed: set[str]) -> dict[str, Inner]:
     """The loops inside the iteration that is asked for, all skipped at once."""
     verdict, why, skipped, _ = _replayed(home, reference, main, (PROBE,))
     if verdict == "complete" and not skipped:
         return {}  # there is nothing to skip
-    nested = {loop.name for iteration in main.iterations for loop in iteration.nested} & set(placed)
-    rules = {name: _six_rules(placed[name], home, _ends_around(main, name)) for name in sorted(nested)}
-    return {
-        name: Inner(verdict, known is not None and not missed, known is not None, why, missed)
-        for name, (known, missed) in rules.items()
-    }
-
-
-def _ends_around(main: Any, name: str) -> list[str]:
-    """The checkpoint at the last end of a loop inside, and the one before it."""
-    kept: list[tuple[str, Any]] = []
-    for iteration in main.iterations:
-        kept += [(loop.name, loop.end) for loop in iteration.nested]
-        kept.append((main.name, iteration.end))
-    kept = [one for one in kept if one[1] is not None]
-    at = max((at for at, (loop, _) in enumerate(kept) if loop == name), default=0)
-    return [end.manifest for _, end in kept[max(0, at - 1) : at + 1]]
+    nested = {loop.name for iteration in main.iterations for loop in iteration.nested} & placed
+    return {name: Inner(verdict, why) for name in sorted(nested)}
 
 
 def _laid_out(one: Public, repository: Path, place: Path) -> Path:
@@ -263,21 +226,18 @@ def _run(one: Public, started: Path, home: Home) -> None:
         raise _Failed(done.stderr.strip().rpartition("\n")[2][:200])
 
 
-Placed = tuple[ast.Module, ast.For | ast.While]  # a file, and a loop of it, as they were
-
-
-def _with_statements(project: Path, script: Path, main: str) -> dict[str, Placed]:
-    """Puts the statements at the end of the main loop's iterations and into all other loops; returns the loops."""
+def _with_statements(project: Path, script: Path, main: str) -> set[str]:
+    """Puts the statements at the end of the main loop's iterations and into all other loops; returns their names."""
     files = reachable_files(script.relative_to(project).as_posix(), lambda path: _text(project / path))
     known = survey_functions(files.values())
-    found: dict[str, Placed] = {}
+    found: set[str] = set()
     for path, text in files.items():
         tree = ast.parse(text)
         lines: dict[int, list[str]] = {}  # before which line
         for choice in choose_loops(tree, known):
             if choice.name in found or choice.kind is LoopKind.TRIALS:
                 continue
-            found[choice.name] = tree, choice.node
+            found.add(choice.name)
             at, statement = _end_of(choice.node) if choice.name == main else _start_of(choice.node)
             if at is not None:
                 lines.setdefault(at, []).append(" " * choice.node.body[0].col_offset + statement)
@@ -350,65 +310,6 @@ def _numbers(home: Home, name: str) -> list[tuple[tuple[int, ...], str]]:
     index.close()
     rows = zip(points.path.tolist(), points.dims.tolist(), points.value.tolist(), strict=True)
     return [(tuple(dims[: len(points.paths[path])]), value.hex()) for path, dims, value in rows]
-
-
-# --- the six rules ----------------------------------------------------------------------------------------------------
-
-
-def _six_rules(placed: Placed, home: Home, ends: Sequence[str]) -> tuple[frozenset[str] | None, list[str]]:
-    """What they estimate, and what of that which changed between the first and the last checkpoint is not in it."""
-    tree, loop = placed
-    known = estimate(loop.body)
-    if known is None:
-        return None, []
-    if len(ends) < 2:
-        return known, ["no two checkpoints to compare"]
-    before, after = (_contents(home, manifest) for manifest in (ends[0], ends[-1]))
-    # A variable that each iteration sets anew, and nobody else reads, is no state.
-    left = {f"{VARIABLES}:{name}" for name in live_outs_of_loop(tree, loop.lineno)}
-    there = set(before.values())  # by content: the same object may be near another function by another name
-    changed = {
-        name
-        for name, content in after.items()
-        if name not in (RANDOM_STATES, UNCAPTURED)
-        and not name.startswith(f"{OUTER_VARIABLES}:")
-        and content not in there
-        and (name in left or not name.startswith(f"{VARIABLES}:"))
-    }
-    kinds = json.loads(Chunks(home.chunks).get(ends[-1]))["subjects"]
-    in_it = {name for name in changed if _bare(name) & known}
-    optimizes = any(kinds[name]["kind"] in ("optimizer", "state_dict") for name in in_it)
-    covered = ("module", "optimizer") if optimizes else ()
-    return known, [name for name in sorted(changed - in_it) if kinds[name]["kind"] not in covered]
-
-
-def _bare(subject: str) -> set[str]:
-    """`model` of `near:model`, `near:main.model` and `variables:model`, and whatever it is a part of."""
-    name = subject.partition(":")[2] or subject
-    parts = name.removeprefix("__main__.").split(".")[:2]
-    return {part.partition("[")[0].partition(" ")[0] for part in parts}
-
-
-def _contents(home: Home, manifest: str) -> dict[str, str]:
-    told = json.loads(Chunks(home.chunks).get(manifest))
-    digests = [piece[-1] for piece in told["pieces"]]
-    leaves = [[digests[number] for number in leaf[1]] for leaf in told["leaves"]]
-    blobs = [[digests[number] for number in blob] for blob in told["blobs"]]
-    return {
-        name: json.dumps([{key: leaves[at] for key, at in subject["leaves"].items()},
-                          _resolved(subject["rest"], leaves, blobs)])
-        for name, subject in told["subjects"].items()
-    }  # fmt: skip
-
-
-def _resolved(tree: Any, leaves: list[Any], blobs: list[Any]) -> Any:
-    """A tree with the content of its leaves and pickles, rather than their numbers."""
-    if isinstance(tree, list):
-        return [_resolved(item, leaves, blobs) for item in tree]
-    if isinstance(tree, dict):
-        known = {"$leaf": leaves, "$pickle": blobs, "$bytes_at": blobs}
-        return {key: known[key][item] if key in known else _resolved(item, leaves, blobs) for key, item in tree.items()}
-    return tree
 
 
 if __name__ == "__main__":

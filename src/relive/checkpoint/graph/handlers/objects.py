@@ -41,8 +41,8 @@ IGNORED_PACKAGES = frozenset(
     "tqdm rich relive wandb matplotlib IPython ipykernel tensorboard tensorboardX mlflow logging comet_ml neptune aim "
     "clearml swanlab loguru structlog colorama termcolor alive_progress progressbar faulthandler warnings".split()
 )
-# Objects of these packages pickle all that lies behind their pointers.
-_PICKLED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
+# Boosters pickle their trees, rounded or not, and leave out what the next round needs: data, margins, generators.
+_COMPARED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
 _UNKNOWN_PACKAGES = frozenset({"multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "ssl", "sqlite3"})
 _VALUE_TYPES = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID,
@@ -133,8 +133,12 @@ class PickledHandler(Handler):
         state = getattr(type(obj), "__setstate__", None)
         own, new = own_dict(obj), own_dict(fresh)
         if not where.has_hidden_memory and own is not None and new is not None:
+            # Exchanged, not copied: each frees the memory behind its own pointers when it is deleted.
+            before = dict(own)
             own.clear()
             own.update(new)
+            new.clear()
+            new.update(before)
         elif state is not None:
             reduced = fresh.__reduce_ex__(4)
             if type(reduced) is not tuple or len(reduced) < 3 or reduced[2] is None:
@@ -142,6 +146,12 @@ class PickledHandler(Handler):
             obj.__setstate__(reduced[2])
         else:
             raise CannotRestore("its state can't be set in place")
+
+
+class ComparedHandler(PickledHandler):
+    """An object whose pickle tells whether it has changed, but does not hold all of its state."""
+
+    is_restorable = False
 
 
 class LockHandler(Handler):
@@ -221,8 +231,8 @@ def choose_object(kind: type) -> Handler | None:
         return WeakReferenceHandler()
     if any(_is_ignored(base) for base in kind.__mro__) and not is_project_module(module):
         return IgnoredHandler()
-    if package in _PICKLED_PACKAGES and _pickles_itself(kind):
-        return PickledHandler()
+    if package in _COMPARED_PACKAGES and _pickles_itself(kind):
+        return ComparedHandler()
     if package in _UNKNOWN_PACKAGES:
         return UnknownHandler()
     if issubclass(kind, BaseException):
