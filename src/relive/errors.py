@@ -53,3 +53,7 @@ class Unstable(ReliveError, TypeError):
 
 class ReliveWarning(UserWarning):
     """Something that relive could not do; training continues."""
+
+
+class GraphNotKept(ReliveError):
+    """Gradients are computed through a restored tensor, whose graph of autograd no checkpoint holds."""

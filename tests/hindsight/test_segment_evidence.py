@@ -33,6 +33,9 @@ class Code:
     def reads_directly(self, name: str, path: str) -> bool:
         return path.partition(":")[0] in self._reads
 
+    def reads_by_flow(self, name: str, path: str) -> bool:
+        return False
+
     def is_volatile_path(self, path: str) -> bool:
         return path.startswith("timer")
 

@@ -44,6 +44,7 @@ class KnowsCode(Protocol):
 
     def volatile_source(self, name: str) -> str | None: ...
     def reads_directly(self, name: str, path: str) -> bool: ...
+    def reads_by_flow(self, name: str, path: str) -> bool: ...
     def is_volatile_path(self, path: str) -> bool: ...
     def is_used(self, path: str) -> bool: ...
     @property
@@ -223,6 +224,8 @@ class SurroundingEvidence:
         if any(code.reads_directly(name, path) for path in facts.unknown):
             # Without a restore it was computed again, like everything else.
             return Reads.MAYBE_UNKNOWN if facts.is_from_start else Reads.UNKNOWN
+        if not facts.is_from_start and any(code.reads_by_flow(name, path) for path in facts.unknown):
+            return Reads.COMPUTED_FROM_UNKNOWN
         return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in facts.unknown) else Reads.KNOWN
 
     def cause(self, name: str, rule: Rule) -> str:
@@ -236,7 +239,8 @@ class SurroundingEvidence:
             times = [f"reads {_path(path)}, which holds times" for path in self.volatile_paths
                      if code.reads_directly(name, path)]  # fmt: skip
             opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
-            return code.volatile_source(name) or [*times, *opaque][0]
+            flowing = (describe_unknown(path) for path in facts.unknown if code.reads_by_flow(name, path))
+            return code.volatile_source(name) or next(iter([*times, *opaque]), None) or next(flowing)
         if rule.ground == MAYBE:
             return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))
         if rule.ground == INCOMPLETE:

@@ -22,7 +22,8 @@ class Reads(IntEnum):
 
     KNOWN = 0
     MAYBE_UNKNOWN = 1  # the code that ran before it uses unknown state
-    UNKNOWN = 2  # its own statement does, or reads a clock, an address or the network
+    COMPUTED_FROM_UNKNOWN = 2  # so do the assignments that lead to it
+    UNKNOWN = 3  # its own statement does, or reads a clock, an address or the network
 
 
 class Restored(IntEnum):
@@ -87,6 +88,8 @@ RULES = (
          lambda one: one.restored is Restored.USED_DIFFERS),
     Rule(Verdict.UNVERIFIED, READS, "it reads unknown state, a clock, an address or the network",
          lambda one: one.reads is Reads.UNKNOWN),
+    Rule(Verdict.UNVERIFIED, READS, "it was computed from unknown state, and no state after it was compared",
+         lambda one: one.reads is Reads.COMPUTED_FROM_UNKNOWN and one.next_state is not Agreement.AGREES),
     Rule(Verdict.UNVERIFIED, INCOMPLETE, "a part of the checkpoint could not be put back",
          lambda one: one.restored is Restored.INCOMPLETELY),
     Rule(Verdict.UNVERIFIED, NEXT, "what was compared next differs, and nothing in its own iteration agrees",
@@ -98,7 +101,7 @@ RULES = (
     Rule(Verdict.REPRODUCED, NO_STATE, "recorded values agree, but no recorded state was compared",
          lambda one: not one.state_agrees),
     Rule(Verdict.REPRODUCED, MAYBE, "the code that ran may use unknown state",
-         lambda one: one.reads is Reads.MAYBE_UNKNOWN),
+         lambda one: one.reads is not Reads.KNOWN),
     Rule(Verdict.REPRODUCED, UNUSED, "state that the code does not use was not as recorded",
          lambda one: one.restored is Restored.UNUSED_DIFFERS),
     Rule(Verdict.REPRODUCED, MACHINE, "it was computed on another machine",

@@ -10,15 +10,21 @@ import numpy as np
 
 
 class Buffer:
-    """A piece of memory. `source` keeps it alive: a tensor, a storage of torch, or an array of numpy."""
+    """A piece of memory. `source` keeps it alive: a tensor, a storage of torch, or an array of numpy.
 
-    __slots__ = ("address", "device", "digest", "leaf", "parent", "size_bytes", "source", "way")
+    Libraries reserve more than they fill: only what tensors and arrays cover, the first `used_bytes`, has content.
+    """
 
-    def __init__(self, way: int, parent: int, address: int, size_bytes: int, source: Any, device: str) -> None:
+    __slots__ = ("address", "device", "digest", "leaf", "parent", "size_bytes", "source", "used_bytes", "way")
+
+    def __init__(
+        self, way: int, parent: int, address: int, size_bytes: int, source: Any, device: str, used_bytes: int
+    ) -> None:
         self.way = way
         self.parent = parent
         self.address = address
         self.size_bytes = size_bytes
+        self.used_bytes = used_bytes
         self.source = source
         self.device = device
         self.digest: int | None = None  # None: not hashed
@@ -29,7 +35,11 @@ class Buffer:
         return self.device == "cpu"
 
     def view(self) -> Any:
-        """Returns its bytes: an array of numpy, or a tensor if they are on a device."""
+        """Returns the bytes that are used: an array of numpy, or a tensor if they are on a device."""
+        return self.whole()[: self.used_bytes]
+
+    def whole(self) -> Any:
+        """Returns all bytes."""
         if not self.is_on_host:
             torch = sys.modules["torch"]
             return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self.storage())
@@ -74,20 +84,29 @@ class BufferTable:
     def of_way(self, way: int) -> Buffer:
         return next(one for one in reversed(self.found) if one.way == way)
 
-    def add_known(self, address: int, size_bytes: int, source: Any, way: int) -> None:
+    def add_known(self, address: int, size_bytes: int, source: Any, way: int, used_bytes: int) -> None:
         """Adds memory on the host that an earlier walk met, unless this one has, too."""
-        if address not in self._by_address:
-            found = self._by_address[address] = Buffer(way, self._walk.parent, address, size_bytes, source, "cpu")
-            self.found.append(found)
-
-    def add(self, address: int, size_bytes: int, source: Any, device: str = "cpu") -> tuple[int]:
-        """Returns the token of the memory at an address."""
         found = self._by_address.get(address)
+        if found is None:
+            found = Buffer(way, self._walk.parent, address, size_bytes, source, "cpu", used_bytes)
+            self._by_address[address] = found
+            self.found.append(found)
+        elif found.used_bytes < used_bytes:
+            found.used_bytes = used_bytes
+
+    def add(
+        self, address: int, size_bytes: int, source: Any, device: str = "cpu", used_bytes: int | None = None
+    ) -> tuple[int]:
+        """Returns the token of the memory at an address, of which `used_bytes` are used: all, if it is None."""
+        found = self._by_address.get(address)
+        used = size_bytes if used_bytes is None else min(used_bytes, size_bytes)
         if found is None or found.size_bytes < size_bytes:
             walk = self._walk
             way = walk.known_buffer(address, size_bytes)
             if way is None:
                 way = walk.new_way(".", "(memory)")
-            found = self._by_address[address] = Buffer(way, walk.parent, address, size_bytes, source, device)
+            found = self._by_address[address] = Buffer(way, walk.parent, address, size_bytes, source, device, used)
             self.found.append(found)
+        elif found.used_bytes < used:
+            found.used_bytes = used
         return (found.way,)

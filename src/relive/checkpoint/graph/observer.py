@@ -13,7 +13,14 @@ from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer
 from relive.checkpoint.graph.graph_state import GraphState, StoredBuffer, path_name, stored_nodes
-from relive.checkpoint.graph.handlers import FolderState, ModuleHandler, ProcessState, RandomState
+from relive.checkpoint.graph.handlers import (
+    FinalizerState,
+    FolderState,
+    LibraryState,
+    ModuleHandler,
+    ProcessState,
+    RandomState,
+)
 from relive.checkpoint.graph.memory_digest import MemoryDigest
 from relive.checkpoint.graph.object_tokens import is_node
 from relive.checkpoint.graph.roots import NAMED, Roots
@@ -72,8 +79,8 @@ class Observer:
     def begin(self, roots: Roots, *, elapsed_s: float, items: Any = None) -> None:
         """Walks over the state when the loop begins, which iterates over `items`."""
         self.process = {
-            "process": ProcessState(), "random generators": RandomState(),
-            "files": FolderState(self.folder, self._home),
+            "process": ProcessState(), "random generators": RandomState(), "libraries": LibraryState(),
+            "finalizers": FinalizerState(), "files": FolderState(self.folder, self._home),
         }  # fmt: skip
         walk = self.walk(roots, seconds=min(MAX_START_S, max(MIN_START_S, START_SHARE * elapsed_s)))
         self._mark_volatile(walk)
@@ -116,6 +123,7 @@ class Observer:
     def observe(self, roots: Roots, *, seconds: float = 60.0) -> Observation:
         """Walks over the state and compares it with the start."""
         begun = _now()
+        self._known.forget_dead()
         walk = self.walk(roots, seconds=seconds)
         self._mark_volatile(walk)
         self._hash_stable(walk, is_start=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -92,13 +92,17 @@ class GraphRestore:
         """Returns the first live object for which this holds; None if there is none."""
         return next((node.obj for node in self._live.nodes.values() if is_wanted(node.obj)), None)
 
+    def find_all(self, is_wanted: Callable[[Any], bool]) -> list[Any]:
+        """Returns all live objects for which this holds."""
+        return [node.obj for node in self._live.nodes.values() if is_wanted(node.obj)]
+
     def memory(self, way: int) -> Any:
         """Returns the memory of a buffer as an array of bytes: that of the live one, or new memory."""
         live = self._live_buffer(way)
         if live is not None and live.is_on_host and live.source is not None:
             owner = live.source
             if isinstance(owner, np.ndarray):
-                return owner.reshape(-1).view(np.uint8) if owner.flags.c_contiguous else live.view()
+                return owner.reshape(-1).view(np.uint8) if owner.flags.c_contiguous else live.whole()
             return _bytes_of_storage(live.storage())
         if way not in self._storages:
             self._storages[way] = self._new_memory(way)
@@ -317,12 +321,12 @@ class GraphRestore:
 
     def _fill(self, way: int, live: Any) -> None:
         if live.is_on_host:
-            self._read(way, live.view())
+            self._read(way, live.whole())
         else:
             torch = sys.modules["torch"]
             memory = np.empty(live.size_bytes, np.uint8)
             self._read(way, memory)
-            live.view().copy_(torch.from_numpy(memory))
+            live.whole().copy_(torch.from_numpy(memory))
 
     def _new_memory(self, way: int) -> Any:
         stored = self._state.buffers.get(way)
@@ -347,7 +351,7 @@ class _MissingClassHandler(Handler):
 
 _NO_CLASS = _MissingClassHandler()
 # Types whose handler does not follow from the type alone.
-_CHOSEN_BY_OBJECT: dict[str, type] = {type_name(kind): kind for kind in (type, FunctionType)}
+_CHOSEN_BY_OBJECT: dict[str, type] = {type_name(kind): kind for kind in (type, FunctionType, ModuleType)}
 
 
 def _bytes_of_storage(storage: Any) -> Any:

@@ -56,7 +56,7 @@ class Roots:
     def _add_module(self, walk: ObjectWalk, module: ModuleType, without: Collection[str]) -> None:
         prefix = "" if module.__name__ == "__main__" else f"{module.__name__}."
         for name, value in list(vars(module).items()):
-            if name[:2] != "__" and name not in without and not isinstance(value, ModuleType):
+            if name[:2] != "__" and name not in without:
                 walk.add_root(root_key(MODULE, module.__name__, name), value, prefix + name)
 
     def names_left_out(self) -> list[str]:

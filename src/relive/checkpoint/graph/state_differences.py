@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.checkpoint.graph.graph_state import GraphState
-from relive.checkpoint.graph.handlers import FolderState, RandomState, have_same_random_states
+from relive.checkpoint.graph.handlers import FolderState, LibraryState, RandomState, have_same_random_states
 from relive.checkpoint.graph.registry import type_name
 from relive.checkpoint.graph.roots import PROCESS
 from relive.checkpoint.graph.walk import ObjectWalk
 
 # Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
 _RANDOM = type_name(RandomState)
-_NOT_COMPARED = frozenset({type_name(FolderState)})
+# Libraries count and note what they like: of their variables, too, only what differs is restored.
+_NOT_COMPARED = frozenset({type_name(FolderState), type_name(LibraryState)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,14 @@ def find_class(name: str, nodes: Iterable[Any]) -> Any:
 
 
 def _types_without_name() -> Iterator[tuple[str, type]]:
-    for kind in (types.FunctionType, types.MethodType, functools.partial, types.GeneratorType, types.SimpleNamespace):
+    for kind in (
+        types.FunctionType,
+        types.MethodType,
+        functools.partial,
+        types.GeneratorType,
+        types.SimpleNamespace,
+        types.ModuleType,
+    ):
         yield type_name(kind), kind
     iterators: tuple[Any, ...] = (
         iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()), iter({}.items()), iter(set()),

@@ -10,12 +10,14 @@ still exist; objects that are new since then get ways of their own.
 from __future__ import annotations
 
 import marshal
+import sys
 import time
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
+from relive.checkpoint.graph.handlers import own_dict
 from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 from relive.checkpoint.graph.registry import Handler, Unreadable, handler_of, type_name
 
@@ -56,15 +58,27 @@ class KnownWays:
     """The ways of objects and buffers that an earlier walk met, by identity.
 
     Another object may be at the address of one that has died, so weak references tell; lists and dicts, which have
-    none, are kept alive.
+    none, are kept alive until `forget_dead`.
     """
 
     def __init__(self) -> None:
         self.objects: dict[int, tuple[int, type, Any]] = {}  # way, type, and what tells whether it is still that object
         self.buffers: dict[tuple[int, int], tuple[int, Any]] = {}  # way, and what tells whether it is still that memory
 
+    def forget_dead(self) -> None:
+        """Lets go of objects that nobody else refers to."""
+        count = sys.getrefcount
+        dead = [
+            identity
+            for identity, (_, _, guard) in self.objects.items()
+            if type(guard) is not weakref.ref and count(guard) <= _OWN_REFERENCES
+        ]
+        for identity in dead:
+            del self.objects[identity]
+
 
 NOTHING_KNOWN = KnownWays()
+_OWN_REFERENCES = 3  # the entry of an object, the variable of the loop, and the argument
 
 
 def guard_of(obj: Any) -> Any:
@@ -113,6 +127,8 @@ class ObjectWalk:
         self._node: ObjectNode | None = None
         self._with_identities: list[ObjectNode] = []
         self._are_all_met = False
+        self._deferred: list[ObjectNode] = []
+        self._takes_deferred = False
         self._tuple_depth = 0
         self.buffers = BufferTable(self)
 
@@ -180,6 +196,21 @@ class ObjectWalk:
         token = self._tokens.get(number)
         return (IDENTITY, token) if token is not None else number
 
+    def is_deferred(self) -> bool:
+        """Whether the current object is looked at again when all others are known: it has no order of its own."""
+        if not self._takes_deferred and self._node is not None:
+            self._deferred.append(self._node)
+        return not self._takes_deferred
+
+    def order_key(self, obj: Any) -> tuple[Any, ...]:
+        """Returns a key to sort objects by that does not depend on addresses: their way, or their plain content."""
+        token = self._tokens.get(id(obj)) or (self._known.objects.get(id(obj)) or ())[:1]
+        if token:
+            return (0, token[0], b"")
+        own = own_dict(obj) or {"": obj}
+        plain = [(name, value) for name, value in own.items() if type(value) in PLAIN_TYPES or type(value) is str]
+        return (1, type(obj).__qualname__, marshal.dumps(plain, MARSHAL_VERSION))
+
     def made(self, obj: Any) -> Any:
         """Marks an object that was made for the walk, and keeps it alive: another at its address would pass for it.
 
@@ -232,17 +263,26 @@ class ObjectWalk:
 
     def run(self) -> None:
         """Takes the content of every object, nearest first, until the time is up."""
-        nodes, at = self.nodes, 0
-        while at < len(nodes):
-            if at % _CHECK_EVERY == 0 and _now() > self._deadline:
-                break
-            self._take_content(nodes[at])
-            at += 1
+        nodes, at = self.nodes, self._take_contents(0)
+        self._takes_deferred = True
+        for node in self._deferred:
+            self._take_content(node)
+        at = self._take_contents(at)
         self._are_all_met = True
         for node in self._with_identities:
             self._take_content(node)
         for node in nodes[at:]:
             self.unknown[node.way] = "not reached in time"
+
+    def _take_contents(self, at: int) -> int:
+        """Takes the contents of objects from a number on; returns the number of the first that it did not come to."""
+        nodes = self.nodes
+        while at < len(nodes):
+            if at % _CHECK_EVERY == 0 and _now() > self._deadline:
+                break
+            self._take_content(nodes[at])
+            at += 1
+        return at
 
     def _take_content(self, node: ObjectNode) -> None:
         self._node, self._parent = node, node.way

@@ -81,7 +81,7 @@ class Capture:
         observer.with_gradients = with_gradients
         roots = Roots(self.named, frames, left_out or {}, extra=extra or {}, has_modules=bool(frames))
         found = observer.observe(roots, seconds=seconds)
-        key = [(buffer.address, buffer.size_bytes) for buffer in found.copied]
+        key = [(buffer.address, buffer.used_bytes) for buffer in found.copied]
         if self._layout is None or key != self._layout_key:
             leaves = [Leaf(buffer.view()) for buffer in found.copied]
             self._arena.reserve(max_layout_bytes(leaves))

@@ -20,16 +20,23 @@ _DATA_MODULES = frozenset({"builtins", "collections", "numpy", "pathlib", "decim
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
-def is_small(value: Any, depth: int = 0) -> bool:
+def is_small(value: Any) -> bool:
     """Whether a value is a number or text, a short list, a small array, or an object of the project that holds them."""
+    try:
+        return _is_small(value, 0)
+    except Exception:  # noqa: BLE001 - a strange object, such as a proxy of a dead one: it is looked at like any other
+        return True
+
+
+def _is_small(value: Any, depth: int) -> bool:
     if _is_array(value):
         return bool(value.nbytes <= SMALL_BYTES >> depth)
     if isinstance(value, _CONTAINERS):
         items = value.values() if isinstance(value, dict) else value
         limit = SMALL_ITEMS >> 2 * depth
-        return _is_data(value) and len(value) <= limit and all(is_small(item, depth + 1) for item in list(items))
+        return _is_data(value) and len(value) <= limit and all(_is_small(item, depth + 1) for item in list(items))
     if depth == 0 and _is_project_object(value):
-        return all(is_small(part, 1) for part in _attributes(value).values())
+        return all(_is_small(part, 1) for part in _attributes(value).values())
     return value is None or (_is_data(value) and (not hasattr(value, "__len__") or len(value) <= SMALL_ITEMS))
 
 

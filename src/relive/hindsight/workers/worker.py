@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from relive.errors import Damaged
+from relive.errors import Damaged, GraphNotKept
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
 from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
@@ -102,6 +102,8 @@ def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
         if is_over:
             session.at_exit.append(replayer.wait_for_others)
         return 0
+    if isinstance(error, GraphNotKept):
+        replayer.report.needs_start = str(error).partition(";")[0]
     trace = "".join(traceback.format_exception(error))
     replayer.finish(ok=False, error=_describe_error(error), traceback=trace)
     return 1

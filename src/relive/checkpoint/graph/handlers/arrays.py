@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy as np
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
 from relive.checkpoint.graph.object_tokens import SCALAR, Token, pickled_value
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
+from relive.errors import GraphNotKept
 
 _PLAIN_CLASSES = frozenset({"Tensor", "Parameter"})
+GRAPH = "graph"  # a tensor that was computed from others for which gradients are computed
 _STRIDED, _SPARSE, _META, _OTHER = "strided", "sparse", "meta", "other"
 
 
@@ -26,19 +29,20 @@ class TensorHandler(Handler):
         if before is not None and place is not None and before[0] == place and before[1] is type(obj):
             content = before[2]
             if content[6] is not None:
-                walk.buffers.add_known(before[3], before[4], obj, content[6][0])
+                walk.buffers.add_known(before[3], before[4], obj, content[6][0], before[5])
         else:
             content = self._whole_content(obj, walk)
             if place is not None and content[0] == _STRIDED and content[6] is not None and content[7] == "cpu":
                 buffer = walk.buffers.of_way(content[6][0])
-                walk.memo[id(obj)] = place, type(obj), content, buffer.address, buffer.size_bytes
+                used = _used_bytes(obj, obj.storage_offset())
+                walk.memo[id(obj)] = place, type(obj), content, buffer.address, buffer.size_bytes, used
         if walk.with_gradients and content[0] == _STRIDED and obj.requires_grad and obj.is_leaf:
             return (*content[:9], walk.ref(obj.grad, ".", "grad"), content[10])
         return content
 
     def _whole_content(self, obj: Any, walk: Walker) -> Any:
         torch = sys.modules["torch"]
-        requires_grad = obj.requires_grad
+        requires_grad = _gradient_kind(obj)
         if obj.layout is not torch.strided:
             return self._sparse_content(obj, walk, torch)
         device = obj.device
@@ -49,11 +53,8 @@ class TensorHandler(Handler):
         address = obj.data_ptr() - offset * obj.element_size() if obj.numel() else 0
         memory = None
         if address:
-            known = walk.buffers.get(address)
-            if known is not None:
-                memory = (known.way,)
-            else:
-                memory = walk.buffers.add(address, obj.untyped_storage().nbytes(), obj, str(device))
+            size_bytes = obj.untyped_storage().nbytes()
+            memory = walk.buffers.add(address, size_bytes, obj, str(device), _used_bytes(obj, offset))
         extra: Any = None
         if obj.is_quantized:
             extra = ("q", obj.q_scale(), obj.q_zero_point())
@@ -78,12 +79,15 @@ class TensorHandler(Handler):
         else:
             raise ValueError(f"tensors of layout {obj.layout} can't be looked into")
         raw = tuple((part.dtype.__reduce__(), tuple(part.shape), part.cpu().numpy().tobytes()) for part in parts)
-        return (_SPARSE, obj.dtype.__reduce__(), tuple(obj.shape), obj.requires_grad, raw, obj.is_coalesced())
+        return (_SPARSE, obj.dtype.__reduce__(), tuple(obj.shape), _gradient_kind(obj), raw, obj.is_coalesced())
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         torch = sys.modules["torch"]
-        made = self._plain(content, restore)
         cls = restore.find_class(kind)
+        if content[3] == GRAPH:
+            made = without_graph(lambda: self._plain(content, restore), restore)
+            return made if cls is torch.Tensor else made.as_subclass(cls)
+        made = self._plain(content, restore)
         if cls is torch.nn.Parameter:
             return torch.nn.Parameter(made, requires_grad=content[3])
         if cls is not torch.Tensor:
@@ -118,6 +122,8 @@ class TensorHandler(Handler):
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         torch = sys.modules["torch"]
+        if GRAPH in (content[3], _gradient_kind(obj)) and not (obj.is_leaf and content[3] != GRAPH):
+            raise CannotRestore("its graph of autograd can't be restored in place")
         if content[0] != _STRIDED or not _has_place(obj, content, restore):
             made = self._plain(content, restore)
             if content[0] == _SPARSE and obj.layout is torch.strided:
@@ -130,6 +136,43 @@ class TensorHandler(Handler):
                 obj.grad = restore.value(content[9])
             if content[10] is not None:
                 restore_attributes(obj, content[10], restore)
+
+
+def _used_bytes(obj: Any, offset: int) -> int:
+    """Where the numbers of a tensor end in its memory."""
+    count = obj.numel()
+    if count and not obj.is_contiguous():
+        count = 1 + sum((size - 1) * stride for size, stride in zip(obj.shape, obj.stride(), strict=True))
+    return int((offset + count) * obj.element_size())
+
+
+def _gradient_kind(obj: Any) -> bool | str:
+    """Whether gradients are computed for a tensor: also for what it was computed from, or only for itself."""
+    return GRAPH if obj.requires_grad and not obj.is_leaf else bool(obj.requires_grad)
+
+
+def without_graph(build: Callable[[], Any], restore: Restorer) -> Any:
+    """Returns a tensor whose graph of autograd is lost: an error is raised if gradients are computed through it.
+
+    It counts as computed from all parameters, so that gradients for some of them lead through it as well.
+    """
+    torch = sys.modules["torch"]
+
+    class LostGraph(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(_ctx: Any, *_leaves: Any) -> Any:
+            return build()
+
+        @staticmethod
+        def backward(_ctx: Any, *_gradients: Any) -> Any:
+            raise GraphNotKept(
+                "gradients are computed through a tensor of an earlier iteration, and no checkpoint holds the graph of"
+                " autograd; replay it with --from-start"
+            )
+
+    leaves = restore.find_all(lambda obj: isinstance(obj, torch.Tensor) and obj.is_leaf and obj.requires_grad)
+    with torch.enable_grad():
+        return LostGraph.apply(torch.zeros((), requires_grad=True), *leaves)
 
 
 def _is_plain(obj: Any) -> bool:

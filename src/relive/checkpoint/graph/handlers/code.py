@@ -1,4 +1,4 @@
-"""Handlers of code that holds state: functions with cells and defaults, methods, caches, classes, iterators."""
+"""Handlers of code that holds state: functions with cells and defaults, methods, caches, classes, modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from relive.checkpoint.graph.object_tokens import (
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 _EMPTY_CELL = "(empty)"
-_FINISHED = ("finished",)
 _CLASS_MACHINERY = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __abstractmethods__ _abc_impl __slotnames__ __firstlineno__ "
     "__static_attributes__ __annotations_cache__ __annotate__ __annotate_func__ __parameters__ __orig_bases__ "
@@ -32,13 +31,38 @@ _CLASS_MACHINERY = frozenset(
 )
 
 
+class ModuleStateHandler(Handler):
+    """A module that only this process has, made at run time or loaded from a path: its variables."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return walk.attributes({name: value for name, value in list(vars(obj).items()) if name[:2] != "__"})
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        raise CannotRestore("a module that was made at run time")
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        values = {name: restore.value(token) for name, token in zip(content[::2], content[1::2], strict=True)}
+        own = vars(obj)
+        for name in [name for name in own if name[:2] != "__" and name not in values]:
+            del own[name]
+        own.update(values)
+
+
 class ModuleObjectHandler(Handler):
-    """A module of Python: the project's are roots of their own, libraries are not looked into."""
+    """A module of Python: the project's are roots of their own, libraries are known by their name."""
 
     is_inline = True
+    of_nodes = ModuleStateHandler()
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
-        return (BY_NAME, obj.__name__, "")
+        name = vars(obj).get("__name__")
+        if sys.modules.get(name) is obj and not is_made_at_run_time(obj):
+            return (BY_NAME, name, "")
+        return walk.node_token(obj, form, key, self.of_nodes)
+
+
+def is_made_at_run_time(module: Any) -> bool:
+    return type(module) is types.ModuleType and vars(module).get("__spec__") is None and "__file__" not in vars(module)
 
 
 class FunctionHandler(Handler):
@@ -64,10 +88,11 @@ class FunctionHandler(Handler):
         is_named = _is_found_by_name(obj)
         made_by = marshal.dumps(code) if is_own and not is_named else None  # made at run time: no name leads to it
         names = obj.__module__ or "", obj.__qualname__, is_named
-        return *names, tuple(cells), defaults, options, attributes, made_by
+        hidden = walk.ref(obj.__globals__, ".", "__globals__") if is_hidden_namespace(obj.__globals__) else None
+        return *names, tuple(cells), defaults, options, attributes, hidden, made_by
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        module, name, is_named, cells, _, _, _, made_by = content
+        module, name, is_named, cells, _, _, _, _, made_by = content
         if made_by is None:
             try:
                 if is_named:
@@ -80,7 +105,7 @@ class FunctionHandler(Handler):
         return types.FunctionType(marshal.loads(made_by), namespace, name.rpartition(".")[2], None, closure or None)
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        _, _, _, cells, defaults, options, attributes, _ = content
+        _, _, _, cells, defaults, options, attributes, _, _ = content
         for name, token in zip(cells[::2], cells[1::2], strict=True):
             if token != (UNSEEN, _EMPTY_CELL):
                 cell = (obj.__closure__ or ())[obj.__code__.co_freevars.index(name)]
@@ -91,6 +116,12 @@ class FunctionHandler(Handler):
             obj.__kwdefaults__ = {name: restore.value(token) for name, token in pairs} or None
         for name, token in zip(attributes[::2], attributes[1::2], strict=True):
             obj.__dict__[name] = restore.value(token)
+
+
+def is_hidden_namespace(namespace: dict[str, Any]) -> bool:
+    """Whether the variables that a function calls global are those of no loaded module."""
+    module = sys.modules.get(namespace.get("__name__") or "")
+    return module is None or vars(module) is not namespace
 
 
 def _is_found_by_name(function: Any) -> bool:
@@ -263,32 +294,6 @@ def _links(remembered: dict[Any, Any]) -> list[list[Any]]:
     return [gc.get_referents(link) for link in remembered.values()]
 
 
-class GeneratorHandler(Handler):
-    """A generator or coroutine: where it stands and its variables. It can't be put elsewhere."""
-
-    def can_restore(self, content: Any) -> bool:
-        return bool(content == _FINISHED)
-
-    def content(self, obj: Any, walk: Walker) -> Any:
-        frame = next((getattr(obj, name) for name in ("gi_frame", "cr_frame", "ag_frame") if hasattr(obj, name)), None)
-        if frame is None:
-            return _FINISHED
-        # The position is counted in instructions, which an added statement shifts: the variables tell it as well.
-        return frame.f_code.co_qualname, walk.attributes(dict(frame.f_locals))
-
-    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        if content != _FINISHED:
-            raise CannotRestore("a generator can't be put to another position")
-        obj.close()
-
-    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        if content != _FINISHED:
-            raise CannotRestore("a generator can't be made again")
-        made = (_ for _ in ())
-        made.close()
-        return made
-
-
 _DESCRIPTORS = (
     types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, property, functools.cached_property,
@@ -302,7 +307,6 @@ _BY_BASE: list[tuple[Any, Handler]] = [
     (types.MappingProxyType, MappingProxyHandler()),
     (functools.partial, PartialHandler()),
     (functools._lru_cache_wrapper, CacheHandler()),
-    ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), GeneratorHandler()),
     ((types.GenericAlias, types.UnionType), NamedClassHandler()),
 ]
 

@@ -111,8 +111,10 @@ def set_tokens(obj: Any, walk: Walker) -> Any:
     if not is_ordered:  # the order depends on the hash seed of the process, or on addresses
         try:
             items.sort(key=lambda item: (type(item).__name__, marshal.dumps(item, 2)))
-        except ValueError:
-            items.sort(key=lambda item: type(item).__name__)
+        except ValueError:  # objects: by what is known of them
+            if walk.is_deferred():
+                return is_ordered, ()
+            items.sort(key=walk.order_key)
     return is_ordered, _bulk(items) or walk.refs(items)
 
 
@@ -214,13 +216,13 @@ class FrozenSetHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
-        items = sorted(obj, key=_sort_key)
+        items = sorted(obj, key=lambda item: _sort_key(item, walk))
         return (FROZEN_SET, *[walk.ref(item, form, f"{key}[{at}]") for at, item in enumerate(items)])
 
 
-def _sort_key(item: Any) -> tuple[str, bytes]:
+def _sort_key(item: Any, walk: Walker) -> tuple[Any, ...]:
     plain = type(item) in _BULK_TYPES or (type(item) is tuple and all(type(part) in _BULK_TYPES for part in item))
-    return type(item).__name__, marshal.dumps(item, 2) if plain else b""
+    return (type(item).__name__, *((marshal.dumps(item, 2),) if plain else walk.order_key(item)))
 
 
 class NamedTupleHandler(Handler):

@@ -1,9 +1,11 @@
-"""Handlers of iterators that are written in C, such as those of lists, ranges, `zip` and itertools."""
+"""Handlers of iterators of C, such as those of lists, ranges, `zip` and itertools; of generators and coroutines."""
 
 from __future__ import annotations
 
 import gc
 import itertools
+import opcode
+import types
 from typing import Any
 
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
@@ -49,6 +51,48 @@ class IteratorHandler(Handler):
         raise CannotRestore("its position can't be set in place")
 
 
+_FINISHED = ("finished",)
+_YIELD = opcode.opmap["YIELD_VALUE"]
+_FRAMES = ("gi_frame", "cr_frame", "ag_frame")
+
+
+class GeneratorHandler(Handler):
+    """A generator or coroutine: where it stands, its variables and what it is computing. It can't be put elsewhere."""
+
+    def can_restore(self, content: Any) -> bool:
+        return bool(content == _FINISHED)
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        frame = next((getattr(obj, name) for name in _FRAMES if hasattr(obj, name)), None)
+        if frame is None:
+            return _FINISHED
+        code, variables = frame.f_code, dict(frame.f_locals)
+        known = {id(value) for value in (*variables.values(), code, frame.f_globals, frame.f_builtins)}
+        # Values of an expression that is half computed are not variables; only the garbage collector lists them.
+        pending = [one for one in gc.get_referents(obj) if id(one) not in known and not isinstance(one, _CODE)]
+        return code.co_qualname, _count_yields(code, frame.f_lasti), walk.attributes(variables), walk.refs(pending)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        if content != _FINISHED:
+            raise CannotRestore("a generator can't be put to another position")
+        obj.close()
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        if content != _FINISHED:
+            raise CannotRestore("a generator can't be made again")
+        made = (_ for _ in ())
+        made.close()
+        return made
+
+
+_CODE = (types.CodeType, types.CellType, types.FunctionType, types.FrameType, str)
+
+
+def _count_yields(code: types.CodeType, position: int) -> int:
+    """The position as the number of `yield` before it: statements that are added don't change it."""
+    return code.co_code[: max(0, position) + 1 : 2].count(_YIELD)
+
+
 class TeeHandler(IteratorHandler):
     """An iterator made by `itertools.tee`: it shares what it has drawn with others, which can't be put back."""
 
@@ -84,5 +128,7 @@ _COPYING_ITERATORS: frozenset[type] = frozenset(
 def choose_iterator(kind: type) -> Handler | None:
     if issubclass(kind, (itertools._tee, itertools._tee_dataobject)):  # type: ignore[attr-defined]
         return TeeHandler()
+    if issubclass(kind, (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)):
+        return GeneratorHandler()
     iterators: Any = _ITERATORS
     return IteratorHandler() if issubclass(kind, iterators) else None

@@ -44,10 +44,12 @@ IGNORED_PACKAGES = frozenset(
 # Boosters pickle their trees, rounded or not, and leave out what the next round needs: data, margins, generators.
 _COMPARED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
 _UNKNOWN_PACKAGES = frozenset({"multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "ssl", "sqlite3"})
+_CLOSED_PACKAGES = frozenset({"sqlite3"})  # what their objects refer to are caches
 _VALUE_TYPES = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID,
     pathlib.PurePath, re.Pattern, range, slice, type(NotImplemented),
 )  # fmt: skip
+_MEMBER_ATTRIBUTES = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"})
 _PRIMITIVES = (int, float, complex, bytes)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
@@ -80,6 +82,34 @@ class EnumHandler(Handler):
         return (VALUE, "enum", walk.ref(type(obj), form, f"{key}.__class__"), obj._name_)
 
 
+class EnumMemberHandler(Handler):
+    """A member of an enumeration of the project, which may have attributes of its own."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        own = {name: value for name, value in (own_dict(obj) or {}).items() if name not in _MEMBER_ATTRIBUTES}
+        return (*_member_name(obj), walk.ref(type(obj), ".", "__class__"), walk.attributes(own))
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        name, value, of_class, _ = content
+        cls = restore.value(of_class)
+        return cls[name] if name is not None else cls(value)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        if _member_name(obj) != content[:2]:
+            raise CannotRestore("it is another member")
+        own: Any = own_dict(obj)
+        values = {n: restore.value(token) for n, token in zip(content[3][::2], content[3][1::2], strict=True)}
+        for name in [name for name in own if name not in values and name not in _MEMBER_ATTRIBUTES]:
+            del own[name]
+        own.update(values)
+
+
+def _member_name(member: Any) -> tuple[str | None, int | None]:
+    """The name of a member; of a combination of flags, which may have none that can be looked up, its value."""
+    is_named = member._name_ in type(member).__members__
+    return (member._name_, None) if is_named else (None, member._value_)
+
+
 class TextHandler(Handler):
     """A subclass of str, int, float or bytes without attributes."""
 
@@ -104,7 +134,8 @@ class UnknownHandler(Handler):
     is_restorable = False
 
     def content(self, obj: Any, walk: Walker) -> Any:
-        for at, inner in enumerate(gc.get_referents(obj)):
+        package = type(obj).__module__.partition(".")[0]
+        for at, inner in enumerate(gc.get_referents(obj) if package not in _CLOSED_PACKAGES else ()):
             if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
                 walk.ref(inner, ".", f"(inside {at})")
         attribute_tokens(obj, walk)
@@ -178,7 +209,7 @@ class WeakContainerHandler(Handler):
 
     def content(self, obj: Any, walk: Walker) -> Any:
         if isinstance(obj, weakref.WeakSet):
-            return walk.refs(list(obj))
+            return () if walk.is_deferred() else walk.refs(sorted(obj, key=walk.order_key))
         return walk.refs([part for pair in list(obj.items()) for part in pair])
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
@@ -218,7 +249,7 @@ def choose_object(kind: type) -> Handler | None:
     package = module.partition(".")[0]
     where = Attributes.of(kind)
     if issubclass(kind, enum.Enum):
-        return EnumHandler()
+        return EnumMemberHandler() if is_project_module(module) else EnumHandler()
     if issubclass(kind, _VALUE_TYPES):
         return ValueHandler()
     if issubclass(kind, (str, *_PRIMITIVES)) and not where.has_dict:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import builtins
 import decimal
+import locale
 import logging
+import operator
 import os
 import pickle
+import signal
 import sys
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.object_tokens import pickled_value
-from relive.checkpoint.graph.registry import Handler, Restorer, Walker
+from relive.checkpoint.analysis import is_project_module, project_modules
+from relive.checkpoint.graph.handlers.code import is_made_at_run_time
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
 
+_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
 
 
@@ -29,6 +35,24 @@ class ProcessState:
         self.folder = _current_folder()
         self.search_path = list(sys.path)
         self.modules = frozenset(sys.modules)
+        self.signals = _signal_handlers()
+
+
+class FinalizerState:
+    """Stands for the callbacks of the project that wait for objects to die."""
+
+
+class LibraryState:
+    """Stands for variables of the libraries that the project imports: those that it binds to something else."""
+
+    def __init__(self) -> None:
+        named = (value for module in project_modules() for value in list(vars(module).values()))
+        libraries = {id(one): one for one in named if issubclass(type(one), types.ModuleType)}
+        self.variables = {
+            name: dict(vars(one))
+            for one in libraries.values()
+            if sys.modules.get(name := vars(one).get("__name__") or "") is one and not is_project_module(name)
+        }
 
 
 class RandomState:
@@ -71,9 +95,15 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
         "decimal precision": (context.prec, lambda value: setattr(context, "prec", value)),
         "decimal rounding": (context.rounding, lambda value: setattr(context, "rounding", value)),
+        "switch interval": (sys.getswitchinterval(), sys.setswitchinterval),
+        "integer digits": (sys.get_int_max_str_digits(), sys.set_int_max_str_digits),
+        "locale": (locale.setlocale(locale.LC_ALL), _set_locale),
     }
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and hasattr(numpy, "geterr"):
+        options = numpy.get_printoptions()
+        if options["formatter"] is None:
+            found["numpy printing"] = (_sorted_pairs(options), lambda pairs: numpy.set_printoptions(**dict(pairs)))
         found["numpy errors"] = (tuple(sorted(numpy.geterr().items())), lambda pairs: numpy.seterr(**dict(pairs)))
     if torch is not None and hasattr(torch, "get_default_dtype"):
         found |= {f"torch {name}": fact for name, fact in _torch_facts(torch).items()}
@@ -92,14 +122,16 @@ class ProcessHandler(Handler):
         relative = os.path.relpath(folder, obj.folder) if folder and obj.folder and folder != obj.folder else ""
         added = {name: value for name, value in vars(builtins).items() if not _is_standard(name, value)}
         searched = walk.refs([(at, path) for at, path in enumerate(sys.path) if path not in obj.search_path])
-        made = [name for name in list(sys.modules) if name not in obj.modules and _is_made_at_run_time(name)]
+        made = [name for name, one in list(sys.modules.items()) if name not in obj.modules and is_made_at_run_time(one)]
         if made:
             walk.note_unknown("sys.modules", f"{made[0]} was made at run time")
         environment = walk.attributes(changed), removed, relative
-        return facts, environment, searched, walk.attributes(added), walk.refs(_own_log_handlers())
+        signals = [(at, one) for at, one in _signal_handlers().items() if one is not obj.signals.get(at)]
+        hooks = walk.refs(_own_log_handlers()), walk.refs(signals)
+        return facts, environment, searched, walk.attributes(added), hooks
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        facts, (changed, removed, relative), searched, added, _ = content
+        facts, (changed, removed, relative), searched, added, (_, signals) = content
         current = _facts()
         for name, value in zip(facts[::2], facts[1::2], strict=True):
             if name in current and current[name][0] != value:
@@ -121,6 +153,63 @@ class ProcessHandler(Handler):
                 sys.path.insert(at, path)
         for name, token in zip(added[::2], added[1::2], strict=True):
             setattr(builtins, name, restore.value(token))
+        for number, handler in {**obj.signals, **dict(restore.value(token) for token in signals)}.items():
+            if signal.getsignal(number) is not handler and handler is not None:
+                signal.signal(number, handler)
+
+
+class LibraryHandler(Handler):
+    """Variables of libraries that the project has bound to values or functions of its own. Restored, not compared."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        found: list[Any] = []
+        for module, before in obj.variables.items():
+            now = vars(sys.modules[module]) if module in sys.modules else before
+            if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
+                continue
+            for name, value in list(now.items()):
+                if value is not before.get(name, MISSING) and name[:2] != "__" and _is_of_project(value):
+                    found += (module, name, walk.ref(value, ".", f"{module}.{name}"))
+        return tuple(found)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        for module, name, token in zip(content[::3], content[1::3], content[2::3], strict=True):
+            if module in sys.modules:
+                setattr(sys.modules[module], name, restore.value(token))
+
+
+class FinalizerHandler(Handler):
+    """Callbacks of `weakref.finalize`: how many of the project's wait. They can't be registered again."""
+
+    is_restorable = False
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        registry = list(weakref.finalize._registry.values())  # type: ignore[attr-defined]
+        return sum(not _is_library_function(one.func) for one in registry)
+
+
+def _is_library_function(function: Any) -> bool:
+    function = getattr(function, "__func__", function)
+    return type(function) is types.FunctionType and not is_project_module(function.__module__ or "")
+
+
+def _is_of_project(value: Any) -> bool:
+    """Whether a value is plain, or an object, function or class of the project."""
+    kind = type(value)
+    owner = value if kind is types.FunctionType or issubclass(kind, type) else kind
+    return kind in PLAIN_TYPES or kind is str or is_project_module(getattr(owner, "__module__", None) or "")
+
+
+def _signal_handlers() -> dict[int, Any]:
+    return {int(number): signal.getsignal(number) for number in _SIGNALS}
+
+
+def _sorted_pairs(options: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted(options.items()))
+
+
+def _set_locale(name: str) -> None:
+    locale.setlocale(locale.LC_ALL, name)
 
 
 def _is_standard(name: str, value: Any) -> bool:
@@ -128,11 +217,6 @@ def _is_standard(name: str, value: Any) -> bool:
     if name[0] == "_" or name in _CONSTANTS or type(value).__module__ == "_sitebuiltins":
         return True
     return isinstance(value, type | types.BuiltinFunctionType) and value.__module__ in ("builtins", "io", "_io")
-
-
-def _is_made_at_run_time(name: str) -> bool:
-    module = sys.modules.get(name)
-    return type(module) is types.ModuleType and module.__spec__ is None and not hasattr(module, "__file__")
 
 
 def _own_log_handlers() -> list[Any]:
@@ -168,5 +252,8 @@ def have_same_random_states(one: Any, other: Any) -> bool:
 
 
 def choose_process(kind: type) -> Handler | None:
-    handlers: dict[type, Handler] = {ProcessState: ProcessHandler(), RandomState: GlobalRandomHandler()}
+    handlers: dict[type, Handler] = {
+        ProcessState: ProcessHandler(), RandomState: GlobalRandomHandler(), LibraryState: LibraryHandler(),
+        FinalizerState: FinalizerHandler(),
+    }  # fmt: skip
     return handlers.get(kind)

@@ -57,6 +57,15 @@ class CodeFacts:
             for other in self._chains_of(path)
         )
 
+    def reads_by_flow(self, name: str, path: str) -> bool:
+        """Whether what an added statement reads was computed, in the same function, from the object at a path."""
+        return any(
+            _overlap(chain, other)
+            for _, scope, reads in self._statements_of(name)
+            for chain in scope.sources_of(reads.chains)
+            for other in self._chains_of(path)
+        )
+
     def _statements_of(self, name: str) -> Iterator[tuple[FileScopes, Scope, ExpressionReads]]:
         """The expressions that the added statements of a name log; with an unknown name, those of all statements."""
         added = [one for one in self._added if one.name == name] or self._added
@@ -68,10 +77,8 @@ class CodeFacts:
                 continue
             for scope in file.scopes:  # a name that is computed: whatever those lines read
                 chains = frozenset(chain for line, chain in scope.loads if line in lines)
-                calls = frozenset(
-                    ".".join(one.function) for one in scope.calls if any(c in chains for c in [one.function])
-                )
-                if chains:
+                calls = frozenset(function for line, function in scope.called if line in lines)
+                if chains or calls:
                     yield file, scope, ExpressionReads(chains, calls, chains, calls)
 
     # --- what the recorded code does ----------------------------------------------------------------------------

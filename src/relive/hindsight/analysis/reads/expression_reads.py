@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -41,11 +41,27 @@ class Scope:
     returned: list[ExpressionReads] = field(default_factory=list)
     calls: list[CallArguments] = field(default_factory=list)
     loads: list[tuple[int, Chain]] = field(default_factory=list)  # line, what is read there
+    called: list[tuple[int, str]] = field(default_factory=list)  # line, the dotted name of a function called there
     global_names: set[str] = field(default_factory=set)
 
     @property
     def simple_name(self) -> str:
         return self.name.rpartition(".")[2]
+
+    def sources_of(self, chains: Collection[Chain]) -> set[Chain]:
+        """Returns these chains, and all those that their variables were computed from by assignments in this scope."""
+        found, names = set(chains), {chain[0] for chain in chains}
+        while True:
+            more = {
+                chain
+                for targets, reads in self.assigned
+                if any(target[0] in names for target in targets)
+                for chain in reads.chains
+            } - found
+            if not more:
+                return found
+            found |= more
+            names |= {chain[0] for chain in more}
 
 
 @dataclass(slots=True)
@@ -235,6 +251,7 @@ class _ScopeReader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         function = chain_of(node.func)
+        self._scope.called.append((node.lineno, _dotted(node.func)))
         if function is not None and (node.args or node.keywords):
             given: dict[int | str, ExpressionReads] = {
                 at: read_expression(one) for at, one in enumerate(node.args) if not isinstance(one, ast.Starred)

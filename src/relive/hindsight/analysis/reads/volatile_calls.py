@@ -9,9 +9,10 @@ from typing import Any
 
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope
 
-CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK = (
+CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE = (
     "reads the clock", "reads an address in memory", "reads a property of the process or the machine",
-    "draws random numbers of the system", "reads the network",
+    "draws random numbers of the system", "reads the network", "reads a file descriptor, whose position is not kept",
+    "reads the statistics of a cache, which are not kept",
 )  # fmt: skip
 _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
@@ -28,13 +29,14 @@ _CALLS = {
     **dict.fromkeys(_MACHINE.split(), PROCESS),
     "timeit.default_timer": CLOCK, "os.times": CLOCK, "id": ADDRESS, "hash": ADDRESS,
     "os.urandom": SYSTEM, "uuid.uuid1": SYSTEM, "uuid.uuid4": SYSTEM, "random.SystemRandom": SYSTEM,
+    **{f"os.{name}": DESCRIPTOR for name in "read readv pread lseek fstat fdopen".split()},
     "socket.socket": NETWORK, "socket.create_connection": NETWORK,
 }  # fmt: skip
 _MODULES = {
     "psutil": PROCESS, "tracemalloc": PROCESS, "pynvml": PROCESS, "secrets": SYSTEM, "requests": NETWORK,
     "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK,
 }  # fmt: skip
-_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS}
+_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE}
 _OWN_ONLY = frozenset({"id", "hash"})  # as keys of tables they are ordinary: only the statement's own calls count
 _GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
 # Names of values that depend on the machine or the clock: they differ each time, whatever the state.
