@@ -24,8 +24,10 @@ LOOP = 2
 class Code:
     """Code that uses everything, except paths that begin with `unused`, and reads what it is told."""
 
-    def __init__(self, *, clock: str | None = None, reads: Sequence[str] = (), is_seeded: bool = True) -> None:
-        self._clock, self._reads, self.is_seeded = clock, reads, is_seeded
+    def __init__(
+        self, *, clock: str | None = None, reads: Sequence[str] = (), is_seeded: bool = True, reads_files: bool = False
+    ) -> None:
+        self._clock, self._reads, self.is_seeded, self._reads_files = clock, reads, is_seeded, reads_files
 
     def volatile_source(self, name: str) -> str | None:
         return self._clock
@@ -35,6 +37,9 @@ class Code:
 
     def reads_by_flow(self, name: str, path: str) -> bool:
         return False
+
+    def reads_files(self, name: str) -> bool:
+        return self._reads_files
 
     def is_volatile_path(self, path: str) -> bool:
         return path.startswith("timer")

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.hindsight.verdicts import RULES, Agreement, Evidence, Reads, Restored, judge
+from relive.hindsight.verdicts import RULES, Agreement, Evidence, Files, Reads, Restored, judge
 from relive.model import Verdict, count_words
 
 AGREES, NOTHING, DIFFERS = Agreement
 # Each field, its values from the best to the worst.
 SCALES = {
     "state": list(Agreement), "values": list(Agreement), "next_state": list(Agreement), "next_value": list(Agreement),
-    "reads": list(Reads), "restored": list(Restored), "own_agrees": [True, False], "is_same_machine": [True, False],
+    "reads": list(Reads), "restored": list(Restored), "files": list(Files), "own_agrees": [True, False],
+    "is_same_machine": [True, False],
 }  # fmt: skip
 EVERY = [Evidence(**dict(zip(SCALES, values, strict=True))) for values in itertools.product(*SCALES.values())]
 any_evidence = st.builds(Evidence, **{name: st.sampled_from(values) for name, values in SCALES.items()})

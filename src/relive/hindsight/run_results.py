@@ -15,7 +15,7 @@ from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
 from relive.hindsight.workers import RankTask, Task, WorkerReport
 from relive.model import RunRecord, Verdict
-from relive.record.provenance import changes_since, is_same_machine
+from relive.record.provenance import changed_inputs, changes_since, is_same_machine
 from relive.store import JournalName, list_journals
 from relive.store.journal import ROOT, ParsedJournal, line_schema, parse_journal, read_lines
 
@@ -117,6 +117,7 @@ class ResultReader:
         self._names = names
         self._code = code
         self._causes = CauseFinder()
+        self._changed: list[str] | None = None
         self.answer = RunAnswer(record.run)
         self.verdicts: dict[int, list[SegmentVerdicts]] = {rank.number: [] for rank in history.ranks}
         self.journals: dict[int, list[ParsedJournal]] = {rank.number: [] for rank in history.ranks}
@@ -196,6 +197,11 @@ class ResultReader:
             answer.volatile += found.volatile
         return parsed
 
+    def _changed_inputs(self, tree: Path) -> list[str]:
+        if self._changed is None:
+            self._changed = changed_inputs(self._record, tree)
+        return self._changed
+
     def _judge(self, rank: RankHistory, done: RankTask, facts: SegmentFacts) -> None:
         """Gives the values of a segment their verdicts; a worker that was killed has made no checks."""
         report, job, answer = done.report, done.job, self.answer
@@ -203,6 +209,7 @@ class ResultReader:
         facts = replace(
             facts, is_from_start=not restores, checks=report.checks if report else (),
             unknown=report.unknown if report else (), unrestored=report.unrestored if report else (),
+            changed=self._changed_inputs(Path(job.tree)),
         )  # fmt: skip
         verdicts = judge_segment(facts, self._names)
         self.verdicts[rank.number].append(verdicts)

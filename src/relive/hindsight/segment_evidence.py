@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from relive.hindsight.verdicts import (
+    CHANGED,
     INCOMPLETE,
     MAYBE,
     NEXT,
@@ -19,6 +20,7 @@ from relive.hindsight.verdicts import (
     UNUSED,
     Agreement,
     Evidence,
+    Files,
     Reads,
     Restored,
     Rule,
@@ -45,6 +47,7 @@ class KnowsCode(Protocol):
     def volatile_source(self, name: str) -> str | None: ...
     def reads_directly(self, name: str, path: str) -> bool: ...
     def reads_by_flow(self, name: str, path: str) -> bool: ...
+    def reads_files(self, name: str) -> bool: ...
     def is_volatile_path(self, path: str) -> bool: ...
     def is_used(self, path: str) -> bool: ...
     @property
@@ -87,6 +90,7 @@ class SegmentFacts:
     checks: Sequence[StateCheck] = ()
     unknown: Sequence[str] = ()
     unrestored: Sequence[str] = ()
+    changed: Sequence[str] = ()  # files that the run read, and whose content is another one now
     is_from_start: bool = True  # nothing was restored
     is_same_machine: bool = True
 
@@ -184,7 +188,7 @@ class SurroundingEvidence:
             Evidence(
                 state=Agreement(codes[0]), values=Agreement(codes[1]), next_state=Agreement(codes[2]),
                 next_value=Agreement(codes[3]), reads=self._reads_of(name), restored=Restored(codes[4]),
-                own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine,
+                own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine, files=self._files_of(name),
             )
             for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
         ]  # fmt: skip
@@ -217,6 +221,11 @@ class SurroundingEvidence:
             self._reads[name] = self._find_reads(name)
         return self._reads[name]
 
+    def _files_of(self, name: str) -> Files:
+        if not self._facts.changed:
+            return Files.UNCHANGED
+        return Files.READ if self._facts.code.reads_files(name) else Files.CHANGED
+
     def _find_reads(self, name: str) -> Reads:
         facts, code = self._facts, self._facts.code
         if code.volatile_source(name) or any(code.reads_directly(name, path) for path in self.volatile_paths):
@@ -243,6 +252,8 @@ class SurroundingEvidence:
             return code.volatile_source(name) or next(iter([*times, *opaque]), None) or next(flowing)
         if rule.ground == MAYBE:
             return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))
+        if rule.ground == CHANGED:
+            return f"{facts.changed[0]} since the run"
         if rule.ground == INCOMPLETE:
             missing = ", ".join(facts.unrestored[:3])
             return f"{missing} was not there yet when its state was to be restored; ask again with --from-start"

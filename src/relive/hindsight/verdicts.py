@@ -26,6 +26,14 @@ class Reads(IntEnum):
     UNKNOWN = 3  # its own statement does, or reads a clock, an address or the network
 
 
+class Files(IntEnum):
+    """Whether the files that the run read are as they were."""
+
+    UNCHANGED = 0
+    CHANGED = 1
+    READ = 2  # and the statement itself reads files
+
+
 class Restored(IntEnum):
     """How the state that a value was computed from came back."""
 
@@ -48,6 +56,7 @@ class Evidence:
     next_value: Agreement = Agreement.NOTHING
     reads: Reads = Reads.KNOWN
     restored: Restored = Restored.EXACTLY
+    files: Files = Files.UNCHANGED
     own_agrees: bool = False  # something that was compared in its own iteration agrees
     is_same_machine: bool = True  # else numbers are compared with a tolerance, and states are not compared
 
@@ -74,9 +83,9 @@ class Rule:
     holds: Callable[[Evidence], bool]
 
 
-STATE, VALUES, START, READS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE, PROOF = (
-    "state", "values", "start", "reads", "incomplete", "next", "nothing", "no state", "maybe", "unused", "machine",
-    "proof",
+STATE, VALUES, START, READS, CHANGED, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE, PROOF = (
+    "state", "values", "start", "reads", "changed", "incomplete", "next", "nothing", "no state", "maybe", "unused",
+    "machine", "proof",
 )  # fmt: skip
 # The first rule that holds gives the verdict. The table in docs/explanation/proof.md has the same rows.
 RULES = (
@@ -90,6 +99,9 @@ RULES = (
          lambda one: one.reads is Reads.UNKNOWN),
     Rule(Verdict.UNVERIFIED, READS, "it was computed from unknown state, and no state after it was compared",
          lambda one: one.reads is Reads.COMPUTED_FROM_UNKNOWN and one.next_state is not Agreement.AGREES),
+    Rule(Verdict.UNVERIFIED, CHANGED, "a file has changed, and it reads files or no state after it was compared",
+         lambda one: one.files is Files.READ
+         or (one.files is Files.CHANGED and one.next_state is not Agreement.AGREES)),
     Rule(Verdict.UNVERIFIED, INCOMPLETE, "a part of the checkpoint could not be put back",
          lambda one: one.restored is Restored.INCOMPLETELY),
     Rule(Verdict.UNVERIFIED, NEXT, "what was compared next differs, and nothing in its own iteration agrees",

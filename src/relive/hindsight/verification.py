@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.hindsight.analysis.reads import has_volatile_name
+from relive.checkpoint.analysis import has_volatile_name
 from relive.store.journal import ParsedJournal, line_schema, slot_kinds
 
 if TYPE_CHECKING:

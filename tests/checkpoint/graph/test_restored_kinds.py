@@ -24,7 +24,6 @@ GAPS_WHEN_FRESH = {
     "sparse_tensors_that_are_not_coalesced": "they come back coalesced",
     "keys_that_are_frozen_dataclasses": _HASHED_TOO_EARLY,
     "keys_with_a_hash_of_their_own": _HASHED_TOO_EARLY,
-    "combined_flags": "a combination of flags is looked up by its name",
     "classes_that_are_first_used_later": "a class is not looked up by its name",
     "numbers_with_attributes": "a subclass of float with attributes can't be looked into, and stays as it is",
     "closed_streams": "the content of a closed one means that there is none",

@@ -19,5 +19,6 @@ if TYPE_CHECKING:
         project_modules,
         project_sources,
     )
+    from relive.checkpoint.analysis.volatile_names import has_volatile_name, is_timing
 
 __getattr__ = lazy_names(__name__)

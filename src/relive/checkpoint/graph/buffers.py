@@ -15,7 +15,9 @@ class Buffer:
     Libraries reserve more than they fill: only what tensors and arrays cover, the first `used_bytes`, has content.
     """
 
-    __slots__ = ("address", "device", "digest", "leaf", "parent", "size_bytes", "source", "used_bytes", "way")
+    __slots__ = (
+        "address", "device", "digest", "is_known", "leaf", "parent", "size_bytes", "source", "used_bytes", "way",
+    )  # fmt: skip
 
     def __init__(
         self, way: int, parent: int, address: int, size_bytes: int, source: Any, device: str, used_bytes: int
@@ -25,6 +27,7 @@ class Buffer:
         self.address = address
         self.size_bytes = size_bytes
         self.used_bytes = used_bytes
+        self.is_known = False  # to an earlier walk
         self.source = source
         self.device = device
         self.digest: int | None = None  # None: not hashed
@@ -102,10 +105,10 @@ class BufferTable:
         used = size_bytes if used_bytes is None else min(used_bytes, size_bytes)
         if found is None or found.size_bytes < size_bytes:
             walk = self._walk
-            way = walk.known_buffer(address, size_bytes)
-            if way is None:
-                way = walk.new_way(".", "(memory)")
+            known = walk.known_buffer(address, size_bytes)
+            way = known if known is not None else walk.new_way(".", "(memory)")
             found = self._by_address[address] = Buffer(way, walk.parent, address, size_bytes, source, device, used)
+            found.is_known = known is not None
             self.found.append(found)
         elif found.used_bytes < used:
             found.used_bytes = used

@@ -169,7 +169,7 @@ def match_objects(state: GraphState, tokens: Mapping[str, Token], walk: ObjectWa
             todo.extend(_pairs(one, other))
             continue
         way, now = one[0], other[0]
-        if way in done or now in taken:
+        if way in done or now in taken or _are_other_singletons(state.nodes.get(way), live.get(now)):
             continue
         done.add(way)
         taken.add(now)
@@ -183,6 +183,12 @@ def match_objects(state: GraphState, tokens: Mapping[str, Token], walk: ObjectWa
             todo.extend(_pairs(node.content, target.content))
     found.paths = frozenset(paths)
     return found
+
+
+def _are_other_singletons(node: Any, target: Any) -> bool:
+    if node is None or target is None or not target.handler.is_singleton or None in (node.content, target.content):
+        return False
+    return bool(node.content[:2] != target.content[:2])
 
 
 def _pairs(one: Any, other: Any) -> Iterator[tuple[Token, Token]]:

@@ -72,6 +72,7 @@ class Handler:
     is_hashed = False  # restoring calls the hash of what it holds, which must be complete by then
     is_hashed_whole = True
     of_nodes: Handler | None = None  # of an inline handler some of whose objects are nodes: their handler
+    is_singleton = False  # each process has the same objects of this kind; the first two parts of the content name one
     is_restorable = True  # otherwise an object can only be compared
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:

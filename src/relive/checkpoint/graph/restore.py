@@ -164,7 +164,7 @@ class GraphRestore:
             node, live = self._state.nodes.get(way), self._live.nodes.get(way)
             if live is not None and (node is None or (live.kind == node.kind and way not in self.replaced)):
                 self._objects[way] = live.obj
-            elif node is None:
+            elif node is None or node.content is None:
                 raise CannotRestore("the checkpoint does not hold it")
             else:
                 self._objects[way] = self._handler(node).create(node.kind, node.content, self)

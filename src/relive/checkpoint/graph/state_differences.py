@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from relive.checkpoint.analysis import is_timing
 from relive.checkpoint.graph.graph_state import GraphState
-from relive.checkpoint.graph.handlers import FolderState, LibraryState, RandomState, have_same_random_states
+from relive.checkpoint.graph.handlers import (
+    FolderState,
+    LibraryState,
+    ProcessState,
+    RandomState,
+    have_same_random_states,
+)
 from relive.checkpoint.graph.registry import type_name
 from relive.checkpoint.graph.roots import PROCESS
 from relive.checkpoint.graph.walk import ObjectWalk
 
 # Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
 _RANDOM = type_name(RandomState)
-# Libraries count and note what they like: of their variables, too, only what differs is restored.
-_NOT_COMPARED = frozenset({type_name(FolderState), type_name(LibraryState)})
+# Libraries set filters, variables of the environment and of their own when they are imported, which may be earlier in
+# a replay.
+_NOT_COMPARED = frozenset(map(type_name, (FolderState, LibraryState, ProcessState)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ def compare_graphs(
             continue  # what holds it differs, if it was there
         if now.kind != node.kind:
             found.append(Difference(state.name(way), f"a {_short(now.kind)}, which was a {_short(node.kind)}"))
-        elif now.digest != node.digest and not _differs_in_libraries(node, now):
+        elif now.digest != node.digest and not _is_same_for_training(node, now):
             found.append(Difference(state.name(way), "other content"))
         else:
             agreed += 1
@@ -72,6 +80,21 @@ def _differs_in_libraries(one: Any, other: Any) -> bool:
     )
 
 
+def _is_same_for_training(one: Any, other: Any) -> bool:
+    return _differs_in_libraries(one, other) or _differs_in_times(one.content, other.content)
+
+
+def _differs_in_times(one: Any, other: Any) -> bool:
+    """Whether the contents of two dicts or objects differ only in numbers whose names say that they are times."""
+    if not (type(one) is type(other) is tuple and len(one) == len(other) and one[::2] == other[::2]):
+        return False
+    return all(
+        type(name) is str and is_timing(name) and type(a) is type(b) and type(a) in (float, int)
+        for name, a, b in zip(one[::2], one[1::2], other[1::2], strict=True)
+        if a != b
+    )
+
+
 def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
     """Returns the objects that two graphs have and whose content differs."""
     return [
@@ -81,7 +104,7 @@ def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
         and node.kind not in _NOT_COMPARED
         and now.nodes[way].digest != node.digest
         and way not in then.unknown
-        and not _differs_in_libraries(node, now.nodes[way])
+        and not _is_same_for_training(node, now.nodes[way])
     ]
 
 

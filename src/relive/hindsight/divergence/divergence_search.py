@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from relive.checkpoint.analysis import has_volatile_name
 from relive.checkpoint.graph import GraphState
 from relive.errors import Damaged, NotFound
-from relive.hindsight.analysis.reads import has_volatile_name
 from relive.hindsight.divergence.course import DIGEST, LENGTH, LOGGED, STATE, Compared, Course, Parting, Terms
 from relive.hindsight.divergence.graph_difference import (
     CLOCK,

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from relive.record.provenance import runtime_environment
     from relive.record.provenance.artifact_capture import load_from_server, load_object, store_artifact
     from relive.record.provenance.data_fingerprint import fingerprint_file, fingerprint_folder
-    from relive.record.provenance.drift import changes_since, is_same_machine
+    from relive.record.provenance.drift import changed_inputs, changes_since, is_same_machine
     from relive.record.provenance.fingerprint_cache import FingerprintCache
     from relive.record.provenance.imported_modules import ImportedModules
     from relive.record.provenance.input_watch import InputWatch, ignore_reads

@@ -33,14 +33,36 @@ def _changed_data(record: RunRecord) -> list[str]:
     return [change for item in [*declared, *read] if (change := _describe_change(item)) is not None]
 
 
-def _describe_change(item: dict[str, Any]) -> str | None:
+def changed_inputs(record: RunRecord, tree: Path) -> list[str]:
+    """Lists files whose content is not the one that the run read, as a replay sees them whose project is at `tree`."""
+    root = record.code.get("root") or os.sep
+    items = [*record.data["declared"].values(), *record.data["read"]]
+    found = []
+    for item in items:
+        path = item.get("path") or ""
+        is_inside = path.startswith(root.rstrip(os.sep) + os.sep)
+        seen = str(tree / os.path.relpath(path, root)) if is_inside else path
+        if path and not _is_older(path, record.started_us / 1e6) and (change := _describe_change(item, seen)):
+            found.append(change)
+    return list(dict.fromkeys(found))
+
+
+def _is_older(path: str, moment_s: float) -> bool:
+    try:
+        return os.stat(path).st_mtime < moment_s
+    except OSError:
+        return False
+
+
+def _describe_change(item: dict[str, Any], seen: str | None = None) -> str | None:
     path, digest = item.get("path"), item.get("digest")
     if not path or not digest:
         return None
-    if not os.path.exists(path):
+    seen = seen or path
+    if not os.path.exists(seen):
         return f"{path} is gone"
     try:
-        now = fingerprint(Path(path)).digest
+        now = fingerprint(Path(seen)).digest
     except (OSError, ReliveError):
         return f"{path} can't be read any more"
     return None if now == digest else f"{path} has changed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ class TensorHandler(Handler):
         """Nearly all tensors are where they were at the last walk, and a model has hundreds."""
         place = (obj.data_ptr(), obj.shape, obj.stride(), obj.requires_grad) if _is_plain(obj) else None
         before = walk.memo.get(id(obj))
-        if before is not None and place is not None and before[0] == place and before[1] is type(obj):
+        if before is not None and place is not None and before[0] == place and before[1]() is obj:
             content = before[2]
             if content[6] is not None:
                 walk.buffers.add_known(before[3], before[4], obj, content[6][0], before[5])
@@ -34,8 +35,9 @@ class TensorHandler(Handler):
             content = self._whole_content(obj, walk)
             if place is not None and content[0] == _STRIDED and content[6] is not None and content[7] == "cpu":
                 buffer = walk.buffers.of_way(content[6][0])
-                used = _used_bytes(obj, obj.storage_offset())
-                walk.memo[id(obj)] = place, type(obj), content, buffer.address, buffer.size_bytes, used
+                if buffer.is_known:  # the ways of other memory depend on where it is met
+                    used = _used_bytes(obj, obj.storage_offset())
+                    walk.memo[id(obj)] = place, weakref.ref(obj), content, buffer.address, buffer.size_bytes, used
         if walk.with_gradients and content[0] == _STRIDED and obj.requires_grad and obj.is_leaf:
             return (*content[:9], walk.ref(obj.grad, ".", "grad"), content[10])
         return content

@@ -48,6 +48,16 @@ def _attributes_of(kind: type) -> Attributes:
 _SKIPPED: dict[str, frozenset[str]] = {
     "logging": frozenset({"_cache", "manager", "parent"}),
     "pathlib": frozenset({"_str", "_hash", "_parts_normcase_cached", "_cached_cparts"}),
+    "torch._dynamo.eval_frame": frozenset(
+        {
+            "dynamo_ctx",
+            "forward",
+            "get_compiler_config",
+            "_torchdynamo_orig_callable",
+            "_torchdynamo_wrapper_id",
+            "_isolate_recompiles_id",
+        }
+    ),
     "transformers.trainer_callback": frozenset({"training_bar", "prediction_bar"}),
 }
 _CLOCK = "time"  # attributes of a library's objects with this in their name hold clock values of another process

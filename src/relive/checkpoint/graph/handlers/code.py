@@ -24,6 +24,7 @@ from relive.checkpoint.graph.object_tokens import (
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 _EMPTY_CELL = "(empty)"
+_COMPILERS = ("torch._dynamo", "torch._inductor")  # their functions and objects cache code
 _CLASS_MACHINERY = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __abstractmethods__ _abc_impl __slotnames__ __firstlineno__ "
     "__static_attributes__ __annotations_cache__ __annotate__ __annotate_func__ __parameters__ __orig_bases__ "
@@ -139,6 +140,9 @@ class AnyFunctionHandler(Handler):
     of_nodes = FunctionHandler()
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        if (obj.__globals__.get("__name__") or "").startswith(_COMPILERS):
+            compiled = obj.__dict__.get("_torchdynamo_orig_callable")
+            return (UNSEEN, obj.__qualname__, walk.ref(compiled, form, f"{key}.(compiled)"))
         is_library = not obj.__closure__ and not is_project_module(obj.__globals__.get("__name__") or "")
         if is_library and _is_found_by_name(obj):
             return (BY_NAME, obj.__module__, obj.__qualname__)
@@ -328,9 +332,13 @@ _MACHINERY = (
 )
 
 
+def _is_module_class(kind: type) -> bool:
+    return any(base.__module__ == "torch.nn.modules.module" for base in kind.__mro__)
+
+
 def choose_code(kind: type) -> Handler | None:
     if issubclass(kind, _MACHINERY):
         return MadeUpHandler()
-    if kind.__module__ == "typing":
+    if kind.__module__ == "typing" or (kind.__module__.startswith(_COMPILERS) and not _is_module_class(kind)):
         return MadeUpHandler()
     return next((handler for base, handler in _BY_BASE if issubclass(kind, base)), None)

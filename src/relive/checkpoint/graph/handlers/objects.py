@@ -85,6 +85,8 @@ class EnumHandler(Handler):
 class EnumMemberHandler(Handler):
     """A member of an enumeration of the project, which may have attributes of its own."""
 
+    is_singleton = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         own = {name: value for name, value in (own_dict(obj) or {}).items() if name not in _MEMBER_ATTRIBUTES}
         return (*_member_name(obj), walk.ref(type(obj), ".", "__class__"), walk.attributes(own))

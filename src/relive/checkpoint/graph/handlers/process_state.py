@@ -28,7 +28,10 @@ _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "
 
 
 class ProcessState:
-    """Stands for the process in the graph. Environment variables and the folder count from when it was made."""
+    """Stands for the process in the graph: what differs from when it was made.
+
+    What was different before, as filters that a library has set when it was imported, is not told.
+    """
 
     def __init__(self) -> None:
         self.environment = dict(os.environ)
@@ -36,6 +39,7 @@ class ProcessState:
         self.search_path = list(sys.path)
         self.modules = frozenset(sys.modules)
         self.signals = _signal_handlers()
+        self.facts = {name: value for name, (value, _) in _facts().items()}
 
 
 class FinalizerState:
@@ -111,10 +115,14 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
 
 
 class ProcessHandler(Handler):
-    """Settings of the process; of the environment and the folder what has changed since the loop began."""
+    """Settings of the process, the environment and the folder, as far as they have changed since the loop began."""
 
     def content(self, obj: Any, walk: Walker) -> Any:
-        facts = tuple(part for name, (value, _) in _facts().items() for part in (name, value))
+        known = obj.facts
+        facts = tuple(
+            part for name, (value, _) in _facts().items() if known.setdefault(name, value) != value
+            for part in (name, value)
+        )  # fmt: skip
         now = dict(os.environ)
         changed = {name: value for name, value in sorted(now.items()) if obj.environment.get(name) != value}
         removed = tuple(sorted(name for name in obj.environment if name not in now))
@@ -132,10 +140,10 @@ class ProcessHandler(Handler):
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         facts, (changed, removed, relative), searched, added, (_, signals) = content
-        current = _facts()
-        for name, value in zip(facts[::2], facts[1::2], strict=True):
-            if name in current and current[name][0] != value:
-                current[name][1](value)
+        settings = {**obj.facts, **dict(zip(facts[::2], facts[1::2], strict=True))}
+        for name, (value, set_value) in _facts().items():
+            if name in settings and settings[name] != value:
+                set_value(settings[name])
         wanted = {name: restore.value(token) for name, token in zip(changed[::2], changed[1::2], strict=True)}
         for name in {*os.environ, *obj.environment, *wanted}:
             before = obj.environment.get(name)

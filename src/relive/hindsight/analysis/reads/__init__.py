@@ -6,6 +6,5 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.hindsight.analysis.reads.code_facts import CodeFacts
-    from relive.hindsight.analysis.reads.volatile_calls import has_volatile_name
 
 __getattr__ = lazy_names(__name__)

@@ -7,15 +7,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from relive.checkpoint.analysis import has_volatile_name
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
-from relive.hindsight.analysis.reads.volatile_calls import VolatileFlow, any_volatile, has_volatile_name
+from relive.hindsight.analysis.reads.volatile_calls import VolatileFlow, any_volatile
 from relive.instrument import reachable_files
 
 ReadFile = Callable[[str], str | None]
 _PATH_PART = re.compile(r"\w+")
 _STATEMENT_LINES = 20  # that a log statement may span
+_READER = re.compile(r"(^|\.)(open|load\w*|read\w*|imread|fromfile|memmap|listdir|scandir|i?r?glob|stat|getsize)$")
 _SEED = re.compile(
     r"(^|\.)(seed|manual_seed|manual_seed_all|seed_all|set_seed|seed_everything|set_random_seed|PRNGKey|RandomState|"
     r"default_rng)$"
@@ -66,6 +68,10 @@ class CodeFacts:
             for other in self._chains_of(path)
         )
 
+    def reads_files(self, name: str) -> bool:
+        """Whether an added statement of this name calls something that reads files, by the name of the function."""
+        return any(_READER.search(call) for _, _, reads in self._statements_of(name) for call in reads.calls)
+
     def _statements_of(self, name: str) -> Iterator[tuple[FileScopes, Scope, ExpressionReads]]:
         """The expressions that the added statements of a name log; with an unknown name, those of all statements."""
         added = [one for one in self._added if one.name == name] or self._added
@@ -113,10 +119,19 @@ class CodeFacts:
         return any(_SEED.search(file.resolve(call)) for file in self._scopes for call in file.all_calls)
 
     def _chains_of(self, path: str) -> list[Chain]:
-        """The chains by which the source may name a path; its first part may be the name of a module."""
+        """The chains by which the source may name a path; it may begin with names of modules, classes and functions."""
         parts = tuple(_PATH_PART.findall(path.partition(": ")[0])) or ("",)
-        modules = {"__main__", *(PurePosixPath(file.file).stem for file in self._scopes)}
-        return [parts, parts[1:]] if len(parts) > 1 and parts[0] in modules else [parts]
+        found = [parts]
+        while len(found[-1]) > 1 and found[-1][0] in self._owners:
+            found.append(found[-1][1:])
+        return found
+
+    @cached_property
+    def _owners(self) -> frozenset[str]:
+        """The names of modules, classes and functions, with which the paths of their variables begin."""
+        modules = (PurePosixPath(file.file).stem for file in self._scopes)
+        scopes = (part for file in self._scopes for scope in file.scopes for part in scope.name.split("."))
+        return frozenset({"__main__", *modules, *scopes})
 
     # --- reading ------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,17 +38,6 @@ _MODULES = {
 _METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE}
 _OWN_ONLY = frozenset({"id", "hash"})  # as keys of tables they are ordinary: only the statement's own calls count
 _GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
-# Names of values that depend on the machine or the clock: they differ each time, whatever the state.
-_VOLATILE_NAME = re.compile(
-    r"(^|[_/.\- ])(time|times|seconds?|secs?|ms|us|ns|elapsed|duration|took|eta|wall|clock|timestamp|throughput|fps|"
-    r"memory|mem|rss|vram|gpu_util|cpu|it_s|speed|sps|ips|runtime)(_s|_ms)?($|[_/.\- ])|_per_s(ec(ond)?)?$",
-    re.IGNORECASE,
-)
-
-
-def has_volatile_name(name: str) -> bool:
-    """Whether a name says that its value is a time, a speed or an amount of memory."""
-    return _VOLATILE_NAME.search(name) is not None
 
 
 def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
