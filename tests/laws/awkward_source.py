@@ -3,7 +3,7 @@
 A program begins with `==== name` and what stands before its watched loop. Parts follow, each behind a line of its own:
 
     ---- loop         what stands in the loop; `epoch` counts its iterations
-    ---- late         an expression that is asked for at the end of the loop's last two iterations
+    ---- late         an expression that is asked for at the end of the loop's last two iterations, unless there is none
     ---- after        and one that is asked for behind the loop, if it is another
     ---- whole        the whole source instead of all these, with `# probe NAME: EXPRESSION` where a statement is added
     ---- file NAME    a file that lies beside the script
@@ -129,7 +129,7 @@ def _parsed(text: str, *, needs_torch: bool) -> Awkward:
     files = {head.removeprefix("file "): body for head, body in found.items() if head.startswith("file ")}
     if "whole" in found:
         return Awkward(name, found["whole"].strip() + "\n", files, env, "ends badly" in found)
-    late = found["late"].strip()
+    late = found.get("late", "epoch").strip()
     pieces = setup.strip(), found["loop"].strip("\n"), late
     source = (_TORCH if needs_torch else _PLAIN).format(
         head=(TORCH_HEAD if needs_torch else PLAIN_HEAD).strip(), setup=pieces[0], iterations=ITERATIONS, late=late,

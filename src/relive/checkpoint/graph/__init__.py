@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         named_token,
         tensor_paths,
     )
+    from relive.checkpoint.graph.object_tokens import is_node
     from relive.checkpoint.graph.observer import Observer
     from relive.checkpoint.graph.registry import CannotRestore, UserHandler, register_handler
     from relive.checkpoint.graph.restore import GraphRestore, LiveObjects

@@ -55,6 +55,7 @@ class GraphRestore:
         self._classes: dict[str, type] = {}
         self.has_gradients = state.has_gradients
         self._moved: set[int] = set()
+        self._chosen: set[int] = set()  # the objects to restore
         self.failed_roots: dict[str, str] = {}
         self.failures: dict[int, str] = {}  # why objects could not be restored, by way
         self.replaced = self._find_replaced()
@@ -194,6 +195,7 @@ class GraphRestore:
     def run(self, ways: Iterable[int] | None = None) -> None:
         """Restores everything that differs, or only these objects: memory, then objects, then what hashes objects."""
         chosen = set(self._state.nodes) | set(self._state.buffers) if ways is None else set(ways)
+        self._chosen = chosen
         self.restore_buffers(chosen)
         differing = [node for way, node in self._state.nodes.items() if way in chosen and self._differs(node)]
         for is_hashed in (False, True):
@@ -260,7 +262,8 @@ class GraphRestore:
         while self._moved:
             moved, self._moved = self._moved, set()
             for node in self._state.nodes.values():
-                if node.content is not None and any(way in moved for way in nodes_in(node.content)):
+                is_chosen = node.way in self._chosen and node.content is not None
+                if is_chosen and any(way in moved for way in nodes_in(node.content)):
                     self._done.discard(node.way)
                     self._restore_node(node)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -20,13 +21,14 @@ from relive.checkpoint.graph import (
     Roots,
     changed_variables,
     compare_graphs,
+    is_node,
     match_objects,
     module_paths,
     named_token,
     set_roots,
     tensor_paths,
 )
-from relive.errors import Damaged, NotFound, ReliveError
+from relive.errors import Damaged, NotFound, ReliveError, ReliveWarning
 from relive.store.chunks import Chunks, Packs, Piece, read_pieces, record_restore
 
 FORMAT = 2
@@ -154,14 +156,33 @@ class Checkpoint:
         walk = observer.walk(roots)
         with self._packs.read_lock():
             restore = self._restoring(walk, observer.folder)
-            restore.run([way for token in tokens.values() for way in restore.reachable(token)])
+            ways = {way for token in tokens.values() for way in restore.reachable(token)}
+            restore.run(ways)
             size_bytes = self._read_pending()
         self._raise_failures(restore, into)
+        self._check_in_place(restore, into, tokens)
+        self._warn_unknown(ways)
         record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         first.release()
         walk.release()
         if random:
             self.restore_random()
+
+    def _check_in_place(self, restore: GraphRestore, into: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
+        """An object that another one had to replace has not been restored: only its caller could bind the new one."""
+        moved = restore.changed_identity
+        for name, token in tokens.items():
+            if is_node(token) and token[0] in moved:
+                kind = type(into[name]).__qualname__
+                raise ReliveError(f"{name} ({kind}) can't be restored in place; take it from `variables()`")
+
+    def _warn_unknown(self, ways: Collection[int]) -> None:
+        unknown = [f"{self.graph.name(way)} ({why})" for way, why in self.graph.unknown.items() if way in ways]
+        if unknown:
+            warnings.warn(
+                f"[restore-incomplete] {', '.join(unknown[:5])}: not restored, since the checkpoint does not hold it",
+                ReliveWarning, stacklevel=4,
+            )  # fmt: skip
 
     def _raise_failures(self, restore: GraphRestore, into: Mapping[str, Any]) -> None:
         if restore.failures:

@@ -16,6 +16,7 @@ from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, W
 from relive.errors import GraphNotKept
 
 _PLAIN_CLASSES = frozenset({"Tensor", "Parameter"})
+_LOST = "LostGraphBackward"  # the name that autograd gives to the class in `without_graph`
 GRAPH = "graph"  # a tensor that was computed from others for which gradients are computed
 _STRIDED, _SPARSE, _META, _OTHER = "strided", "sparse", "meta", "other"
 
@@ -75,13 +76,19 @@ class TensorHandler(Handler):
         )
 
     def _sparse_content(self, obj: Any, walk: Walker, torch: Any) -> Any:
+        data = obj.detach()
         if obj.layout is torch.sparse_coo:
-            data = obj.detach().coalesce()
-            parts = [data.indices(), data.values()]
+            parts = [data._indices(), data._values()]
+        elif obj.layout in (torch.sparse_csr, torch.sparse_bsr):
+            parts = [data.crow_indices(), data.col_indices(), data.values()]
+        elif obj.layout in (torch.sparse_csc, torch.sparse_bsc):
+            parts = [data.ccol_indices(), data.row_indices(), data.values()]
         else:
             raise ValueError(f"tensors of layout {obj.layout} can't be looked into")
-        raw = tuple((part.dtype.__reduce__(), tuple(part.shape), part.cpu().numpy().tobytes()) for part in parts)
-        return (_SPARSE, obj.dtype.__reduce__(), tuple(obj.shape), _gradient_kind(obj), raw, obj.is_coalesced())
+        raw = tuple((part.dtype.__reduce__(), tuple(part.shape), _raw_bytes(part)) for part in parts)
+        layout = str(obj.layout).rpartition(".")[2]
+        is_coalesced = layout == "sparse_coo" and obj.is_coalesced()
+        return (_SPARSE, obj.dtype.__reduce__(), tuple(obj.shape), _gradient_kind(obj), raw, layout, is_coalesced)
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         torch = sys.modules["torch"]
@@ -104,8 +111,10 @@ class TensorHandler(Handler):
         if content[0] == _META:
             return torch.empty(content[2], dtype=dtype, device="meta")
         if content[0] == _SPARSE:
-            indices, values = (_from_bytes(torch, *part) for part in content[4])
-            return torch.sparse_coo_tensor(indices, values, content[2]).coalesce()
+            parts = [_from_bytes(torch, *part) for part in content[4]]
+            if content[5] != "sparse_coo":
+                return torch.sparse_compressed_tensor(*parts, content[2], layout=getattr(torch, content[5]))
+            return torch.sparse_coo_tensor(*parts, content[2], check_invariants=False)._coalesced_(content[6])
         _, _, shape, _, stride, offset, memory, device, extra, _, _ = content
         if memory is None:
             return torch.empty(shape, dtype=dtype, device=device)
@@ -124,7 +133,9 @@ class TensorHandler(Handler):
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         torch = sys.modules["torch"]
-        if GRAPH in (content[3], _gradient_kind(obj)) and not (obj.is_leaf and content[3] != GRAPH):
+        if GRAPH in (content[3], _gradient_kind(obj)):
+            if content[3] == GRAPH and type(obj.grad_fn).__name__ == _LOST and _has_place(obj, content, restore):
+                return  # it was made by `create`
             raise CannotRestore("its graph of autograd can't be restored in place")
         if content[0] != _STRIDED or not _has_place(obj, content, restore):
             made = self._plain(content, restore)
@@ -186,6 +197,12 @@ def _is_plain(obj: Any) -> bool:
         and not obj.__dict__
         and (not obj.is_sparse and not obj.is_quantized)
     )
+
+
+def _raw_bytes(part: Any) -> bytes:
+    torch = sys.modules["torch"]
+    data: bytes = part.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if part.numel() else b""
+    return data
 
 
 def _from_bytes(torch: Any, dtype: str, shape: tuple[int, ...], data: bytes) -> Any:

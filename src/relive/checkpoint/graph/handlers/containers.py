@@ -7,7 +7,7 @@ from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import Attributes, attribute_tokens, restore_attributes
-from relive.checkpoint.graph.object_tokens import FROZEN_SET, NAMED_TUPLE, PLAIN_TYPES, Token
+from relive.checkpoint.graph.object_tokens import FROZEN_SET, NAMED_TUPLE, PLAIN_TYPES, Token, nodes_in
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 BULK_ITEMS = 64  # from this size on, containers of nothing but plain values are taken in one piece
@@ -29,6 +29,14 @@ def _items(content: Any, restore: Restorer) -> list[Any]:
         loaded: list[Any] = marshal.loads(content[1])
         return loaded
     return [restore.value(token) for token in content]
+
+
+def _hashable_items(content: Any, restore: Restorer) -> list[Any]:
+    """Returns the items of a set, with all of their content: their hash may depend on it."""
+    for token in content if type(content) is tuple else ():
+        if nodes_in(token):
+            restore.complete_value(token)
+    return _items(content, restore)
 
 
 class ListHandler(Handler):
@@ -84,8 +92,8 @@ def dict_items(content: Any, restore: Restorer) -> list[tuple[Any, Any]]:
     if len(content) == 2 and content[0] == _BULK and type(content[1]) is bytes:
         keys, values = marshal.loads(content[1])
         return list(zip(keys, values, strict=True))
-    resolved = [restore.value(token) for token in content]
-    return list(zip(resolved[::2], resolved[1::2], strict=True))
+    keys = [restore.complete_value(token) if nodes_in(token) else restore.value(token) for token in content[::2]]
+    return list(zip(keys, [restore.value(token) for token in content[1::2]], strict=True))
 
 
 class SetHandler(Handler):
@@ -100,8 +108,7 @@ class SetHandler(Handler):
         return set()
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
-        items = _items(content[1], restore)
-        _refill_set(obj, items, is_ordered=content[0])
+        _refill_set(obj, _hashable_items(content[1], restore), is_ordered=content[0])
 
 
 def set_tokens(obj: Any, walk: Walker) -> Any:
@@ -193,7 +200,7 @@ class DerivedHandler(Handler):
         if self._base is list:
             list.__setitem__(obj, slice(None), _items(items, restore))
         elif self._base is set:
-            _refill_set(obj, _items(items[1], restore), is_ordered=items[0])
+            _refill_set(obj, _hashable_items(items[1], restore), is_ordered=items[0])
         else:
             base: Any = self._base
             base.clear(obj)

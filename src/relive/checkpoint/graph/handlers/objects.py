@@ -118,9 +118,29 @@ class TextHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
-        base = next(base for base in (str, *_PRIMITIVES) if isinstance(obj, base))
-        plain = str.__str__(obj) if base is str else base(obj)
-        return (TEXT_TYPE, walk.ref(type(obj), form, f"{key}.__class__"), plain)
+        return (TEXT_TYPE, walk.ref(type(obj), form, f"{key}.__class__"), _plain_value(obj))
+
+
+class NumberHandler(Handler):
+    """A subclass of str, int, float or bytes with attributes."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return _plain_value(obj), attribute_tokens(obj, walk)
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        cls = restore.find_class(kind)
+        base: Any = next(base for base in (str, *_PRIMITIVES) if issubclass(cls, base))
+        return base.__new__(cls, content[0])
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        if _plain_value(obj) != content[0]:
+            raise CannotRestore("its value can't be changed in place")
+        restore_attributes(obj, content[1], restore)
+
+
+def _plain_value(obj: Any) -> Any:
+    base = next(base for base in (str, *_PRIMITIVES) if isinstance(obj, base))
+    return str.__str__(obj) if base is str else base(obj)
 
 
 class IgnoredHandler(Handler):
@@ -227,12 +247,24 @@ class WeakContainerHandler(Handler):
 
 
 class ExceptionHandler(Handler):
+    """An error: its arguments, its attributes, what caused it, and the fields of errors of the system."""
+
     def content(self, obj: Any, walk: Walker) -> Any:
-        return walk.ref(obj.args, ".", "args"), attribute_tokens(obj, walk)
+        fields = {name: getattr(obj, name) for name in _error_fields(obj)}
+        return walk.ref(obj.args, ".", "args"), attribute_tokens(obj, walk), walk.attributes(fields)
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         obj.args = restore.value(content[0])
         restore_attributes(obj, content[1], restore)
+        for name, token in zip(content[2][::2], content[2][1::2], strict=True):
+            setattr(obj, name, restore.value(token))
+
+
+def _error_fields(error: Any) -> tuple[str, ...]:
+    # A field that is set to None is shown, one that was never set is not.
+    system = ("errno", "strerror", "filename", "filename2") if isinstance(error, OSError) else ()
+    own = [name for name in system if getattr(error, name) is not None]
+    return (*own, "__cause__", "__context__", "__suppress_context__")
 
 
 class StateDictHandler(Handler):
@@ -254,8 +286,8 @@ def choose_object(kind: type) -> Handler | None:
         return EnumMemberHandler() if is_project_module(module) else EnumHandler()
     if issubclass(kind, _VALUE_TYPES):
         return ValueHandler()
-    if issubclass(kind, (str, *_PRIMITIVES)) and not where.has_dict:
-        return TextHandler()
+    if issubclass(kind, (str, *_PRIMITIVES)):
+        return NumberHandler() if where.has_dict else TextHandler()
     if kind in _LOCKS:
         return LockHandler()
     if issubclass(kind, weakref.WeakKeyDictionary | weakref.WeakValueDictionary | weakref.WeakSet):

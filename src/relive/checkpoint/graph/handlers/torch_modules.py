@@ -55,6 +55,8 @@ class ModuleHandler(Handler):
             elif token == () and name in _EMPTY_AT_FIRST:
                 if own.get(name):
                     own[name].clear()
+                elif name not in own:  # it was made by the restore
+                    own[name] = type(vars(sys.modules["torch"].nn.Module())[name])()
             else:
                 own[name] = restore.value_or(token, own.get(name, MISSING))
         skipped = Attributes.of(type(obj)).skipped

@@ -91,13 +91,19 @@ class CodeFacts:
 
     def is_volatile(self, name: str) -> bool:
         """Whether the values of a recorded name depend on the clock or the machine, by its name or its statement."""
-        if has_volatile_name(name):
+        if has_volatile_name(name) or name.casefold() in self._volatile_labels:
             return True
         return any(
             self._flow.label(file, scope, reads)
             for file in self._scopes
             for scope, _, reads in file.logged.get(name, [])
         )
+
+    @cached_property
+    def _volatile_labels(self) -> frozenset[str]:
+        """The names that meters of durations have in what they print: `Data` of `data_time = Meter("Data")`."""
+        labels = (label for file in self._scopes for scope in file.scopes for label in scope.labelled)
+        return frozenset(text.casefold() for chain, text in labels if self._flow.holds(chain))
 
     def is_volatile_path(self, path: str) -> bool:
         """Whether the state at a path is a time or the like: it differs each time."""

@@ -41,6 +41,7 @@ class Scope:
     returned: list[ExpressionReads] = field(default_factory=list)
     calls: list[CallArguments] = field(default_factory=list)
     loads: list[tuple[int, Chain]] = field(default_factory=list)  # line, what is read there
+    labelled: list[tuple[Chain, str]] = field(default_factory=list)  # a variable, and a text that it was made with
     called: list[tuple[int, str]] = field(default_factory=list)  # line, the dotted name of a function called there
     global_names: set[str] = field(default_factory=set)
 
@@ -294,6 +295,9 @@ class _ScopeReader(ast.NodeVisitor):
                     self._assign([target], part)
                 return
         chains = [chain for target in targets for chain in _target_chains(target)]
+        if isinstance(value, ast.Call):
+            texts = [one.value for one in value.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            self._scope.labelled += [(chain, text) for chain in chains for text in texts]
         if chains:
             self._scope.assigned.append((chains, read_expression(value)))
 
