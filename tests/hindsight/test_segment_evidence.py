@@ -41,6 +41,8 @@ class Code:
     def reads_files(self, name: str) -> bool:
         return self._reads_files
 
+    has_own_seeds = False
+
     def is_volatile_path(self, path: str) -> bool:
         return path.startswith("timer")
 

@@ -17,7 +17,8 @@ AGREES, NOTHING, DIFFERS = Agreement
 # Each field, its values from the best to the worst.
 SCALES = {
     "state": list(Agreement), "values": list(Agreement), "next_state": list(Agreement), "next_value": list(Agreement),
-    "reads": list(Reads), "restored": list(Restored), "files": list(Files), "own_agrees": [True, False],
+    "reads": list(Reads), "restored": list(Restored), "files": list(Files), "is_seeded": [True, False],
+    "own_agrees": [True, False],
     "is_same_machine": [True, False],
 }  # fmt: skip
 EVERY = [Evidence(**dict(zip(SCALES, values, strict=True))) for values in itertools.product(*SCALES.values())]

@@ -52,6 +52,8 @@ class KnowsCode(Protocol):
     def is_used(self, path: str) -> bool: ...
     @property
     def is_seeded(self) -> bool: ...
+    @property
+    def has_own_seeds(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class SurroundingEvidence:
                 state=Agreement(codes[0]), values=Agreement(codes[1]), next_state=Agreement(codes[2]),
                 next_value=Agreement(codes[3]), reads=self._reads_of(name), restored=Restored(codes[4]),
                 own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine, files=self._files_of(name),
+                is_seeded=not self._facts.code.has_own_seeds,
             )
             for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
         ]  # fmt: skip

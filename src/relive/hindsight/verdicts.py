@@ -57,6 +57,7 @@ class Evidence:
     reads: Reads = Reads.KNOWN
     restored: Restored = Restored.EXACTLY
     files: Files = Files.UNCHANGED
+    is_seeded: bool = True  # no generator of the script seeds itself from the system
     own_agrees: bool = False  # something that was compared in its own iteration agrees
     is_same_machine: bool = True  # else numbers are compared with a tolerance, and states are not compared
 
@@ -83,9 +84,9 @@ class Rule:
     holds: Callable[[Evidence], bool]
 
 
-STATE, VALUES, START, READS, CHANGED, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE, PROOF = (
-    "state", "values", "start", "reads", "changed", "incomplete", "next", "nothing", "no state", "maybe", "unused",
-    "machine", "proof",
+STATE, VALUES, START, READS, CHANGED, SEEDS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE, PROOF = (
+    "state", "values", "start", "reads", "changed", "seeds", "incomplete", "next", "nothing", "no state", "maybe",
+    "unused", "machine", "proof",
 )  # fmt: skip
 # The first rule that holds gives the verdict. The table in docs/explanation/proof.md has the same rows.
 RULES = (
@@ -108,6 +109,8 @@ RULES = (
          lambda one: one.next_differs and not one.own_agrees),
     Rule(Verdict.UNVERIFIED, NOTHING, "no recorded state and no number that varies was compared",
          lambda one: not one.anything_agrees),
+    Rule(Verdict.UNVERIFIED, SEEDS, "a generator seeds itself from the system, and no recorded state was compared",
+         lambda one: not one.is_seeded and not one.state_agrees),
     Rule(Verdict.REPRODUCED, NEXT, "what was compared next differs",
          lambda one: one.next_differs),
     Rule(Verdict.REPRODUCED, NO_STATE, "recorded values agree, but no recorded state was compared",

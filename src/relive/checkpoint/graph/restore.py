@@ -168,10 +168,20 @@ class GraphRestore:
             elif node is None or node.content is None:
                 raise CannotRestore("the checkpoint does not hold it")
             else:
-                self._objects[way] = self._handler(node).create(node.kind, node.content, self)
-                if self._handler(node).creates_complete:
-                    self._done.add(way)
+                self._objects[way] = self._created(node)
         return self._objects[way]
+
+    def _created(self, node: StoredNode) -> Any:
+        handler = self._handler(node)
+        try:
+            made = handler.create(node.kind, node.content, self)
+        except CannotRestore:
+            raise
+        except Exception as error:  # a class that can't be made without arguments, and the like
+            raise CannotRestore(f"it can't be made again ({type(error).__name__}: {error})") from error
+        if handler.creates_complete:
+            self._done.add(node.way)
+        return made
 
     def reachable(self, token: Token) -> list[int]:
         return reachable(self._state, token)

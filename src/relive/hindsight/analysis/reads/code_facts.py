@@ -17,6 +17,9 @@ from relive.instrument import reachable_files
 ReadFile = Callable[[str], str | None]
 _PATH_PART = re.compile(r"\w+")
 _STATEMENT_LINES = 20  # that a log statement may span
+_SELF_SEEDING = re.compile(
+    r"(^|\.)(default_rng|RandomState|SeedSequence|PCG64|PCG64DXSM|MT19937|Philox|SFC64)$|^random\.Random$"
+)
 _READER = re.compile(r"(^|\.)(open|load\w*|read\w*|imread|fromfile|memmap|listdir|scandir|i?r?glob|stat|getsize)$")
 _SEED = re.compile(
     r"(^|\.)(seed|manual_seed|manual_seed_all|seed_all|set_seed|seed_everything|set_random_seed|PRNGKey|RandomState|"
@@ -123,6 +126,11 @@ class CodeFacts:
     def is_seeded(self) -> bool:
         """Whether the script seeds a random generator."""
         return any(_SEED.search(file.resolve(call)) for file in self._scopes for call in file.all_calls)
+
+    @cached_property
+    def has_own_seeds(self) -> bool:
+        """Whether the script makes a generator that seeds itself from the system: another one in every process."""
+        return any(_SELF_SEEDING.search(file.resolve(call)) for file in self._scopes for call in file.bare_calls)
 
     def _chains_of(self, path: str) -> list[Chain]:
         """The chains by which the source may name a path; it may begin with names of modules, classes and functions."""

@@ -74,6 +74,7 @@ class FileScopes:
     imported: dict[str, str]  # the name in this file → the dotted name
     all_calls: frozenset[str]
     bound: frozenset[str]  # every name that is assigned, imported or defined somewhere in the file
+    bare_calls: frozenset[str]  # functions that are called without arguments
     logged: dict[str, list[tuple[Scope, int, ExpressionReads]]]  # name → where a call logs a value under it
 
     def resolve(self, call: str) -> str:
@@ -93,8 +94,10 @@ def read_scopes(file: str, text: str) -> FileScopes | None:
     reader.visit(tree)
     nodes = list(ast.walk(tree))
     imported = dict(pair for node in nodes for pair in _imported_names(node))
-    calls = frozenset(dotted for node in nodes if isinstance(node, ast.Call) for dotted in [_dotted(node.func)])
-    return FileScopes(file, reader.scopes, imported, calls, frozenset(_bound_names(nodes)), reader.logged)
+    found = [node for node in nodes if isinstance(node, ast.Call)]
+    calls = frozenset(_dotted(node.func) for node in found)
+    bare = frozenset(_dotted(node.func) for node in found if not node.args and not node.keywords)
+    return FileScopes(file, reader.scopes, imported, calls, frozenset(_bound_names(nodes)), bare, reader.logged)
 
 
 def read_expression(node: ast.AST) -> ExpressionReads:
