@@ -20,6 +20,7 @@ from relive.checkpoint.graph.walk import ObjectWalk
 
 # Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
 _RANDOM = type_name(RandomState)
+_MAX_KEYS = 10  # differing attributes of one object that are named
 # Libraries set filters, variables of the environment and of their own when they are imported, which may be earlier in
 # a replay.
 _NOT_COMPARED = frozenset(map(type_name, (FolderState, LibraryState, ProcessState)))
@@ -56,7 +57,7 @@ def compare_graphs(
         if now.kind != node.kind:
             found.append(Difference(state.name(way), f"a {_short(now.kind)}, which was a {_short(node.kind)}"))
         elif now.digest != node.digest and not _is_same_for_training(node, now):
-            found.append(Difference(state.name(way), "other content"))
+            found += _describe_content(state.name(way), node, now)
         else:
             agreed += 1
     for way, stored in state.buffers.items():
@@ -98,14 +99,26 @@ def _differs_in_times(one: Any, other: Any) -> bool:
 def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
     """Returns the objects that two graphs have and whose content differs."""
     return [
-        Difference(then.name(way), "other content")
+        difference
         for way, node in then.nodes.items()
         if way in now.nodes
         and node.kind not in _NOT_COMPARED
         and now.nodes[way].digest != node.digest
         and way not in then.unknown
         and not _is_same_for_training(node, now.nodes[way])
+        for difference in _describe_content(then.name(way), node, now.nodes[way])
     ]
+
+
+def _describe_content(name: str, one: Any, other: Any) -> list[Difference]:
+    """Returns the attributes and keys that differ, if both objects have the same; else the object as a whole."""
+    then, now = one.content, other.content
+    are_named = type(then) is type(now) is tuple and then[::2] == now[::2] and len(then) == len(now)
+    if are_named and all(type(key) is str for key in then[::2]):
+        differing = [key for key, a, b in zip(then[::2], then[1::2], now[1::2], strict=False) if a != b]
+        if len(differing) < len(then) / 2 or len(differing) == 1:
+            return [Difference(f"{name}.{key}", "other content") for key in differing[:_MAX_KEYS]]
+    return [Difference(name, "other content")]
 
 
 def _differing_roots(state: GraphState, walk: ObjectWalk, port: tuple[str, str]) -> list[str]:
