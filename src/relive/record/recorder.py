@@ -246,12 +246,14 @@ class GuardedWatch:
             self._watch.begin_iteration(iteration, frame)
 
     def end_iteration(self, iteration: int, frame: FrameType) -> None:
-        with self._recorder.guarded("checkpoint-lost"):
+        if not self.is_main:
+            return  # its end is what counts
+        with self._recorder.guarded("checkpoint-lost"), ignore_reads():  # files that a checkpoint holds are no inputs
             self._watch.end_iteration(iteration, frame)
             self._recorder.warn_left_out()
 
     def end(self, iteration: int, frame: FrameType | None, *, exhausted: bool) -> None:
-        with self._recorder.guarded("checkpoint-lost"):
+        with self._recorder.guarded("checkpoint-lost"), ignore_reads():
             self._watch.end(iteration, frame, exhausted=exhausted)
             self._recorder.warn_left_out()
 

@@ -85,6 +85,7 @@ class FolderHandler(Handler):
 def scan(folder: str, home: str) -> tuple[dict[str, Seen], bool]:
     """Returns the files of a folder, and whether these are all: there may be too many."""
     found: dict[str, Seen] = {}
+    output = _standard_streams()
     todo, deadline = [""], time.perf_counter() + MAX_SCAN_S
     while todo:
         inner = todo.pop()
@@ -104,11 +105,23 @@ def scan(folder: str, home: str) -> tuple[dict[str, Seen], bool]:
                 about = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            if stat.S_ISREG(about.st_mode):
+            if stat.S_ISREG(about.st_mode) and (about.st_dev, about.st_ino) not in output:
                 found[path] = about.st_size, about.st_mtime_ns, about.st_ino
         if len(found) > MAX_FILES or time.perf_counter() > deadline:
             return found, False
     return found, True
+
+
+def _standard_streams() -> set[tuple[int, int]]:
+    """The files that the output of this process is redirected to: they grow, and nobody reads them."""
+    found = set()
+    for number in (0, 1, 2):
+        try:
+            about = os.fstat(number)
+        except OSError:
+            continue  # closed
+        found.add((about.st_dev, about.st_ino))
+    return found
 
 
 def _read(path: str) -> bytes | None:

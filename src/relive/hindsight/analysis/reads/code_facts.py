@@ -110,7 +110,17 @@ class CodeFacts:
 
     def is_volatile_path(self, path: str) -> bool:
         """Whether the state at a path is a time or the like: it differs each time."""
-        return any(self._flow.holds(chain) for chain in self._chains_of(path))
+        chains = self._chains_of(path)
+        return any(self._flow.holds(chain) for chain in chains) or self._is_time_of_library(chains[-1])
+
+    def _is_time_of_library(self, chain: Chain) -> bool:
+        """Whether the last attribute has a name of times, and none that the source mentions."""
+        last = chain[-1]
+        return len(chain) > 1 and has_volatile_name(last) and not any(last in load for load in self._all_loads)
+
+    @cached_property
+    def _all_loads(self) -> frozenset[str]:
+        return frozenset(part for file in self._scopes for scope in file.scopes for _, c in scope.loads for part in c)
 
     def is_used(self, path: str) -> bool:
         """Whether the code that runs in or after the main loops may use the object at a path.
