@@ -196,6 +196,7 @@ class Checkpointer:
         """Waits for the checkpoint that is being written."""
         if not self._is_forked():
             self._writer.wait()
+            self._capture.release()
             self._raise_writer_error()
 
     def _is_forked(self) -> bool:
@@ -210,6 +211,7 @@ class Checkpointer:
         block = self.ledger.blocks.setdefault(f"{watch.name}: end", Block())
         self._take_checkpoint(watch, iteration, block, frame, is_end=True)
         self._writer.wait()
+        self._capture.release()
         self._schedule.reset()
 
     def _is_due(self, watch: LoopWatch, iteration: int, block: Block, took_s: float) -> bool:

@@ -60,6 +60,11 @@ class Capture:
         self._start = self.observer.start.encode()
         self._size_bytes = self._size_bytes or self.observer.volatile_bytes
 
+    def release(self) -> None:
+        """Lets go of all objects of the script: they are deleted when it deletes them."""
+        self.observer = Observer(self._home)
+        self._layout, self._layout_key = None, []
+
     def size_bytes(self) -> int:
         """Returns the size of the last capture; before the first one, that of what changes for certain."""
         if not self.observer.is_started:
