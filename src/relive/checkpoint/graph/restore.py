@@ -7,7 +7,7 @@ not is created. If an object can't be changed in place it is replaced, and whate
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -146,14 +146,15 @@ class GraphRestore:
             way for way, node in self._live.nodes.items() if way in self._objects and self._objects[way] is not node.obj
         }
 
-    def adopted(self, start: Collection[int]) -> KnownWays:
+    def adopted(self, start: GraphState) -> KnownWays:
         """Returns the ways of objects and memory that were made now, and that existed when the loop began."""
         found = KnownWays()
         for way, obj in self._objects.items():
             live = self._live.nodes.get(way)
-            if way in start and (live is None or live.obj is not obj):
+            if way in start.nodes and (live is None or live.obj is not obj):
                 found.objects[id(obj)] = way, type(obj), guard_of(obj)
-        for way, made in self._storages.items():
+        for way in self._storages.keys() & start.buffers.keys():
+            made = self._storages[way]
             address = made.__array_interface__["data"][0] if isinstance(made, np.ndarray) else made.data_ptr()
             found.buffers[address, self._state.buffers[way].size_bytes] = way, made
         return found

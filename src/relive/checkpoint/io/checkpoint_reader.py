@@ -213,7 +213,7 @@ class Checkpoint:
             values = restore.root_values(walk.roots)
             size_bytes = self._read_pending()
         set_roots(roots, values, self.graph.left_out)
-        observer.adopt(restore.adopted(self.start.nodes))
+        observer.adopt(restore.adopted(self.start))
         self.restore_random()  # once more: making objects may have drawn numbers
         walk.release()
         record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
