@@ -142,7 +142,7 @@ def _measure(megabytes: int) -> None:
     }  # fmt: skip
     ours = stalls["relive"]
     report(
-        "checkpoint_cost", goals, megabytes=size / 1e6, leaves=len(keeper.capture._leaves),
+        "checkpoint_cost", goals, megabytes=size / 1e6, leaves=len(keeper.capture._layout_key),
         stall_ms=ours * 1e3, stall_over_memcpy=ours / stalls["memcpy"],
         torch_save_ratio=stalls["torch_save"] / ours, dcp_ratio=stalls["dcp"] / ours,
         fork_ratio=(stalls["fork"] + fork_after_s) / ours, write_ms=keeper.written[-1].took_s * 1e3,
