@@ -68,6 +68,7 @@ class CodeFacts:
             _overlap(chain, other)
             for _, scope, reads in self._statements_of(name)
             for chain in scope.sources_of(reads.chains)
+            if chain[0] not in {own[0] for own in reads.chains}  # those are read directly, or not at all
             for other in self._chains_of(path)
         )
 
