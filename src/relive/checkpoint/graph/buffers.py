@@ -81,9 +81,6 @@ class BufferTable:
         self._by_address: dict[int, Buffer] = {}
         self.found: list[Buffer] = []
 
-    def get(self, address: int) -> Buffer | None:
-        return self._by_address.get(address)
-
     def of_way(self, way: int) -> Buffer:
         return next(one for one in reversed(self.found) if one.way == way)
 
