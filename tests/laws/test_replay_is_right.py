@@ -51,6 +51,10 @@ _beside("program_parts")
 programs = _beside("programs").programs
 
 
+# Hypothesis warns of long texts, and here a warning is an error: it would stand in place of what went wrong.
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
+
 class BrokenProgram(Exception):
     """A program that fails by itself: it says nothing about replay."""
 

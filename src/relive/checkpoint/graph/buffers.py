@@ -10,8 +10,9 @@ import numpy as np
 
 
 class Buffer:
-    """A piece of memory. `source` keeps it alive: a tensor, a storage of torch, or an array of numpy.
+    """A piece of memory. `source` keeps it alive: a storage of torch, or the array of numpy that owns it.
 
+    It is never a tensor, which can be given other memory (`weight.data = ...`) while its own is still looked at.
     Libraries reserve more than they fill: only what tensors and arrays cover, the first `used_bytes`, has content.
     """
 
@@ -51,17 +52,17 @@ class Buffer:
 
     def storage(self) -> Any:
         """Returns the storage of torch that it is."""
-        return self.source.untyped_storage() if hasattr(self.source, "untyped_storage") else self.source
+        return self.source
 
     def release(self) -> None:
         self.source = None
 
 
 def address_of(source: Any) -> int:
-    """Returns where the memory of a tensor, storage or array begins."""
+    """Returns where the memory of a storage or array begins."""
     if isinstance(source, np.ndarray):
         return int(np.lib.array_utils.byte_bounds(source)[0]) if source.size else 0
-    return int(source.untyped_storage().data_ptr() if hasattr(source, "untyped_storage") else source.data_ptr())
+    return int(source.data_ptr())
 
 
 class GivesWays(Protocol):

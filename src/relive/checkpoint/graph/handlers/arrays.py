@@ -28,17 +28,19 @@ class TensorHandler(Handler):
         """Nearly all tensors are where they were at the last walk, and a model has hundreds."""
         place = (obj.data_ptr(), obj.shape, obj.stride(), obj.requires_grad) if _is_plain(obj) else None
         before = walk.memo.get(id(obj))
-        if before is not None and place is not None and before[0] == place and before[1]() is obj:
+        storage = obj.untyped_storage() if place is not None else None
+        if before is not None and before[0] == place and before[1]() is obj and before[6]() is storage:
             content = before[2]
             if content[6] is not None:
-                walk.buffers.add_known(before[3], before[4], obj, content[6][0], before[5])
+                walk.buffers.add_known(before[3], before[4], storage, content[6][0], before[5])
         else:
             content = self._whole_content(obj, walk)
             if place is not None and content[0] == _STRIDED and content[6] is not None and content[7] == "cpu":
                 buffer = walk.buffers.of_way(content[6][0])
                 if buffer.is_known:  # the ways of other memory depend on where it is met
                     used = _used_bytes(obj, obj.storage_offset())
-                    walk.memo[id(obj)] = place, weakref.ref(obj), content, buffer.address, buffer.size_bytes, used
+                    where = buffer.address, buffer.size_bytes, used, weakref.ref(storage)
+                    walk.memo[id(obj)] = place, weakref.ref(obj), content, *where
         if walk.with_gradients and content[0] == _STRIDED and obj.requires_grad and obj.is_leaf:
             return (*content[:9], walk.ref(obj.grad, ".", "grad"), content[10])
         return content
@@ -56,8 +58,8 @@ class TensorHandler(Handler):
         address = obj.data_ptr() - offset * obj.element_size() if obj.numel() else 0
         memory = None
         if address:
-            size_bytes = obj.untyped_storage().nbytes()
-            memory = walk.buffers.add(address, size_bytes, obj, str(device), _used_bytes(obj, offset))
+            storage = obj.untyped_storage()
+            memory = walk.buffers.add(address, storage.nbytes(), storage, str(device), _used_bytes(obj, offset))
         extra: Any = None
         if obj.is_quantized:
             extra = ("q", obj.q_scale(), obj.q_zero_point())
