@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # gives numbers, where `signal` makes an object for each
 import builtins
 import decimal
 import locale
@@ -23,7 +24,7 @@ from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
 
-_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
 
 
@@ -31,13 +32,17 @@ class ProcessState:
     """Stands for the process in the graph: what differs from when it was made.
 
     What was different before, as filters that a library has set when it was imported, is not told.
+    Every walk looks at all of this, and nearly always it is as it was: that is found out by comparing whole tables.
     """
 
     def __init__(self) -> None:
         self.environment = dict(os.environ)
+        self.raw_environment = _raw_environment()
+        self.builtins = dict(vars(builtins))
+        self.added = _names_of_scripts()
         self.folder = _current_folder()
         self.search_path = list(sys.path)
-        self.modules = frozenset(sys.modules)
+        self.modules = set(sys.modules)
         self.signals = _signal_handlers()
         self.facts = {name: value for name, (value, _) in _facts().items()}
 
@@ -123,16 +128,17 @@ class ProcessHandler(Handler):
             part for name, (value, _) in _facts().items() if known.setdefault(name, value) != value
             for part in (name, value)
         )  # fmt: skip
-        now = dict(os.environ)
-        changed = {name: value for name, value in sorted(now.items()) if obj.environment.get(name) != value}
-        removed = tuple(sorted(name for name in obj.environment if name not in now))
+        changed, removed = _environment_changes(obj)
         folder = _current_folder()
         relative = os.path.relpath(folder, obj.folder) if folder and obj.folder and folder != obj.folder else ""
-        added = {name: value for name, value in vars(builtins).items() if not _is_standard(name, value)}
+        added = obj.added if _has_same_values(vars(builtins), obj.builtins) else _names_of_scripts()
         searched = walk.refs([(at, path) for at, path in enumerate(sys.path) if path not in obj.search_path])
-        made = [name for name, one in list(sys.modules.items()) if name not in obj.modules and is_made_at_run_time(one)]
-        if made:
-            walk.note_unknown("sys.modules", f"{made[0]} was made at run time")
+        if not obj.modules.issuperset(sys.modules):
+            new = [(name, one) for name, one in list(sys.modules.items()) if name not in obj.modules]
+            made = [name for name, one in new if is_made_at_run_time(one)]
+            obj.modules.update(name for name, _ in new if name not in made)
+            if made:
+                walk.note_unknown("sys.modules", f"{made[0]} was made at run time")
         environment = walk.attributes(changed), removed, relative
         signals = [(at, one) for at, one in _signal_handlers().items() if one is not obj.signals.get(at)]
         hooks = walk.refs(_own_log_handlers()), walk.refs(signals)
@@ -173,7 +179,7 @@ class LibraryHandler(Handler):
         found: list[Any] = []
         for module, before in obj.variables.items():
             now = vars(sys.modules[module]) if module in sys.modules else before
-            if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
+            if _has_same_values(now, before):
                 continue
             for name, value in list(now.items()):
                 if value is not before.get(name, MISSING) and name[:2] != "__" and _is_of_project(value):
@@ -209,7 +215,26 @@ def _is_of_project(value: Any) -> bool:
 
 
 def _signal_handlers() -> dict[int, Any]:
-    return {int(number): signal.getsignal(number) for number in _SIGNALS}
+    return dict(zip(_SIGNALS, map(_signal.getsignal, _SIGNALS), strict=True))
+
+
+def _raw_environment() -> Any:
+    """Returns a copy of the table behind `os.environ`, which is compared at once; None if it has another form here."""
+    table = getattr(os.environ, "_data", None)
+    return table.copy() if isinstance(table, dict) else None
+
+
+def _environment_changes(process: ProcessState) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Returns variables that were set since, with their values, and those that were removed."""
+    if process.raw_environment is not None and _raw_environment() == process.raw_environment:
+        return {}, ()
+    now, before = dict(os.environ), process.environment
+    changed = {name: value for name, value in sorted(now.items()) if before.get(name) != value}
+    return changed, tuple(sorted(name for name in before if name not in now))
+
+
+def _has_same_values(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    return len(now) == len(before) and all(map(operator.is_, now.values(), before.values()))
 
 
 def _sorted_pairs(options: dict[str, Any]) -> tuple[Any, ...]:
@@ -218,6 +243,11 @@ def _sorted_pairs(options: dict[str, Any]) -> tuple[Any, ...]:
 
 def _set_locale(name: str) -> None:
     locale.setlocale(locale.LC_ALL, name)
+
+
+def _names_of_scripts() -> dict[str, Any]:
+    """Returns what scripts have put into `builtins`."""
+    return {name: value for name, value in vars(builtins).items() if not _is_standard(name, value)}
 
 
 def _is_standard(name: str, value: Any) -> bool:
@@ -229,13 +259,19 @@ def _is_standard(name: str, value: Any) -> bool:
 
 def _own_log_handlers() -> list[Any]:
     """Returns handlers of logging whose class is the project's: loggers hold them, and they may hold state."""
-    loggers = [logging.root, *list(logging.root.manager.loggerDict.values())]
-    handlers = [one for logger in loggers for one in getattr(logger, "handlers", ())]
-    return [one for one in dict.fromkeys(handlers) if is_project_module(type(one).__module__)]
+    handlers = [refer() for refer in list(logging._handlerList)]  # type: ignore[attr-defined]
+    return [one for one in handlers if one is not None and is_project_module(type(one).__module__)]
+
+
+_last_filters: tuple[list[Any], bytes] = [], pickle.dumps([], 4)
 
 
 def _warning_filters() -> bytes:
-    return pickle.dumps(list(warnings.filters), 4)
+    global _last_filters
+    filters = list(warnings.filters)
+    if filters != _last_filters[0]:
+        _last_filters = filters, pickle.dumps(filters, 4)
+    return _last_filters[1]
 
 
 def _set_warning_filters(data: bytes) -> None:
