@@ -96,6 +96,7 @@ def _run(one: Awkward, folder: Path, source: str, place: Path, patience_s: float
     """Run a program for real; returns why that failed, or nothing."""
     folder.mkdir(parents=True)
     for path, text in {**one.files, "train.py": source}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     search = os.pathsep.join(filter(None, [str(make_starting(place)), os.environ.get("PYTHONPATH")]))
     env = {**_environment(), "PYTHONPATH": search, "RELIVE_EVERY": "1", **one.env}

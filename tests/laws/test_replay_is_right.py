@@ -64,6 +64,7 @@ def run(program: Program, place: Path, home: Path, files: Mapping[str, str]) -> 
     folder = place / "project"
     folder.mkdir(exist_ok=True)
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     env = {name: value for name, value in os.environ.items() if not name.startswith("RELIVE_")}
     env |= {"RELIVE_HOME": str(home), "RELIVE_EVERY": "1", "OMP_NUM_THREADS": "1", **program.env}
@@ -82,6 +83,7 @@ def library(program: Program, place: Path) -> Iterator[None]:
     folder = place / "lib" / "site-packages"
     folder.mkdir(parents=True)
     for name, text in program.outside.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         if program.outside:

@@ -51,6 +51,21 @@ for e in relive.loop("epoch", range(9)):
 """
 
 
+def test_the_body_of_a_loop_that_was_listed_runs_after_it() -> None:
+    source = """
+    import relive
+    for e in relive.loop("epoch", range(9)):
+        for s in list(relive.loop("step", range(9))):
+            for c in relive.loop("check", range(9)):
+                relive.log("x", 1)  # ADDED
+    """
+
+    found = reach(source)
+
+    assert found.enters(("epoch", "check"))
+    assert "step" in found.kept
+
+
 def at(place: str) -> Reach:
     holes = dict.fromkeys(("prefix", "before", "inside", "other", "after", "suffix"), "pass")
     return reach(LOOPS.format(**{**holes, place: "relive.log('x', 1)  # ADDED"}))

@@ -7,6 +7,7 @@ of your own with `relive.state_handler`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -111,6 +112,17 @@ def handler_of(kind: type) -> tuple[Handler, str]:
     found = _handlers.get(kind)
     if found is None:
         found = _handlers[kind] = _choose(kind), type_name(kind)
+    return found
+
+
+def class_handler_of(kind: type) -> Handler | None:
+    """Returns the handler of a class whose instance was met, for what the class itself holds; None for nothing."""
+    return _class_chooser()(kind)
+
+
+@cache
+def _class_chooser() -> Chooser:
+    found: Chooser = import_module(f"{__package__}.handlers.all_handlers").choose_class_state
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
 from relive.checkpoint.graph.handlers import own_dict
 from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
-from relive.checkpoint.graph.registry import Handler, Unreadable, handler_of, type_name
+from relive.checkpoint.graph.registry import Handler, Unreadable, class_handler_of, handler_of, type_name
 
 MARSHAL_VERSION = 2  # later ones depend on reference counts
 MAX_TUPLE_DEPTH = 40
@@ -130,6 +130,7 @@ class ObjectWalk:
         self._deferred: list[ObjectNode] = []
         self._takes_deferred = False
         self._tuple_depth = 0
+        self._classes: set[type] = set()  # of the objects that were met
         self.buffers = BufferTable(self)
 
     # --- called by handlers -----------------------------------------------------------------------------------------
@@ -288,6 +289,8 @@ class ObjectWalk:
         self._node, self._parent = node, node.way
         self._is_parent_made = id(node.obj) in self._made
         try:
+            if type(node.obj) not in self._classes:
+                self._meet_class(type(node.obj))
             handler = node.handler
             node.content = content = handler.content(node.obj, self)
             if not handler.is_hashed_whole:
@@ -296,6 +299,15 @@ class ObjectWalk:
         except Exception as error:  # noqa: BLE001 - changed by another thread, closed, broken: unknown, with its name
             self.unknown[node.way] = _reason(error)
             node.content, node.digest = None, 0
+
+    def _meet_class(self, kind: type) -> None:
+        """Classes hold state of their instances, whether or not a variable names them."""
+        for base in kind.__mro__:
+            if base not in self._classes:
+                self._classes.add(base)
+                handler = class_handler_of(base)
+                if handler is not None:
+                    self.node_token(base, ".", "__class__" if base is kind else base.__qualname__, handler)
 
     def known_ways(self) -> KnownWays:
         """Returns the ways of everything that was met, for later walks."""

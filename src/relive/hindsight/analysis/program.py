@@ -311,8 +311,9 @@ class _ProgramReader(ast.NodeVisitor):
             line, end = getattr(node, "lineno", first), getattr(node, "end_lineno", None) or first
             ways = leaves or has_other_exit(node)
             self._unit.loops.append(LoopSite(name, self._path, line, end, ways, has_yield(body) or name in early))
-            self._path = (*self._path, name)
-        if names:
+            if name not in early:  # else it has ended when the body runs
+                self._path = (*self._path, name)
+        if self._path != outside:
             self._unit.spans.append((first, last, self._path))
         for part in body:
             self.visit(part)

@@ -1,7 +1,7 @@
 """All handlers, in the order in which they are asked whether a type is theirs."""
 
 from relive.checkpoint.graph.handlers.arrays import choose_array
-from relive.checkpoint.graph.handlers.code import choose_code
+from relive.checkpoint.graph.handlers.code import choose_class_state, choose_code
 from relive.checkpoint.graph.handlers.containers import choose_container
 from relive.checkpoint.graph.handlers.folder_state import choose_folder
 from relive.checkpoint.graph.handlers.frames import choose_frame
@@ -11,6 +11,8 @@ from relive.checkpoint.graph.handlers.objects import choose_object
 from relive.checkpoint.graph.handlers.process_state import choose_process
 from relive.checkpoint.graph.handlers.streams import choose_stream
 from relive.checkpoint.graph.handlers.torch_modules import choose_torch_module
+
+__all__ = ["CHOOSERS", "choose_class_state"]
 
 CHOOSERS = (
     choose_container, choose_array, choose_torch_module, choose_generator, choose_stream, choose_frame, choose_iterator,

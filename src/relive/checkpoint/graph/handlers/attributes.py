@@ -11,7 +11,7 @@ from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES
 from relive.checkpoint.graph.registry import MISSING, Restorer, Walker
 
-_HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
+HEAP_TYPE = 1 << 9  # flag of classes that are defined in Python
 
 
 class Attributes:
@@ -25,7 +25,7 @@ class Attributes:
             (name, member)
             for base in kind.__mro__
             for name, member in vars(base).items()
-            if isinstance(member, MemberDescriptorType) and base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base)
+            if isinstance(member, MemberDescriptorType) and base.__flags__ & HEAP_TYPE and "__slots__" in vars(base)
         )
         # The question that pickle asks: is there memory of C besides a dict and slots?
         pointer = tuple.__itemsize__

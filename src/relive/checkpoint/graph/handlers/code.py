@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import gc
 import marshal
+import operator
 import sys
 import types
+import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.handlers.attributes import module_name
+from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, module_name
+from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
 from relive.checkpoint.graph.object_tokens import (
     BUILTIN_METHOD,
     BY_NAME,
     METHOD,
+    PLAIN_TYPES,
     PROXY,
     UNSEEN,
     VALUE,
     Token,
     find_by_name,
 )
-from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
+from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, Walker
 
 _EMPTY_CELL = "(empty)"
 _COMPILERS = ("torch._dynamo", "torch._inductor")  # their functions and objects cache code
@@ -198,6 +204,63 @@ class ClassHandler(Handler):
         ]
         for name in gone:
             type.__delattr__(obj, name)
+
+
+class LibraryClassHandler(ClassHandler):
+    """A class of a library: what it holds besides code, as counters, registries and descriptors that keep values."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return walk.attributes(_state_of_library_class(obj))
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        current = type.__getattribute__(obj, "__dict__")
+        for name, token in zip(content[::2], content[1::2], strict=True):
+            value = restore.value(token)
+            if current.get(name, MISSING) is not value:
+                type.__setattr__(obj, name, value)
+
+
+_library_classes: weakref.WeakKeyDictionary[type, tuple[dict[str, Any], dict[str, Any]]] = weakref.WeakKeyDictionary()
+
+
+def _state_of_library_class(kind: type) -> dict[str, Any]:
+    """Returns the attributes of a class that are no code; what they are is found out again when one was bound anew."""
+    current = type.__getattribute__(kind, "__dict__")
+    seen = _library_classes.get(kind)
+    if seen is not None and has_same_values(current, seen[0]):
+        return seen[1]
+    found = {name: value for name, value in list(current.items()) if name[:2] != "__" and _is_class_state(kind, value)}
+    _library_classes[kind] = dict(current), found
+    return found
+
+
+def _is_class_state(kind: type, value: Any) -> bool:
+    """Whether an attribute of a library's class is a value, or an object that the same module or the project makes."""
+    of_value = type(value)
+    if of_value in PLAIN_TYPES or of_value in (str, list, dict, set, tuple):
+        return True
+    module = module_name(of_value)
+    return (module == module_name(kind) or is_project_module(module)) and not isinstance(value, type)
+
+
+def has_same_values(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether the same names are bound to the same objects."""
+    return len(now) == len(before) and all(map(operator.is_, now.values(), before.values()))
+
+
+def choose_class_state(kind: type) -> Handler | None:
+    """Returns the handler of a class whose instance was met; None if it holds nothing."""
+    if not kind.__flags__ & HEAP_TYPE or issubclass(type(kind), enum.EnumMeta):
+        return None
+    if not is_library_class(kind):
+        return AnyClassHandler.of_nodes
+    package = module_name(kind).partition(".")[0]
+    if package in IGNORED_PACKAGES or package in sys.stdlib_module_names or module_name(kind).startswith(_COMPILERS):
+        return None
+    return _OF_LIBRARY_CLASSES if _state_of_library_class(kind) else None
+
+
+_OF_LIBRARY_CLASSES = LibraryClassHandler()
 
 
 class NamedClassHandler(Handler):

@@ -7,7 +7,6 @@ import builtins
 import decimal
 import locale
 import logging
-import operator
 import os
 import pickle
 import signal
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module, project_modules
-from relive.checkpoint.graph.handlers.code import is_made_at_run_time
+from relive.checkpoint.graph.handlers.code import has_same_values, is_made_at_run_time
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
@@ -131,7 +130,7 @@ class ProcessHandler(Handler):
         changed, removed = _environment_changes(obj)
         folder = _current_folder()
         relative = os.path.relpath(folder, obj.folder) if folder and obj.folder and folder != obj.folder else ""
-        added = obj.added if _has_same_values(vars(builtins), obj.builtins) else _names_of_scripts()
+        added = obj.added if has_same_values(vars(builtins), obj.builtins) else _names_of_scripts()
         searched = walk.refs([(at, path) for at, path in enumerate(sys.path) if path not in obj.search_path])
         if not obj.modules.issuperset(sys.modules):
             new = [(name, one) for name, one in list(sys.modules.items()) if name not in obj.modules]
@@ -179,7 +178,7 @@ class LibraryHandler(Handler):
         found: list[Any] = []
         for module, before in obj.variables.items():
             now = vars(sys.modules[module]) if module in sys.modules else before
-            if _has_same_values(now, before):
+            if has_same_values(now, before):
                 continue
             for name, value in list(now.items()):
                 if value is not before.get(name, MISSING) and name[:2] != "__" and _is_of_project(value):
@@ -231,10 +230,6 @@ def _environment_changes(process: ProcessState) -> tuple[dict[str, str], tuple[s
     now, before = dict(os.environ), process.environment
     changed = {name: value for name, value in sorted(now.items()) if before.get(name) != value}
     return changed, tuple(sorted(name for name in before if name not in now))
-
-
-def _has_same_values(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    return len(now) == len(before) and all(map(operator.is_, now.values(), before.values()))
 
 
 def _sorted_pairs(options: dict[str, Any]) -> tuple[Any, ...]:
