@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from relive.checkpoint.graph.walk import ObjectWalk
 
 # Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
 _RANDOM = type_name(RandomState)
+# What objects of a library have computed from their other attributes: a statement that asks for it fills it.
+_CACHES = {"torchmetrics": frozenset({"_computed", "_forward_cache"})}
 _MAX_KEYS = 10  # differing attributes of one object that are named
 # Libraries set filters, variables of the environment and of their own when they are imported, which may be earlier in
 # a replay.
@@ -50,9 +53,10 @@ def compare_graphs(
     live = {node.way: node for node in walk.nodes}
     buffers = {buffer.way: buffer for buffer in walk.buffers.found}
     agreed, found = 0, []
+    of_libraries = _held_by_libraries(state.nodes)
     for way, node in state.nodes.items():
         now = live.get(way)
-        if now is None or way in state.unknown or way in walk.unknown or node.kind in _NOT_COMPARED:
+        if now is None or way in state.unknown or way in walk.unknown or way in of_libraries:
             continue  # what holds it differs, if it was there
         if now.kind != node.kind:
             found.append(Difference(state.name(way), f"a {_short(now.kind)}, which was a {_short(node.kind)}"))
@@ -72,6 +76,15 @@ def compare_graphs(
     return agreed, _unique(found)
 
 
+def _held_by_libraries(nodes: Mapping[int, Any]) -> set[int]:
+    """Returns the ways of what is not compared: nodes of these kinds, and what only variables of libraries hold."""
+    found: set[int] = set()
+    for way, node in nodes.items():  # what holds an object comes before it
+        if node.kind in _NOT_COMPARED or node.parent in found:
+            found.add(way)
+    return found
+
+
 def _differs_in_libraries(one: Any, other: Any) -> bool:
     """Whether two states of the global random generators differ only in which libraries are loaded."""
     return (
@@ -82,15 +95,16 @@ def _differs_in_libraries(one: Any, other: Any) -> bool:
 
 
 def _is_same_for_training(one: Any, other: Any) -> bool:
-    return _differs_in_libraries(one, other) or _differs_in_times(one.content, other.content)
+    return _differs_in_libraries(one, other) or _differs_in_times_and_caches(one.kind, one.content, other.content)
 
 
-def _differs_in_times(one: Any, other: Any) -> bool:
-    """Whether the contents of two dicts or objects differ only in numbers whose names say that they are times."""
+def _differs_in_times_and_caches(kind: str, one: Any, other: Any) -> bool:
+    """Whether two dicts or objects differ only in times, as their names say, and in what a library only remembers."""
     if not (type(one) is type(other) is tuple and len(one) == len(other) and one[::2] == other[::2]):
         return False
+    caches = _CACHES.get(kind.partition(".")[0], ())
     return all(
-        type(name) is str and is_timing(name) and type(a) is type(b) and type(a) in (float, int)
+        type(name) is str and (name in caches or (is_timing(name) and type(a) is type(b) and type(a) in (float, int)))
         for name, a, b in zip(one[::2], one[1::2], other[1::2], strict=True)
         if a != b
     )
@@ -98,11 +112,12 @@ def _differs_in_times(one: Any, other: Any) -> bool:
 
 def differing_nodes(then: GraphState, now: GraphState) -> list[Difference]:
     """Returns the objects that two graphs have and whose content differs."""
+    of_libraries = _held_by_libraries(then.nodes)
     return [
         difference
         for way, node in then.nodes.items()
         if way in now.nodes
-        and node.kind not in _NOT_COMPARED
+        and way not in of_libraries
         and now.nodes[way].digest != node.digest
         and way not in then.unknown
         and not _is_same_for_training(node, now.nodes[way])

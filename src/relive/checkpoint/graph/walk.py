@@ -14,6 +14,7 @@ import sys
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
@@ -208,6 +209,8 @@ class ObjectWalk:
         token = self._tokens.get(id(obj)) or (self._known.objects.get(id(obj)) or ())[:1]
         if token:
             return (0, token[0], b"")
+        if isinstance(obj, type | FunctionType | BuiltinFunctionType):
+            return (1, f"{obj.__module__}.{obj.__qualname__}", b"")
         own = own_dict(obj) or {"": obj}
         plain = [(name, value) for name, value in own.items() if type(value) in PLAIN_TYPES or type(value) is str]
         return (1, type(obj).__qualname__, marshal.dumps(plain, MARSHAL_VERSION))

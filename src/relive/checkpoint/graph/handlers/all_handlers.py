@@ -1,13 +1,13 @@
 """All handlers, in the order in which they are asked whether a type is theirs."""
 
 from relive.checkpoint.graph.handlers.arrays import choose_array
-from relive.checkpoint.graph.handlers.code import choose_class_state, choose_code
+from relive.checkpoint.graph.handlers.classes import choose_class_state
+from relive.checkpoint.graph.handlers.code import choose_code
 from relive.checkpoint.graph.handlers.containers import choose_container
 from relive.checkpoint.graph.handlers.folder_state import choose_folder
-from relive.checkpoint.graph.handlers.frames import choose_frame
 from relive.checkpoint.graph.handlers.generators import choose_generator
 from relive.checkpoint.graph.handlers.iterators import choose_iterator
-from relive.checkpoint.graph.handlers.objects import choose_object
+from relive.checkpoint.graph.handlers.objects import choose_frame, choose_object
 from relive.checkpoint.graph.handlers.process_state import choose_process
 from relive.checkpoint.graph.handlers.streams import choose_stream
 from relive.checkpoint.graph.handlers.torch_modules import choose_torch_module

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # gives numbers, where `signal` makes an object for each
 import builtins
 import decimal
+import functools
 import locale
 import logging
 import os
@@ -18,12 +19,16 @@ from collections.abc import Callable
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module, project_modules
-from relive.checkpoint.graph.handlers.code import has_same_values, is_made_at_run_time
+from relive.checkpoint.graph.handlers.attributes import module_name
+from relive.checkpoint.graph.handlers.classes import has_same_values
+from relive.checkpoint.graph.handlers.code import CONTAINERS, is_made_at_run_time
+from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_MAX_ITEMS = 256  # of a library's list that is looked at: longer ones are tables that it was made with
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
 
 
@@ -51,16 +56,42 @@ class FinalizerState:
 
 
 class LibraryState:
-    """Stands for variables of the libraries that the project imports: those that it binds to something else."""
+    """Stands for variables of the libraries that the project imports, or imports functions and classes of.
+
+    What the project binds to something else is state, and so are the lists, dicts and sets of a library's modules.
+    """
 
     def __init__(self) -> None:
         named = (value for module in project_modules() for value in list(vars(module).values()))
-        libraries = {id(one): one for one in named if issubclass(type(one), types.ModuleType)}
-        self.variables = {
-            name: dict(vars(one))
-            for one in libraries.values()
-            if sys.modules.get(name := vars(one).get("__name__") or "") is one and not is_project_module(name)
-        }
+        libraries = {id(one): one for one in map(_library_of, named) if one is not None}
+        self.variables = {name: dict(vars(one)) for one in libraries.values() if (name := one.__name__)}
+        self.containers = {name: _containers_of(name, values) for name, values in self.variables.items()}
+
+
+def _library_of(value: Any) -> types.ModuleType | None:
+    """Returns the module of a library that a variable of the project holds, or of whose functions it holds one."""
+    kind = type(value)
+    if issubclass(kind, types.ModuleType):
+        name = vars(value).get("__name__") or ""
+    elif kind is types.FunctionType:
+        name = value.__globals__.get("__name__") or ""
+    elif issubclass(kind, type):
+        name = module_name(value)
+    else:
+        return None
+    found = sys.modules.get(name) if type(name) is str and not is_project_module(name) else None
+    return found if isinstance(found, types.ModuleType) and vars(found).get("__name__") == name else None
+
+
+def _containers_of(library: str, variables: dict[str, Any]) -> list[str]:
+    """Returns the names of lists, dicts and sets that a library may use to keep something."""
+    package = library.partition(".")[0]
+    if package in IGNORED_PACKAGES or package in sys.stdlib_module_names:
+        return []
+    return [
+        name for name, value in variables.items()
+        if type(value) in CONTAINERS and name[:2] != "__" and len(value) <= _MAX_ITEMS
+    ]  # fmt: skip
 
 
 class RandomState:
@@ -172,12 +203,18 @@ class ProcessHandler(Handler):
 
 
 class LibraryHandler(Handler):
-    """Variables of libraries that the project has bound to values or functions of its own. Restored, not compared."""
+    """Variables of libraries that the project has bound to values or functions of its own: restored, not compared.
+
+    Lists, dicts and sets are objects of the graph like any others.
+    """
 
     def content(self, obj: Any, walk: Walker) -> Any:
         found: list[Any] = []
         for module, before in obj.variables.items():
             now = vars(sys.modules[module]) if module in sys.modules else before
+            for name in obj.containers[module]:
+                if type(now.get(name)) in CONTAINERS:
+                    found += (module, name, walk.ref(now[name], ".", f"{module}.{name}"))
             if has_same_values(now, before):
                 continue
             for name, value in list(now.items()):
@@ -258,15 +295,13 @@ def _own_log_handlers() -> list[Any]:
     return [one for one in handlers if one is not None and is_project_module(type(one).__module__)]
 
 
-_last_filters: tuple[list[Any], bytes] = [], pickle.dumps([], 4)
-
-
 def _warning_filters() -> bytes:
-    global _last_filters
-    filters = list(warnings.filters)
-    if filters != _last_filters[0]:
-        _last_filters = filters, pickle.dumps(filters, 4)
-    return _last_filters[1]
+    return _pickled_filters(tuple(warnings.filters))
+
+
+@functools.lru_cache(maxsize=2)
+def _pickled_filters(filters: tuple[Any, ...]) -> bytes:
+    return pickle.dumps(list(filters), 4)
 
 
 def _set_warning_filters(data: bytes) -> None:
