@@ -215,6 +215,29 @@ class Rights(enum.Flag):
     WRITE = 2
 
 
+class Labelled(Place):
+    """Not declared without a dict, so that its instances have attributes."""
+
+
+@kind
+def tuples_with_attributes() -> Kind:
+    def build() -> Things:
+        return {"box": Box(kept=Labelled([1], 2), moved=Labelled([3], 4), twice=None)}
+
+    def change(things: Things) -> None:
+        box = things["box"]
+        box.kept.label = ["a"]  # type: ignore[attr-defined]
+        box.kept[0].append(5)
+        box.moved = box.twice = Labelled([6], 7)
+
+    def view(things: Things) -> Any:
+        box = things["box"]
+        label = getattr(box.kept, "label", None)
+        return type(box.kept), tuple(box.kept), label, tuple(box.moved), box.moved is box.twice
+
+    return build, change, view
+
+
 @kind
 def named_tuples() -> Kind:
     def build() -> Things:

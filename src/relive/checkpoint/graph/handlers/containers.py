@@ -245,6 +245,26 @@ class NamedTupleHandler(Handler):
         return (NAMED_TUPLE, kind, *[walk.ref(item, form, f"{key}.{label}") for label, item in items])
 
 
+class TupleHandler(Handler):
+    """A subclass of tuple whose instances have attributes."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return walk.refs(tuple.__iter__(obj)), attribute_tokens(obj, walk)
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        return tuple.__new__(restore.find_class(kind), [restore.value(token) for token in content[0]])
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        items = [restore.value(token) for token in content[0]]
+        if tuple.__len__(obj) != len(items) or not all(map(_is_same, tuple.__iter__(obj), items)):
+            raise CannotRestore("the items of a tuple can't be changed")
+        restore_attributes(obj, content[1], restore)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and type(one) in _BULK_TYPES and one == other)
+
+
 _EXACT: dict[type, Handler] = {
     list: ListHandler(), dict: DictHandler(), set: SetHandler(), deque: DequeHandler(), frozenset: FrozenSetHandler(),
 }  # fmt: skip
@@ -258,5 +278,5 @@ def choose_container(kind: type) -> Handler | None:
     if kind in _EXACT:
         return _EXACT[kind]
     if issubclass(kind, tuple):
-        return NamedTupleHandler() if not Attributes.of(kind).has_dict else None
+        return TupleHandler() if Attributes.of(kind).has_dict else NamedTupleHandler()
     return next((handler for base, handler in _DERIVED if issubclass(kind, base)), None)
