@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module, project_modules
-from relive.checkpoint.graph.handlers.attributes import module_name
+from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, module_name
 from relive.checkpoint.graph.handlers.classes import has_same_values
 from relive.checkpoint.graph.handlers.code import CONTAINERS, is_made_at_run_time
 from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
@@ -65,7 +65,7 @@ class LibraryState:
         named = (value for module in project_modules() for value in list(vars(module).values()))
         libraries = {id(one): one for one in map(_library_of, named) if one is not None}
         self.variables = {name: dict(vars(one)) for one in libraries.values() if (name := one.__name__)}
-        self.containers = {name: _containers_of(name, values) for name, values in self.variables.items()}
+        self.keepers = {name: _keepers_of(name, values) for name, values in self.variables.items()}
 
 
 def _library_of(value: Any) -> types.ModuleType | None:
@@ -83,15 +83,21 @@ def _library_of(value: Any) -> types.ModuleType | None:
     return found if isinstance(found, types.ModuleType) and vars(found).get("__name__") == name else None
 
 
-def _containers_of(library: str, variables: dict[str, Any]) -> list[str]:
-    """Returns the names of lists, dicts and sets that a library may use to keep something."""
+def _keepers_of(library: str, variables: dict[str, Any]) -> list[str]:
+    """Returns the names of lists, dicts, sets and objects that a library may use to keep something."""
     package = library.partition(".")[0]
     if package in IGNORED_PACKAGES or package in sys.stdlib_module_names:
         return []
-    return [
-        name for name, value in variables.items()
-        if type(value) in CONTAINERS and name[:2] != "__" and len(value) <= _MAX_ITEMS
-    ]  # fmt: skip
+    return [name for name, value in variables.items() if name[:2] != "__" and _may_keep(package, value)]
+
+
+def _may_keep(package: str, value: Any) -> bool:
+    kind = type(value)
+    if kind in CONTAINERS:
+        return len(value) <= _MAX_ITEMS
+    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type | types.ModuleType) or callable(value):
+        return False
+    return module_name(kind).partition(".")[0] == package
 
 
 class RandomState:
@@ -212,8 +218,8 @@ class LibraryHandler(Handler):
         found: list[Any] = []
         for module, before in obj.variables.items():
             now = vars(sys.modules[module]) if module in sys.modules else before
-            for name in obj.containers[module]:
-                if type(now.get(name)) in CONTAINERS:
+            for name in obj.keepers[module]:
+                if name in now:
                     found += (module, name, walk.ref(now[name], ".", f"{module}.{name}"))
             if has_same_values(now, before):
                 continue
