@@ -224,3 +224,58 @@ def test_an_import_of_several_names_is_carried_along_for_each_name_needed(line: 
     assert len([one for one in added if "import" in one]) == 2
     assert "os" not in result.files["a.py"]
     compile(result.files["a.py"], "a.py", "exec")
+
+
+GLOBAL_AS_PARAMETER = """
+    import torch
+
+    def evaluate(device, net, x):
+        log("y", net(x.to(device)))
+        return net(x)
+
+    def train(device, net, loader):
+        for x in loader:
+            evaluate(device, net, x)
+
+    device = torch.device("cuda")
+    train(device, Net(), [1])
+"""
+
+
+def test_a_new_parameter_is_the_variable_of_the_module_that_all_calls_pass():
+    old = """
+        import torch
+
+        def evaluate(net, x):
+            return net(x)
+
+        def train(net, loader):
+            for x in loader:
+                evaluate(net, x)
+
+        train(Net(), [1])
+    """
+    result = carry(old, GLOBAL_AS_PARAMETER, "log(")
+
+    assert not result.refusals
+    text = result.files["a.py"]
+    assert 'device = torch.device("cuda")\n' in text
+    assert '    log("y", net(x.to(device)))\n    return net(x)\n' in text
+    assert text.index("device =") < text.index("train(Net()")
+
+
+@pytest.mark.parametrize(
+    ("code", "other"),
+    [
+        ("    evaluate(device, net, x)", "    evaluate(net.device, net, x)"),
+        ("    evaluate(device, net, x)", "    evaluate(*net)"),
+        ("    evaluate(device, net, x)", "    map(evaluate, x)"),
+        ('device = torch.device("cuda")', 'device = torch.device("cuda")\n    device = torch.device("cpu")'),
+    ],
+)
+def test_a_new_parameter_that_calls_may_pass_other_values_for_is_refused(code, other):
+    old = "import torch\n\ndef evaluate(net, x):\n    return net(x)\n"
+    result = carry(old, GLOBAL_AS_PARAMETER.replace(code, other), "log(")
+
+    (refusal,) = result.refusals
+    assert refusal.reason == "device isn't in the old version: it is a parameter of evaluate()"

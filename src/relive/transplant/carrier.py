@@ -14,6 +14,7 @@ from relive.transplant.dependency_slice import (
     default_value,
     is_first_value,
     merge_units,
+    module_argument,
     origin,
     parse_import,
     single_import,
@@ -148,7 +149,11 @@ class Carrier:
                 return False
             if definition is not None and self._bring_default(placed, alignment, name, definition):
                 return True
-            raise CarryRefused(self._missing_reason(definition, name))
+            passed = module_argument(self.project.names(alignment.new_tree), definition, name)
+            if passed is None:
+                raise CarryRefused(self._missing_reason(definition, name))
+            self.carried.probability *= 0.9  # a call in another file may pass something else
+            definition = passed
         is_import = all("import" in node.words for node in definition.statements)
         if state == Bound.PERHAPS and not is_import:
             return self._bring_first_value(placed, alignment, name, definition)
