@@ -279,3 +279,52 @@ def test_a_new_parameter_that_calls_may_pass_other_values_for_is_refused(code, o
 
     (refusal,) = result.refusals
     assert refusal.reason == "device isn't in the old version: it is a parameter of evaluate()"
+
+
+def test_an_import_is_not_carried_into_a_block_that_may_be_skipped():
+    old = """
+        import torch
+        try:
+            import ipex
+            if torch.xpu.is_available():
+                from library.ipex import ipex_init
+        except Exception:
+            pass
+        from accelerate import set_seed
+        set_seed(1)
+    """
+    new = """
+        import torch
+        from library.ipex import init_ipex
+        init_ipex()
+        from accelerate import set_seed
+        set_seed(1)
+    """
+    result = carry(old, new, "init_ipex(")
+
+    assert "\nfrom library.ipex import init_ipex\n" in result.files["a.py"]
+
+
+def test_a_variable_is_not_replaced_by_a_module():
+    old = """
+        import torch
+
+        def f(entropies, losses):
+            log("entropy", torch.mean(entropies))
+            log("loss", torch.mean(losses))
+            log("end", torch.mean(losses))
+    """
+    new = """
+        import torch
+
+        def f(entropies, losses):
+            entropy = entropies.get(losses)
+            log("entropy", entropy.mean(entropies))
+            log("loss", entropy.mean(losses))
+            log("max", entropy.max())
+            log("end", entropy.mean(losses))
+    """
+    result = carry(old, new, 'log("max"')
+
+    assert "torch.max()" not in result.files["a.py"]
+    assert "    entropy = entropies.get(losses)\n" in result.files["a.py"]

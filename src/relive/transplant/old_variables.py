@@ -96,7 +96,7 @@ class OldVariables:
     def _rename_base(self, name: str, state: Bound) -> float | None:
         """Takes another name with the same attributes: `args.workers` for `cfg.dataset.workers`."""
         for base, count in count_old_bases(self.alignment, name, self.scope).most_common(2):
-            if base == name or self._state(base) <= state or base in self.old_receivers or name in self.receivers:
+            if base == name or self._state(base) <= state or not self._is_object(base) or name in self.receivers:
                 continue
             if count < _MIN_SHARED_ATTRIBUTES:
                 continue
@@ -151,8 +151,8 @@ class OldVariables:
                 continue  # an object is no variable of itself
             if count_old_names(self.alignment, other, self.scope)[other] >= count:
                 continue
-            if target is None or imported_target(self.old_names, self.old_scope, other) == target:
-                return other, _BY_VOTES
+            if imported_target(self.old_names, self.old_scope, other.split(".")[0]) == target:
+                return other, _BY_VOTES  # a variable is no module
         return self._namesake(name, state) if target is None else None
 
     def _namesake(self, name: str, state: Bound) -> tuple[str, float] | None:
