@@ -328,3 +328,24 @@ def test_a_variable_is_not_replaced_by_a_module():
 
     assert "torch.max()" not in result.files["a.py"]
     assert "    entropy = entropies.get(losses)\n" in result.files["a.py"]
+
+
+def test_settings_that_were_a_module_are_found_in_it():
+    old = """
+        import config
+
+        def f(net):
+            a(net, config.workers, config.rate)
+            b(net, config.rate)
+            c(net, config.workers)
+    """
+    new = """
+        def f(net, cfg):
+            a(net, cfg.workers, cfg.rate)
+            b(net, cfg.rate)
+            log("rate", cfg.rate)
+            c(net, cfg.workers)
+    """
+    result = carry(old, new, 'log("rate"')
+
+    assert '    log("rate", config.rate)\n' in result.files["a.py"]

@@ -278,6 +278,18 @@ def imported_target(names: DefiniteAssignment, scope: Node, name: str) -> str | 
     return None
 
 
+def is_module(names: DefiniteAssignment, scope: Node, name: str) -> bool:
+    """Whether `import …` binds a name that is used in a scope; what `from … import` binds may be anything."""
+    owner = names.owner(scope, name)
+    found = [parse_import(names.tree, node) for node in names.mentioning(owner, name)] if owner is not None else []
+    return any(
+        name == (alias.asname or alias.name.split(".")[0])
+        for each in found
+        if isinstance(each, ast.Import)
+        for alias in each.names
+    )
+
+
 def unit_source(tree: Tree, unit: SliceUnit) -> str:
     """Returns the text of a unit without indentation."""
     return render(tree, unit, dedent_source(tree, unit.node))
