@@ -47,6 +47,19 @@ SCRIPTS = {  # group → repository, scripts
     "recipes": ("meta-llama+llama-recipes", "src/llama_recipes/utils/train_utils.py"),
     "mingpt": ("karpathy+minGPT", "mingpt/trainer.py"),
     "litgpt": ("Lightning-AI+lit-gpt", "finetune_adapter.py pretrain/openwebtext_trainer.py"),
+    "opennmt": ("OpenNMT+OpenNMT-py", "train.py onmt/trainer.py onmt/train_single.py"),
+    "opensora": ("hpcaitech+Open-Sora", "scripts/train.py scripts/train-vae.py"),
+    "titan": ("pytorch+torchtitan", "train.py torchtitan/train.py"),
+    "rwkv": ("BlinkDL+RWKV-LM", "RWKV-v4neo/train.py RWKV-v4neo/src/trainer.py"),
+    "bertvits": ("fishaudio+Bert-VITS2", "train_ms.py"),
+    "sovits": ("svc-develop-team+so-vits-svc", "train.py"),
+    "tianshou": ("thu-ml+tianshou", "tianshou/trainer/onpolicy.py tianshou/trainer/offpolicy.py"),
+    "fcn": ("wkentaro+pytorch-fcn", "torchfcn/trainer.py examples/voc/train_fcn32s.py"),
+    "unet": ("milesial+Pytorch-UNet", "train.py"),
+    "yolov3": ("eriklindernoren+PyTorch-YOLOv3", "train.py"),
+    "espnet": ("espnet+espnet", "espnet2/train/trainer.py"),
+    "transformers": ("huggingface+transformers", "examples/run_squad.py"),
+    "text_to_image": ("huggingface+diffusers", "examples/text_to_image/train_text_to_image.py"),
 }
 LOG = re.compile(
     r"print\(|logger\.|logging\.|log\.|wandb\.|writer\.add_|tb_writer\.|tqdm\.write|pbar\.set|progress_bar\.set"
@@ -61,11 +74,11 @@ def main() -> None:
     parser.add_argument("--repos", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    dice = random.Random(5)
     with gzip.open(options.out, "wt", encoding="utf-8") as out:
         for group, (repo, paths) in SCRIPTS.items():
             for path in paths.split():
                 history = History(options.repos / repo, path)
+                dice = random.Random(f"{repo} {path}")  # the cases of a script don't depend on what else is cloned
                 cases = list(find_cases(history, dice)) if len(history.blobs) > DISTANCES[1] else []
                 out.writelines(
                     json.dumps({"group": group, "repo": repo, "path": path, **case}) + "\n" for case in cases

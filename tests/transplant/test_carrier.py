@@ -224,3 +224,128 @@ def test_an_import_of_several_names_is_carried_along_for_each_name_needed(line: 
     assert len([one for one in added if "import" in one]) == 2
     assert "os" not in result.files["a.py"]
     compile(result.files["a.py"], "a.py", "exec")
+
+
+GLOBAL_AS_PARAMETER = """
+    import torch
+
+    def evaluate(device, net, x):
+        log("y", net(x.to(device)))
+        return net(x)
+
+    def train(device, net, loader):
+        for x in loader:
+            evaluate(device, net, x)
+
+    device = torch.device("cuda")
+    train(device, Net(), [1])
+"""
+
+
+def test_a_new_parameter_is_the_variable_of_the_module_that_all_calls_pass():
+    old = """
+        import torch
+
+        def evaluate(net, x):
+            return net(x)
+
+        def train(net, loader):
+            for x in loader:
+                evaluate(net, x)
+
+        train(Net(), [1])
+    """
+    result = carry(old, GLOBAL_AS_PARAMETER, "log(")
+
+    assert not result.refusals
+    text = result.files["a.py"]
+    assert 'device = torch.device("cuda")\n' in text
+    assert '    log("y", net(x.to(device)))\n    return net(x)\n' in text
+    assert text.index("device =") < text.index("train(Net()")
+
+
+@pytest.mark.parametrize(
+    ("code", "other"),
+    [
+        ("    evaluate(device, net, x)", "    evaluate(net.device, net, x)"),
+        ("    evaluate(device, net, x)", "    evaluate(*net)"),
+        ("    evaluate(device, net, x)", "    map(evaluate, x)"),
+        ('device = torch.device("cuda")', 'device = torch.device("cuda")\n    device = torch.device("cpu")'),
+    ],
+)
+def test_a_new_parameter_that_calls_may_pass_other_values_for_is_refused(code, other):
+    old = "import torch\n\ndef evaluate(net, x):\n    return net(x)\n"
+    result = carry(old, GLOBAL_AS_PARAMETER.replace(code, other), "log(")
+
+    (refusal,) = result.refusals
+    assert refusal.reason == "device isn't in the old version: it is a parameter of evaluate()"
+
+
+def test_an_import_is_not_carried_into_a_block_that_may_be_skipped():
+    old = """
+        import torch
+        try:
+            import ipex
+            if torch.xpu.is_available():
+                from library.ipex import ipex_init
+        except Exception:
+            pass
+        from accelerate import set_seed
+        set_seed(1)
+    """
+    new = """
+        import torch
+        from library.ipex import init_ipex
+        init_ipex()
+        from accelerate import set_seed
+        set_seed(1)
+    """
+    result = carry(old, new, "init_ipex(")
+
+    assert "\nfrom library.ipex import init_ipex\n" in result.files["a.py"]
+
+
+def test_a_variable_is_not_replaced_by_a_module():
+    old = """
+        import torch
+
+        def f(entropies, losses):
+            log("entropy", torch.mean(entropies))
+            log("loss", torch.mean(losses))
+            log("end", torch.mean(losses))
+    """
+    new = """
+        import torch
+
+        def f(entropies, losses):
+            entropy = entropies.get(losses)
+            log("entropy", entropy.mean(entropies))
+            log("loss", entropy.mean(losses))
+            log("max", entropy.max())
+            log("end", entropy.mean(losses))
+    """
+    result = carry(old, new, 'log("max"')
+
+    assert "torch.max()" not in result.files["a.py"]
+    assert "    entropy = entropies.get(losses)\n" in result.files["a.py"]
+
+
+def test_settings_that_were_a_module_are_found_in_it():
+    old = """
+        import config
+
+        def f(net):
+            a(net, config.workers, config.rate)
+            b(net, config.rate)
+            c(net, config.workers)
+    """
+    new = """
+        def f(net, cfg):
+            a(net, cfg.workers, cfg.rate)
+            b(net, cfg.rate)
+            log("rate", cfg.rate)
+            c(net, cfg.workers)
+    """
+    result = carry(old, new, 'log("rate"')
+
+    assert '    log("rate", config.rate)\n' in result.files["a.py"]

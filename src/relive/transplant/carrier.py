@@ -14,6 +14,7 @@ from relive.transplant.dependency_slice import (
     default_value,
     is_first_value,
     merge_units,
+    module_argument,
     origin,
     parse_import,
     single_import,
@@ -148,7 +149,11 @@ class Carrier:
                 return False
             if definition is not None and self._bring_default(placed, alignment, name, definition):
                 return True
-            raise CarryRefused(self._missing_reason(definition, name))
+            passed = module_argument(self.project.names(alignment.new_tree), definition, name)
+            if passed is None:
+                raise CarryRefused(self._missing_reason(definition, name))
+            self.carried.probability *= 0.9  # a call in another file may pass something else
+            definition = passed
         is_import = all("import" in node.words for node in definition.statements)
         if state == Bound.PERHAPS and not is_import:
             return self._bring_first_value(placed, alignment, name, definition)
@@ -261,12 +266,13 @@ class Carrier:
     def _slot_for(self, unit: SliceUnit, user: PlacedUnit, alignment: Alignment) -> Slot:
         """Returns a slot of its own before the statement that uses it, or the slot of that statement."""
         partner = alignment.old[unit.node.order]
+        same_scope = user.unit.node.scope is unit.node.scope
         if unit.source is not None and partner is not None and partner.parent is not None:
             slot = Slot(partner.parent, partner.index + 1)
-            if slot.order <= user.slot.order or user.unit.node.scope is not unit.node.scope:
-                return slot
+            is_in_time = slot.order <= user.slot.order or not same_scope
+            if is_in_time and slot.block in (user.slot.block, *user.slot.block.ancestors()):
+                return slot  # not in a block that may be skipped
         ranked = self._rank_slots(unit, alignment)
-        same_scope = user.unit.node.scope is unit.node.scope
         for place in ranked[:_MAX_TRIED]:
             slot = place.slot
             if not same_scope:

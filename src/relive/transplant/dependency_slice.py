@@ -146,6 +146,68 @@ def default_value(tree: Tree, function: Node, parameter: str) -> str | None:
     return ast.unparse(value) if value is not None and _is_literal(value) else None
 
 
+def module_argument(names: DefiniteAssignment, definition: Origin | None, parameter: str) -> Origin | None:
+    """Returns where the module defines what every call passes for a parameter, under the name of the parameter."""
+    if definition is None or not definition.is_parameter:
+        return None
+    tree = names.tree
+    waiting, seen = [definition.scope], {definition.scope}
+    while waiting:
+        function = waiting.pop()
+        callers = _callers_passing(tree, function, parameter)
+        for caller in callers or ():
+            owner = names.owner(caller.scope, parameter)
+            if owner is None or not (owner.parent is None or parameter in parameter_names(dedented_head(tree, owner))):
+                return None
+            if owner.parent is not None and owner not in seen:
+                waiting.append(owner)
+                seen.add(owner)
+        if not callers:
+            return None
+    root = tree.root
+    defining = [node for node in names.mentioning(root, parameter) if parameter in effects(tree, node).binds]
+    return Origin(root, False, defining) if len(defining) == 1 else None
+
+
+def _callers_passing(tree: Tree, function: Node, parameter: str) -> list[Node] | None:
+    """Returns the statements that call a function of the module; None unless all pass a variable named like this."""
+    parameters = _positional_parameters(tree, function)
+    if function.scope.parent is not None or parameter not in parameters:
+        return None
+    callers = []
+    for node in tree.nodes:
+        if function.name not in node.words or node is function:
+            continue
+        parsed = parse_quietly(f"{dedented_head(tree, node)} pass" if node.kind else dedented_head(tree, node))
+        if parsed is None:
+            return None
+        inside = [inner for statement in parsed for inner in ast.walk(statement)]
+        calls = [inner for inner in inside if isinstance(inner, ast.Call) and ast.unparse(inner.func) == function.name]
+        mentions = [inner for inner in inside if isinstance(inner, ast.Name) and inner.id == function.name]
+        if len(calls) != len(mentions) or not all(
+            _passes(call, parameters.index(parameter), parameter) for call in calls
+        ):
+            return None
+        callers += [node] * bool(calls)
+    return callers
+
+
+def _positional_parameters(tree: Tree, function: Node) -> list[str]:
+    match parse_quietly(f"{dedented_head(tree, function)} pass"):
+        case [ast.FunctionDef() | ast.AsyncFunctionDef() as parsed]:
+            return [each.arg for each in (*parsed.args.posonlyargs, *parsed.args.args)]
+    return []
+
+
+def _passes(call: ast.Call, position: int, parameter: str) -> bool:
+    """Whether a call passes the variable `parameter` for the parameter of that name."""
+    if any(isinstance(each, ast.Starred) for each in call.args[: position + 1]):
+        return False
+    by_keyword = [each.value for each in call.keywords if each.arg == parameter]
+    passed = call.args[position] if position < len(call.args) else next(iter(by_keyword), None)
+    return isinstance(passed, ast.Name) and passed.id == parameter
+
+
 def is_first_value(tree: Tree, node: Node, name: str) -> bool:
     """Whether a statement assigns a literal to a name, and nothing else: `best = None`."""
     match parse_quietly(tree.head(node)) if not node.kind else None:
@@ -214,6 +276,18 @@ def imported_target(names: DefiniteAssignment, scope: Node, name: str) -> str | 
             if isinstance(found, ast.Import) and name == (alias.asname or alias.name.split(".")[0]):
                 return alias.name if alias.asname else name
     return None
+
+
+def is_module(names: DefiniteAssignment, scope: Node, name: str) -> bool:
+    """Whether `import …` binds a name that is used in a scope; what `from … import` binds may be anything."""
+    owner = names.owner(scope, name)
+    found = [parse_import(names.tree, node) for node in names.mentioning(owner, name)] if owner is not None else []
+    return any(
+        name == (alias.asname or alias.name.split(".")[0])
+        for each in found
+        if isinstance(each, ast.Import)
+        for alias in each.names
+    )
 
 
 def unit_source(tree: Tree, unit: SliceUnit) -> str:

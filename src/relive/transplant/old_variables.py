@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from relive.transplant.carry_result import CarryRefused, PlacedUnit
-from relive.transplant.dependency_slice import imported_target, unit_source
+from relive.transplant.dependency_slice import imported_target, is_module, unit_source
 from relive.transplant.project_pair import ProjectPair
 from relive.transplant.syntax import (
     Alignment,
@@ -98,7 +98,7 @@ class OldVariables:
         for base, count in count_old_bases(self.alignment, name, self.scope).most_common(2):
             if base == name or self._state(base) <= state or base in self.old_receivers or name in self.receivers:
                 continue
-            if count < _MIN_SHARED_ATTRIBUTES:
+            if count < _MIN_SHARED_ATTRIBUTES or not self._can_be(name, base):
                 continue
             self._rename_inner_attributes(name, base)
             self.placed.names[name] = base
@@ -151,6 +151,9 @@ class OldVariables:
                 continue  # an object is no variable of itself
             if count_old_names(self.alignment, other, self.scope)[other] >= count:
                 continue
+            base, old_base = name.partition("."), other.partition(".")
+            if target is None and base[2] == old_base[2] and not self._can_be(base[0], old_base[0]):
+                continue  # `entropy.mean()` is not `torch.mean()`
             if target is None or imported_target(self.old_names, self.old_scope, other) == target:
                 return other, _BY_VOTES
         return self._namesake(name, state) if target is None else None
@@ -180,6 +183,11 @@ class OldVariables:
 
     def _is_object(self, name: str) -> bool:
         return imported_target(self.old_names, self.old_scope, name) is None and name not in self.old_receivers
+
+    def _can_be(self, name: str, old: str) -> bool:
+        """Whether an object can be a name of the old version: a module, if only values are taken from it."""
+        calls_or_passes = rf"(?<![\w.]){re.escape(name)}\b(?!\.\w+\b(?!\s*\())"
+        return not is_module(self.old_names, self.old_scope, old) or not re.search(calls_or_passes, self._source())
 
     def _state(self, name: str) -> Bound:
         base = name.split(".")[0]
