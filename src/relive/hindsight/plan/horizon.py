@@ -177,6 +177,8 @@ class HorizonTracker:
         if loop not in self._horizon.last:
             self._to_meet.discard((_LEFT, loop))
             return self._show()
+        if how == slot_kinds.LEFT_BY_ERROR and loop in self._horizon.by_error:
+            return self._show()  # by the error that the run met: what came before it happened
         return how not in _REGULAR or loop in self._horizon.unclear
 
     def note_recorded_end(self) -> None:
