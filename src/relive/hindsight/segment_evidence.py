@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from relive.checkpoint.graph import WRITTEN_FILE
 from relive.hindsight.verdicts import (
     CHANGED,
     INCOMPLETE,
@@ -24,6 +25,7 @@ from relive.hindsight.verdicts import (
     Reads,
     Restored,
     Rule,
+    describe_unknown,
     judge,
 )
 from relive.hindsight.verification import Comparison
@@ -233,12 +235,20 @@ class SurroundingEvidence:
         facts, code = self._facts, self._facts.code
         if code.volatile_source(name) or any(code.reads_directly(name, path) for path in self.volatile_paths):
             return Reads.UNKNOWN
+        if self._written_file(name):
+            return Reads.UNKNOWN
         if any(code.reads_directly(name, path) for path in facts.unknown):
             # Without a restore it was computed again, like everything else.
             return Reads.MAYBE_UNKNOWN if facts.is_from_start else Reads.UNKNOWN
         if not facts.is_from_start and any(code.reads_by_flow(name, path) for path in facts.unknown):
             return Reads.COMPUTED_FROM_UNKNOWN
         return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in facts.unknown) else Reads.KNOWN
+
+    def _written_file(self, name: str) -> str | None:
+        """Returns an open file that is not in the checkpoints, if values of a name may be read from what it wrote."""
+        written = (one for one in self._facts.unknown if one.endswith(WRITTEN_FILE))
+        is_read = not self._facts.is_from_start and self._facts.code.reads_files(name)
+        return next(written, None) if is_read else None
 
     def cause(self, name: str, rule: Rule) -> str:
         """Why a rule holds for values of a name: what differs, or what is not known."""
@@ -252,7 +262,9 @@ class SurroundingEvidence:
                      if code.reads_directly(name, path)]  # fmt: skip
             opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
             flowing = (describe_unknown(path) for path in facts.unknown if code.reads_by_flow(name, path))
-            return code.volatile_source(name) or next(iter([*times, *opaque]), None) or next(flowing)
+            written = self._written_file(name)
+            told = [*times, *opaque, *([describe_unknown(written)] if written else [])]
+            return code.volatile_source(name) or next(iter(told), None) or next(flowing)
         if rule.ground == MAYBE:
             return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))
         if rule.ground == CHANGED:
@@ -289,15 +301,6 @@ class SurroundingEvidence:
 
 def _path(text: str) -> str:
     return text.partition(": ")[0]
-
-
-def describe_unknown(text: str) -> str:
-    """`tokenizer._tokenizer: tokenizers.Tokenizer is opaque` → what it is, and that no checkpoint holds it."""
-    path, _, reason = text.partition(": ")
-    kind, is_opaque, _ = reason.partition(" is opaque")
-    if is_opaque:
-        return f"an object of type {kind} is not in the checkpoints ({path})"
-    return f"{path} is not in the checkpoints" + (f" ({reason})" if reason else "")
 
 
 def _describe_start(state: CheckedState, code: KnowsCode) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts, describe_unknown
-from relive.hindsight.verdicts import READS, VALUES
+from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts
+from relive.hindsight.verdicts import READS, VALUES, describe_unknown
 from relive.model import Verdict
 
 _PREDICATES = ("reads ", "draws ")

@@ -129,3 +129,12 @@ RULES = (
 def judge(evidence: Evidence) -> Rule:
     """Returns the rule that gives a value its verdict."""
     return next(rule for rule in RULES if rule.holds(evidence))
+
+
+def describe_unknown(text: str) -> str:
+    """`tokenizer._tokenizer: tokenizers.Tokenizer is opaque` → what it is, and that no checkpoint holds it."""
+    path, _, reason = text.partition(": ")
+    kind, is_opaque, _ = reason.partition(" is opaque")
+    if is_opaque:
+        return f"an object of type {kind} is not in the checkpoints ({path})"
+    return f"{path} is not in the checkpoints" + (f" ({reason})" if reason else "")

@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.graph_state import GraphState
+    from relive.checkpoint.graph.handlers import WRITTEN_FILE
     from relive.checkpoint.graph.matches import (
         changed_roots,
         changed_variables,

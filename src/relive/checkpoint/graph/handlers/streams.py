@@ -9,6 +9,7 @@ from typing import Any
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
 _STANDARD_STREAMS = 2
+WRITTEN_FILE = "a file that is written"  # why it is unknown
 _LINES = "lines"
 
 
@@ -43,7 +44,7 @@ class FileHandler(Handler):
         if raw.fileno() <= _STANDARD_STREAMS:
             return ("standard",)
         if obj.writable():
-            raise Unreadable("a file that is written")
+            raise Unreadable(WRITTEN_FILE)
         if not obj.seekable():
             raise Unreadable("a stream that can't be put back")
         try:
