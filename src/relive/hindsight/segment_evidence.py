@@ -233,9 +233,8 @@ class SurroundingEvidence:
 
     def _find_reads(self, name: str) -> Reads:
         facts, code = self._facts, self._facts.code
-        if code.volatile_source(name) or any(code.reads_directly(name, path) for path in self.volatile_paths):
-            return Reads.UNKNOWN
-        if self._written_file(name):
+        is_volatile = any(code.reads_directly(name, path) for path in self.volatile_paths)
+        if code.volatile_source(name) or is_volatile or self._written_files(name):
             return Reads.UNKNOWN
         if any(code.reads_directly(name, path) for path in facts.unknown):
             # Without a restore it was computed again, like everything else.
@@ -244,11 +243,10 @@ class SurroundingEvidence:
             return Reads.COMPUTED_FROM_UNKNOWN
         return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in facts.unknown) else Reads.KNOWN
 
-    def _written_file(self, name: str) -> str | None:
-        """Returns an open file that is not in the checkpoints, if values of a name may be read from what it wrote."""
-        written = (one for one in self._facts.unknown if one.endswith(WRITTEN_FILE))
+    def _written_files(self, name: str) -> list[str]:
+        """Returns open files that are not in the checkpoints, if values of a name may be read from what they wrote."""
         is_read = not self._facts.is_from_start and self._facts.code.reads_files(name)
-        return next(written, None) if is_read else None
+        return [one for one in self._facts.unknown if is_read and one.endswith(WRITTEN_FILE)]
 
     def cause(self, name: str, rule: Rule) -> str:
         """Why a rule holds for values of a name: what differs, or what is not known."""
@@ -262,8 +260,7 @@ class SurroundingEvidence:
                      if code.reads_directly(name, path)]  # fmt: skip
             opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
             flowing = (describe_unknown(path) for path in facts.unknown if code.reads_by_flow(name, path))
-            written = self._written_file(name)
-            told = [*times, *opaque, *([describe_unknown(written)] if written else [])]
+            told = [*times, *opaque, *map(describe_unknown, self._written_files(name))]
             return code.volatile_source(name) or next(iter(told), None) or next(flowing)
         if rule.ground == MAYBE:
             return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))

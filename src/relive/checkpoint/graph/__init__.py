@@ -6,7 +6,6 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.graph_state import GraphState
-    from relive.checkpoint.graph.handlers import WRITTEN_FILE
     from relive.checkpoint.graph.matches import (
         changed_roots,
         changed_variables,
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     )
     from relive.checkpoint.graph.object_tokens import is_node
     from relive.checkpoint.graph.observer import Observer
-    from relive.checkpoint.graph.registry import CannotRestore, UserHandler, register_handler
+    from relive.checkpoint.graph.registry import WRITTEN_FILE, CannotRestore, UserHandler, register_handler
     from relive.checkpoint.graph.restore import GraphRestore, LiveObjects
     from relive.checkpoint.graph.roots import Roots, set_roots, variables_left_out
     from relive.checkpoint.graph.state_differences import Difference, compare_graphs, differing_nodes

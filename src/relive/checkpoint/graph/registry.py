@@ -60,6 +60,9 @@ class Restorer(Protocol):
     def is_memory_of(self, way: int, address: int) -> bool: ...
 
 
+WRITTEN_FILE = "a file that is written"  # why it is unknown
+
+
 class Handler:
     """Captures, restores and fingerprints the objects of one type.
 

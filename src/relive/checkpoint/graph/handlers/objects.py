@@ -43,10 +43,10 @@ IGNORED_PACKAGES = frozenset(
     "tqdm rich relive wandb matplotlib IPython ipykernel tensorboard tensorboardX mlflow logging comet_ml neptune aim "
     "clearml swanlab loguru structlog colorama termcolor alive_progress progressbar faulthandler warnings".split()
 )
+_IGNORED_MODULES = ("torch.utils.tensorboard", "concurrent.futures.thread")  # a pool of threads has none of its own
 # Boosters pickle their trees, rounded or not, and leave out what the next round needs: data, margins, generators.
 _COMPARED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
 _UNKNOWN_PACKAGES = frozenset({"multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "ssl", "sqlite3"})
-_CLOSED_PACKAGES = frozenset({"sqlite3"})  # what their objects refer to are caches
 _VALUE_TYPES = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID,
     pathlib.PurePath, re.Pattern, range, slice, type(NotImplemented),
@@ -153,16 +153,16 @@ class IgnoredHandler(Handler):
 
 
 class UnknownHandler(Handler):
-    """An object that can't be looked into. What it refers to is still looked at."""
+    """An object that can't be looked into. What it refers to is still looked at, unless it is bound to the process."""
 
     is_restorable = False
 
     def content(self, obj: Any, walk: Walker) -> Any:
-        package = type(obj).__module__.partition(".")[0]
-        for at, inner in enumerate(gc.get_referents(obj) if package not in _CLOSED_PACKAGES else ()):
-            if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
-                walk.ref(inner, ".", f"(inside {at})")
-        attribute_tokens(obj, walk)
+        if type(obj).__module__.partition(".")[0] not in _UNKNOWN_PACKAGES:
+            for at, inner in enumerate(gc.get_referents(obj)):
+                if not isinstance(inner, type | types.ModuleType | types.FrameType) and inner is not own_dict(obj):
+                    walk.ref(inner, ".", f"(inside {at})")
+            attribute_tokens(obj, walk)
         raise Unreadable(f"{type(obj).__module__}.{type(obj).__qualname__} is opaque")
 
 
@@ -368,7 +368,7 @@ def _choose_by_memory(kind: type, where: Attributes) -> Handler:
 
 def _is_ignored(kind: type) -> bool:
     module = module_name(kind)
-    return module.partition(".")[0] in IGNORED_PACKAGES or module.startswith("torch.utils.tensorboard")
+    return module.partition(".")[0] in IGNORED_PACKAGES or module.startswith(_IGNORED_MODULES)
 
 
 def _pickles_itself(kind: Any) -> bool:

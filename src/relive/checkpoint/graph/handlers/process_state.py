@@ -8,6 +8,7 @@ import decimal
 import functools
 import locale
 import logging
+import operator
 import os
 import pickle
 import signal
@@ -66,6 +67,10 @@ class LibraryState:
         libraries = {id(one): one for one in map(_library_of, named) if one is not None}
         self.variables = {name: dict(vars(one)) for one in libraries.values() if (name := one.__name__)}
         self.keepers = {name: _keepers_of(name, values) for name, values in self.variables.items()}
+        self.classes = {
+            name: [(one, frozenset(vars(one))) for one in values.values() if isinstance(one, type)]
+            for name, values in self.variables.items()
+        }
 
 
 def _library_of(value: Any) -> types.ModuleType | None:
@@ -89,6 +94,14 @@ def _keepers_of(library: str, variables: dict[str, Any]) -> list[str]:
     if package in IGNORED_PACKAGES or package in sys.stdlib_module_names:
         return []
     return [name for name, value in variables.items() if name[:2] != "__" and _may_keep(package, value)]
+
+
+def _names_of_project(kind: type, before: frozenset[str]) -> list[tuple[str, Any]]:
+    """Returns the attributes that the project has given to a library's class."""
+    return [
+        (name, value) for name, value in list(vars(kind).items())
+        if name not in before and name[:2] != "__" and _is_of_project(value)
+    ]  # fmt: skip
 
 
 def _may_keep(package: str, value: Any) -> bool:
@@ -221,6 +234,10 @@ class LibraryHandler(Handler):
             for name in obj.keepers[module]:
                 if name in now:
                     found += (module, name, walk.ref(now[name], ".", f"{module}.{name}"))
+            for kind, names in obj.classes[module]:
+                if len(vars(kind)) != len(names):
+                    for name, value in _names_of_project(kind, names):
+                        found += (module, f"{kind.__qualname__}.{name}", walk.ref(value, ".", f"{module}.{name}"))
             if has_same_values(now, before):
                 continue
             for name, value in list(now.items()):
@@ -230,8 +247,10 @@ class LibraryHandler(Handler):
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         for module, name, token in zip(content[::3], content[1::3], content[2::3], strict=True):
+            owner, _, attribute = name.rpartition(".")
             if module in sys.modules:
-                setattr(sys.modules[module], name, restore.value(token))
+                holder = operator.attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
+                setattr(holder, attribute, restore.value(token))
 
 
 class FinalizerHandler(Handler):

@@ -6,10 +6,9 @@ import contextvars
 import io
 from typing import Any
 
-from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
+from relive.checkpoint.graph.registry import WRITTEN_FILE, CannotRestore, Handler, Restorer, Unreadable, Walker
 
 _STANDARD_STREAMS = 2
-WRITTEN_FILE = "a file that is written"  # why it is unknown
 _LINES = "lines"
 
 
