@@ -48,6 +48,7 @@ _START = """
         class Random(random.Random):
             def __init__(self, x=None):
                 super().__init__(chance.random() if x is None else x)
+        Random.__module__ = "random"  # it stands for the class itself
         random.Random = Random
         try:
             import numpy

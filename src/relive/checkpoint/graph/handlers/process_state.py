@@ -139,10 +139,19 @@ def _torch_facts(torch: Any) -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "deterministic": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
         "matmul precision": (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
         "anomaly": (torch.is_anomaly_enabled(), torch.autograd.set_detect_anomaly),
+        "threads": (torch.get_num_threads(), torch.set_num_threads),
+        "printing": (_torch_printing(torch), lambda options: torch.set_printoptions(**dict(options))),
         "cudnn.benchmark": (cudnn.benchmark, set_flag(cudnn, "benchmark")),
         "cudnn.deterministic": (cudnn.deterministic, set_flag(cudnn, "deterministic")),
         "mkldnn": (torch.backends.mkldnn.enabled, set_flag(torch.backends.mkldnn, "enabled")),
     }  # fmt: skip
+
+
+def _torch_printing(torch: Any) -> tuple[tuple[str, Any], ...]:
+    options = torch._tensor_str.PRINT_OPTS
+    return tuple(
+        (name, getattr(options, name)) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")
+    )
 
 
 def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
