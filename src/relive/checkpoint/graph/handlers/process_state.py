@@ -13,6 +13,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import types
 import warnings
 import weakref
@@ -147,6 +148,21 @@ def _torch_facts(torch: Any) -> dict[str, tuple[Any, Callable[[Any], None]]]:
     }  # fmt: skip
 
 
+def _umask() -> int:
+    """Returns the mask of new files. Python can only set it, which other threads would notice."""
+    try:
+        with open("/proc/self/status", "rb") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith(b"Umask:"))
+    except (OSError, StopIteration):  # not Linux
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
+
+
+def _set_umask(mask: int) -> None:
+    os.umask(mask)
+
+
 def _torch_printing(torch: Any) -> tuple[tuple[str, Any], ...]:
     options = torch._tensor_str.PRINT_OPTS
     return tuple(
@@ -164,6 +180,7 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "decimal rounding": (context.rounding, lambda value: setattr(context, "rounding", value)),
         "switch interval": (sys.getswitchinterval(), sys.setswitchinterval),
         "integer digits": (sys.get_int_max_str_digits(), sys.set_int_max_str_digits),
+        "umask": (_umask(), _set_umask),
         "locale": (locale.setlocale(locale.LC_ALL), _set_locale),
     }
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -216,6 +233,8 @@ class ProcessHandler(Handler):
                 os.environ.pop(name, None)
             elif os.environ.get(name) != value:
                 os.environ[name] = value
+        if "TZ" in wanted or "TZ" in removed:
+            time.tzset()
         folder = os.path.normpath(os.path.join(obj.folder, relative)) if relative else obj.folder
         if folder and folder != _current_folder():
             os.makedirs(folder, exist_ok=True)
