@@ -8,15 +8,19 @@ import operator
 import sys
 import types
 import weakref
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, module_name
+from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, module_name, own_dict
 from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
 from relive.checkpoint.graph.object_tokens import BY_NAME, PLAIN_TYPES, Token
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, Walker
 
+CONTAINERS = frozenset({list, dict, set, deque, defaultdict, Counter})
+MAX_ITEMS = 256  # of a library's list that is looked at: longer ones are tables that it was made with
+MAX_DEPTH = 3
 COMPILERS = ("torch._dynamo", "torch._inductor")  # their functions and objects cache code
 _CLASS_MACHINERY = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __abstractmethods__ _abc_impl __slotnames__ __firstlineno__ "
@@ -80,19 +84,35 @@ def _state_of_library_class(kind: type) -> dict[str, Any]:
     seen = _library_classes.get(kind)
     if seen is not None and has_same_values(current, seen[0]):
         return seen[1]
-    found = {name: value for name, value in list(current.items()) if name[:2] != "__" and _is_class_state(kind, value)}
+    package = module_name(kind).partition(".")[0]
+    found = {
+        name: value for name, value in list(current.items()) if name[:2] != "__" and is_library_state(package, value)
+    }
     _library_classes[kind] = dict(current), found
     return found
 
 
-def _is_class_state(kind: type, value: Any) -> bool:
-    """Whether an attribute of a library's class is a value, or an object that the same module or the project makes."""
-    of_value = type(value)
-    if of_value in PLAIN_TYPES or of_value in (str, list, dict, set, tuple):
+def is_library_state(package: str, value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Whether a library may keep something in a value: in an object of its own, in a list, or by binding it anew.
+
+    An object that holds much else is none: from the settings of a library one comes to all that it ever made.
+    """
+    kind = type(value)
+    if kind in PLAIN_TYPES or kind is str or isinstance(value, type):
         return True
-    if not of_value.__flags__ & HEAP_TYPE or callable(value):
+    if depth == 0:
+        return False
+    if kind in CONTAINERS or kind is tuple:
+        items = [*value.keys(), *value.values()] if isinstance(value, dict) else list(value)
+        return len(items) <= MAX_ITEMS and all(is_library_state(package, one, depth - 1) for one in items)
+    if not kind.__flags__ & HEAP_TYPE or callable(value) or isinstance(value, types.ModuleType):
         return False  # code, in one form or another
-    return module_name(of_value) == module_name(kind) or is_project_module(module_name(of_value))
+    if is_project_module(module_name(kind)):
+        return True
+    own = own_dict(value)
+    return module_name(kind).partition(".")[0] == package and (
+        own is None or all(is_library_state(package, one, depth - 1) for one in list(own.values()))
+    )
 
 
 def has_same_values(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -7,11 +7,16 @@ import gc
 import marshal
 import sys
 import types
-from collections import Counter, defaultdict, deque
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.handlers.classes import COMPILERS, DESCRIPTORS, AnyClassHandler, NamedClassHandler
+from relive.checkpoint.graph.handlers.classes import (
+    COMPILERS,
+    CONTAINERS,
+    DESCRIPTORS,
+    AnyClassHandler,
+    NamedClassHandler,
+)
 from relive.checkpoint.graph.object_tokens import (
     BUILTIN_METHOD,
     BY_NAME,
@@ -24,7 +29,6 @@ from relive.checkpoint.graph.object_tokens import (
 )
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
-CONTAINERS = frozenset({list, dict, set, deque, defaultdict, Counter})
 _EMPTY_CELL = "(empty)"
 
 

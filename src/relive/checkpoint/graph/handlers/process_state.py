@@ -21,16 +21,15 @@ from collections.abc import Callable
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module, project_modules
-from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, module_name
-from relive.checkpoint.graph.handlers.classes import has_same_values
-from relive.checkpoint.graph.handlers.code import CONTAINERS, is_made_at_run_time
+from relive.checkpoint.graph.handlers.attributes import module_name
+from relive.checkpoint.graph.handlers.classes import has_same_values, is_library_state
+from relive.checkpoint.graph.handlers.code import is_made_at_run_time
 from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-_MAX_ITEMS = 256  # of a library's list that is looked at: longer ones are tables that it was made with
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
 
 
@@ -94,7 +93,16 @@ def _keepers_of(library: str, variables: dict[str, Any]) -> list[str]:
     package = library.partition(".")[0]
     if package in IGNORED_PACKAGES or package in sys.stdlib_module_names:
         return []
-    return [name for name, value in variables.items() if name[:2] != "__" and _may_keep(package, value)]
+    return [
+        name
+        for name, value in variables.items()
+        if name[:2] != "__" and _is_object(value) and is_library_state(package, value)
+    ]
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a value can change; others are state only if they are bound to something else."""
+    return type(value) not in PLAIN_TYPES and not isinstance(value, str | tuple | type)
 
 
 def _names_of_project(kind: type, before: frozenset[str]) -> list[tuple[str, Any]]:
@@ -103,15 +111,6 @@ def _names_of_project(kind: type, before: frozenset[str]) -> list[tuple[str, Any
         (name, value) for name, value in list(vars(kind).items())
         if name not in before and name[:2] != "__" and _is_of_project(value)
     ]  # fmt: skip
-
-
-def _may_keep(package: str, value: Any) -> bool:
-    kind = type(value)
-    if kind in CONTAINERS:
-        return len(value) <= _MAX_ITEMS
-    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type | types.ModuleType) or callable(value):
-        return False
-    return module_name(kind).partition(".")[0] == package
 
 
 class RandomState:
