@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
-from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, module_name, own_dict
+from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, Attributes, module_name, own_dict
 from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
 from relive.checkpoint.graph.object_tokens import BY_NAME, PLAIN_TYPES, Token
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, Walker
@@ -107,6 +107,8 @@ def is_library_state(package: str, value: Any, depth: int = MAX_DEPTH) -> bool:
         return len(items) <= MAX_ITEMS and all(is_library_state(package, one, depth - 1) for one in items)
     if not kind.__flags__ & HEAP_TYPE or callable(value) or isinstance(value, types.ModuleType):
         return False  # code, in one form or another
+    if Attributes.of(kind).has_hidden_memory:
+        return False  # as the properties that a library has compiled
     if is_project_module(module_name(kind)):
         return True
     own = own_dict(value)
