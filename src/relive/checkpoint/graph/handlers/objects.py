@@ -177,7 +177,7 @@ class PickledHandler(Handler):
         return data, tuple(bytes(buffer.raw()) for buffer in buffers)
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        data, buffers = content
+        data, buffers = content[:2]
         return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
@@ -279,26 +279,19 @@ class StateDictHandler(Handler):
         obj.load_state_dict(restore.complete_value(content))
 
 
-class FrameHandler(Handler):
-    """A DataFrame, Series or Index of pandas."""
+class FrameHandler(PickledHandler):
+    """A DataFrame, Series or Index of pandas: pickled like other objects, and compared by value."""
 
-    creates_complete = True
     is_hashed_whole = False
 
     def content(self, obj: Any, walk: Walker) -> Any:
         from xxhash import xxh3_64_intdigest
 
-        buffers: list[pickle.PickleBuffer] = []
-        data = pickle.dumps(obj, protocol=5, buffer_callback=buffers.append)
-        digest = xxh3_64_intdigest(_pickled_by_value(obj) or data)
-        return data, tuple(bytes(buffer.raw()) for buffer in buffers), digest
+        data, buffers = super().content(obj, walk)
+        return data, buffers, xxh3_64_intdigest(_pickled_by_value(obj) or data)
 
     def fingerprint(self, content: Any) -> Any:
         return content[1:]
-
-    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
-        data, buffers, _ = content
-        return pickle.loads(data, buffers=[bytearray(buffer) for buffer in buffers])
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         fresh = self.create("", content, restore)

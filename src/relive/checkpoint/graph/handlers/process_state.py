@@ -68,7 +68,7 @@ class LibraryState:
         self.variables = {name: dict(vars(one)) for one in libraries.values() if (name := one.__name__)}
         self.keepers = {name: _keepers_of(name, values) for name, values in self.variables.items()}
         self.classes = {
-            name: [(one, frozenset(vars(one))) for one in values.values() if isinstance(one, type)]
+            name: [(key, one, frozenset(vars(one))) for key, one in values.items() if isinstance(one, type)]
             for name, values in self.variables.items()
         }
 
@@ -251,7 +251,7 @@ class ProcessHandler(Handler):
 class LibraryHandler(Handler):
     """Variables of libraries that the project has bound to values or functions of its own: restored, not compared.
 
-    Lists, dicts and sets are objects of the graph like any others.
+    So is what the lists, dicts, sets and objects of a library hold.
     """
 
     def content(self, obj: Any, walk: Walker) -> Any:
@@ -261,10 +261,10 @@ class LibraryHandler(Handler):
             for name in obj.keepers[module]:
                 if name in now:
                     found += (module, name, walk.ref(now[name], ".", f"{module}.{name}"))
-            for kind, names in obj.classes[module]:
+            for key, kind, names in obj.classes[module]:
                 if len(vars(kind)) != len(names):
                     for name, value in _names_of_project(kind, names):
-                        found += (module, f"{kind.__qualname__}.{name}", walk.ref(value, ".", f"{module}.{name}"))
+                        found += (module, f"{key}.{name}", walk.ref(value, ".", f"{module}.{key}.{name}"))
             if has_same_values(now, before):
                 continue
             for name, value in list(now.items()):
