@@ -13,6 +13,7 @@ NAMES = (
     "leaderboard",
     "disk",
     "killed",
+    "damage",
     "checkpoint_cost",
     "checkpoint_overhead",
     "replay",
@@ -20,6 +21,7 @@ NAMES = (
     "multiversion",
     "background",
     "memo",
+    "memo_stale",
     "parsl_tests",
     "alignment",
     "awkward",
@@ -28,6 +30,7 @@ NAMES = (
     "handsfree",
     "ingest",
     "fleet",
+    "adversary",
 )
 
 

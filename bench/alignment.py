@@ -8,6 +8,12 @@ The folder holds clones, bare or not, of those repositories: `git clone --bare <
 Nothing of them is kept. `--every 10` takes each tenth case, `--tuned` the repositories that the weights were fitted to
 instead of the others, `--unseen` only those that nothing was fitted to and whose failures nobody looked at.
 `python -m bench.alignment_cases` finds cases of such repositories.
+
+A statement is at its place in four senses, each reported on its own. `exact`: the same block and the same neighbours.
+`equivalent`: another gap of the block, if the statements between commute with it by the names that they use; a method
+call counts as a change of its object, so two calls of one logger don't commute. `equivalent_among_logs`: two statements
+that only log commute too, because the order in which a logger gets values of different names changes no value.
+`place`: `exact`, or a refusal that names the exact place.
 """
 
 from __future__ import annotations
@@ -35,7 +41,8 @@ from bench.measuring import report
 FITTED = frozenset("ptexamples karpathy yolo r9y9 fairseq aiayn clovaai qlora ssd cifar rosinality taco2".split())
 # The rules for names were improved by looking at failures in the repositories of these groups too.
 LOOKED_AT = frozenset(
-    "kohya timm dalle gs nerf cifar100 rainbow alpaca open_clip cleanrl frcnn a2c tts deepspeech".split()
+    "kohya timm dalle gs nerf cifar100 rainbow alpaca open_clip cleanrl frcnn a2c tts deepspeech "
+    "lucidgan tvision opennmt titan bertvits sovits yolov3 sb3 reid".split()
 )
 DISTANCES = (1, 5, 20, 100)
 GOALS = {
@@ -47,6 +54,10 @@ GOALS = {
     "ms_per_1000_lines": "< 50",
     "growth_per_doubling": "< 2.3",
 }
+
+LOG_CALL = re.compile(
+    r"(?:[\w.]+\.)?(?:print|log|info|debug|warning|write|add_\w+|set_postfix|set_postfix_str|set_description)\("
+)
 
 Path_ = tuple[tuple[str, int], ...]  # the way from the module to a statement: fields and numbers
 
@@ -144,6 +155,9 @@ def _judge(case: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
     here, _ = _place(ast.parse(old), first, set())
     found["exact"] = there == here
     found["equivalent"] = found["exact"] or _commute(ast.parse(without), here, there, statement)
+    found["equivalent_among_logs"] = found["equivalent"] or _commute(
+        ast.parse(without), here, there, statement, among_logs=True
+    )
     found["place"] = found["exact"]
     found["same_bytes"] = patched == old
     found["unbound"] = bool(_unknown(tree, statement))
@@ -186,7 +200,7 @@ def _span(node: Any) -> tuple[int, int]:
     return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]), node.end_lineno
 
 
-def _commute(tree: ast.Module, here: Path_, there: Path_, statement: ast.stmt) -> bool:
+def _commute(tree: ast.Module, here: Path_, there: Path_, statement: ast.stmt, *, among_logs: bool = False) -> bool:
     """Whether both places are in one block and the statements between them commute with the statement."""
     if here[:-1] != there[:-1] or here[-1][0] != there[-1][0]:
         return False
@@ -195,14 +209,24 @@ def _commute(tree: ast.Module, here: Path_, there: Path_, statement: ast.stmt) -
         block = getattr(block, field)[number]
     first, last = sorted((here[-1][1], there[-1][1]))
     reads, writes = _effects(statement)
+    logs = among_logs and _only_logs(statement)
     for neighbour in getattr(block, here[-1][0])[first:last]:
         leaving = ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Yield | ast.Delete
         if any(isinstance(node, leaving) for node in ast.walk(neighbour)):
             return False
         their_reads, their_writes = _effects(neighbour)
+        if logs and _only_logs(neighbour):
+            continue
         if their_writes & (reads | writes) or writes & their_reads:
             return False
     return True
+
+
+def _only_logs(statement: ast.stmt) -> bool:
+    """Whether a statement is a call of a logger, or an `if` with nothing but such calls."""
+    if isinstance(statement, ast.If):
+        return all(_only_logs(inner) for inner in (*statement.body, *statement.orelse))
+    return isinstance(statement, ast.Expr) and bool(LOG_CALL.match(ast.unparse(statement)))
 
 
 def _effects(statement: ast.AST) -> tuple[set[str], set[str]]:
@@ -255,7 +279,16 @@ def _tell(sample: str, judged: list[tuple[dict[str, Any], dict[str, Any]]]) -> N
         ]
         numbers = {
             key: _percent(found, key)
-            for key in ("exact", "equivalent", "place", "refused", "high", "broken", "unbound")
+            for key in (
+                "exact",
+                "equivalent",
+                "equivalent_among_logs",
+                "place",
+                "refused",
+                "high",
+                "broken",
+                "unbound",
+            )
         }
         wrong = 100 - _percent(high, "equivalent")
         same = _percent(unedited, "same_bytes")

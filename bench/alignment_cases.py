@@ -59,6 +59,17 @@ SCRIPTS = {  # group → repository, scripts
     "yolov3": ("eriklindernoren+PyTorch-YOLOv3", "train.py"),
     "espnet": ("espnet+espnet", "espnet2/train/trainer.py"),
     "transformers": ("huggingface+transformers", "examples/run_squad.py"),
+    "ddpm": (
+        "lucidrains+denoising-diffusion-pytorch",
+        "denoising_diffusion_pytorch/denoising_diffusion_pytorch.py",
+    ),
+    "neox": ("EleutherAI+gpt-neox", "megatron/training.py"),
+    "sb3": (
+        "DLR-RM+stable-baselines3",
+        "stable_baselines3/common/on_policy_algorithm.py stable_baselines3/ppo/ppo.py",
+    ),
+    "mmdet": ("open-mmlab+mmdetection", "tools/train.py"),
+    "reid": ("KaiyangZhou+deep-person-reid", "torchreid/engine/engine.py train_imgreid_xent.py"),
     "text_to_image": ("huggingface+diffusers", "examples/text_to_image/train_text_to_image.py"),
 }
 LOG = re.compile(

@@ -35,7 +35,7 @@ def _put(home: Home) -> Path:
 
 def _pin(home: Home) -> Path:
     PinnedPatches(home, ["loss"]).write("tree", Patch())
-    (path,) = (home.path / "pins").iterdir()
+    (path,) = (home.path / "pins").glob("*.json")
     return path
 
 

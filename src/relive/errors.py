@@ -43,6 +43,10 @@ class VersionError(ReliveError):
     """A code version that could not be recorded or read."""
 
 
+class VersionDamaged(VersionError, Damaged):
+    """A code version whose objects in git are missing or not what was stored."""
+
+
 class TransplantError(ReliveError):
     """A statement that could not be inserted into another version."""
 

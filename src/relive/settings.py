@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ class Settings(NamedTuple):
     inputs: bool = True  # record which files the run opens for reading
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
     variables: tuple[str, ...] = ()  # additional environment variables to record
+    secret_patterns: tuple[str, ...] = ()  # regular expressions of further texts that must not be recorded
     overhead: float = 1 / 15  # the fraction of training time that checkpoints may cost
     server: str = ""  # where runs are sent, like "http://host:5005"; "" keeps them here
     token: str = ""  # the token for the server
@@ -85,7 +87,7 @@ def _read_toml(path: Path) -> Any:
 def _validate(name: str, value: Any, place: str) -> Any:
     kind = type(Settings._field_defaults[name])
     if kind is tuple and isinstance(value, list):
-        return tuple(str(item) for item in value)
+        return _checked_list(name, tuple(str(item) for item in value), place)
     if kind is float and type(value) is int:
         return float(value)
     if name == "keep" and type(value) is int:
@@ -95,6 +97,16 @@ def _validate(name: str, value: Any, place: str) -> Any:
     return value
 
 
+def _checked_list(name: str, items: tuple[str, ...], place: str) -> tuple[str, ...]:
+    if name == "secret_patterns":
+        for item in items:
+            try:
+                re.compile(item)
+            except re.error as error:
+                raise ReliveError(f"{place}: {item!r} is no regular expression ({error}); correct it") from error
+    return items
+
+
 def _parse_variable(name: str, raw: str, place: str) -> Any:
     kind: Any = type(Settings._field_defaults[name])
     try:
@@ -102,7 +114,7 @@ def _parse_variable(name: str, raw: str, place: str) -> Any:
             return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False,
                     "off": False, "": False}[raw.strip().lower()]  # fmt: skip
         if kind is tuple:
-            return tuple(part.strip() for part in raw.split(",") if part.strip())
+            return _checked_list(name, tuple(part.strip() for part in raw.split(",") if part.strip()), place)
         return kind(raw)
     except (KeyError, ValueError) as error:
         raise ReliveError(f"{place}={raw!r} is not of type {kind.__name__}; change or unset it") from error

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from relive.store.journal.line_schema import JOURNAL_FORMAT
+from relive.store.journal.line_schema import JOURNAL_FORMAT, with_sum
 
 TRAIN = """
 import os, signal
@@ -74,7 +74,7 @@ def main() -> None:
         shutil.copytree(project / ".relive", target, ignore=shutil.ignore_patterns(*DERIVED))
         for lines in target.rglob("*.lines"):
             rows = [told_elsewhere(json.loads(row), project) for row in lines.read_text().splitlines()]
-            lines.write_text("".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows))
+            lines.write_bytes(b"".join(with_sum(json.dumps(row, separators=(",", ":")).encode()) for row in rows))
 
 
 DERIVED = ("index", ".gitignore", "fingerprints.sqlite*", "version-*", "*.lock")
@@ -89,6 +89,7 @@ def told_elsewhere(line: dict[str, Any], project: Path) -> dict[str, Any]:
         line["environment"]["command"][0] = "python"
     if line["k"] == "packages":
         line["packages"] = {"numpy": line["packages"]["numpy"], "relive": line["packages"]["relive"]}
+    del line["sum"]
     told: dict[str, Any] = json.loads(json.dumps(line).replace(json.dumps(str(project))[1:-1], "/home/ada/digits"))
     return told
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import relive
-from relive.store import Home
+from relive.store import Home, read_sealed
 from relive.store.catalog import Index
 from tests.conftest import Script
 
@@ -186,7 +186,7 @@ def test_a_run_is_self_checked_when_it_has_ended(script: Script):
     while not (folder / "check.json").exists() and time.monotonic() < until:
         time.sleep(0.1)
 
-    assert json.loads((folder / "check.json").read_text())["verdict"] == "exact"
+    assert json.loads(read_sealed(folder / "check.json"))["verdict"] == "exact"
 
 
 def test_a_failure_to_instrument_is_a_warning(script: Script, monkeypatch: pytest.MonkeyPatch):

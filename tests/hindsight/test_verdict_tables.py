@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -129,14 +130,26 @@ def test_older_journals_have_one_verdict_for_all_values(run: Replayed) -> None:
     stem = run.home.run_folder(run.run) / f"{JournalName.of_replay(1).stem}.lines"
     for word, expected in (("exact", "reproduced"), ("nothing to compare", "unverified")):
         lines = stem.read_bytes().splitlines(keepends=True)
-        old = [line for line in lines if b'"k":"verdict"' not in line]
-        stem.write_bytes(b"".join(old).replace(b'"verdict":"proven"', f'"verdict":"{word}"'.encode()))
+        old = [json.loads(line) for line in lines if b'"k":"verdict"' not in line and b'"k":"seal"' not in line]
+        for line in old:
+            line |= {"v": 1} | ({"verdict": word} if "verdict" in line else {})
+            del line["sum"]
+        stem.write_text("".join(json.dumps(line) + "\n" for line in old))
         index = Index(run.home)
         index.rebuild()
         index.close()
 
         assert {row[2] for row in run.table(sources=True)} == {f"replay 1, {expected}"}
         stem.write_bytes(b"".join(lines))
+
+
+def test_values_of_a_replay_whose_first_line_is_damaged_are_unverified(run: Replayed) -> None:
+    run.replay(1.0, 2.0, 3.0, verdicts=[P, P, P])
+    stem = run.home.run_folder(run.run) / f"{JournalName.of_replay(1).stem}.lines"
+    stem.write_bytes(stem.read_bytes().replace(b'"verdict":"proven"', b'"verdict":"proved"', 1))
+    Index(run.home).rebuild()
+
+    assert {row[2] for row in run.table(sources=True)} == {"replay 1, unverified"}
 
 
 def test_the_summary_of_a_name_is_of_its_best_replay_without_contradicted_values(run: Replayed) -> None:

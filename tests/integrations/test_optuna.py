@@ -10,7 +10,8 @@ import pytest
 
 import relive
 from relive.errors import ReliveError
-from relive.query.compare import PRUNED, SweepMember, SweepValues
+from relive.model import PRUNED
+from relive.query.compare import SweepMember, SweepValues
 from relive.store import Home
 from relive.store.catalog import Index
 
@@ -73,7 +74,7 @@ def test_a_pruned_trial_is_a_decision_and_a_failed_one_a_failure(home: Path) -> 
     made.optimize(recorded(bad), n_trials=2, catch=ValueError)
 
     pruned, failed = records(home)
-    assert (pruned.outcome, PRUNED in pruned.tags) == ("finished", True)
+    assert (pruned.outcome, PRUNED in pruned.tags) == ("pruned", True)
     assert (failed.outcome, PRUNED in failed.tags) == ("failed", False)
     assert [trial.state.name for trial in made.trials] == ["PRUNED", "FAIL"]
 

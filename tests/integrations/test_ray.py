@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import relive
-from relive.query.compare import PRUNED
+from relive.model import PRUNED
 from relive.store import Home
 from relive.store.catalog import Index
 

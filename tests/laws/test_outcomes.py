@@ -42,7 +42,18 @@ def only_record(home: Path) -> Any:
         ("sys.exit('no data')", 1, "failed", ("SystemExit", "no data")),
         ("raise SystemExit", 0, "finished", None),
         ("{}['lr']", 1, "failed", ("KeyError", "'lr'")),
-        ("raise KeyboardInterrupt", -signal.SIGINT, "failed", ("KeyboardInterrupt", "")),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "interrupted", ("KeyboardInterrupt", "")),
+        (
+            "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)",
+            -signal.SIGINT,
+            "interrupted",
+            ("KeyboardInterrupt", ""),
+        ),
+        ("raise SystemExit(3)", 3, "failed", ("SystemExit", "3")),
+        ("raise SystemExit('no data')", 1, "failed", ("SystemExit", "no data")),
+        ("code = 4\nif code:\n    raise SystemExit(\n        code\n    )", 4, "failed", ("SystemExit", "4")),
+        ("raise SystemExit(0)", 0, "finished", None),
+        ("def main():\n    return None\nraise SystemExit(main())", 0, "finished", None),
         ("try:\n    sys.exit(1)\nexcept SystemExit:\n    pass", 0, "finished", None),
         ("try:\n    sys.exit(1)\nexcept SystemExit:\n    relive.log('after', 1)", 0, "finished", None),
         ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass", 0, "finished", None),
@@ -57,7 +68,7 @@ def only_record(home: Path) -> Any:
     ],
 )
 def test_the_outcome_is_how_the_script_ended(script, ending: str, code: int, outcome: str, error: Any) -> None:
-    imports = "import argparse, atexit, os, signal, sys, threading, relive"
+    imports = "import argparse, atexit, os, signal, sys, threading, time, relive"
 
     done = script(f"{imports}\nrelive.log('v', 1)\n{ending}\n", check=False)
 
@@ -111,12 +122,21 @@ def test_what_is_logged_after_sys_exit_changes_nothing(script, ending: str, code
     assert only_record(script.home).outcome == outcome
 
 
-@pytest.mark.xfail(reason="open: Python tells nobody which code `raise SystemExit(code)` had", strict=True)
-def test_a_code_that_is_raised_rather_than_given_to_sys_exit_counts_too(script) -> None:
-    done = script("import relive\nrelive.log('v', 1)\nraise SystemExit(3)\n", check=False)
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [
+        ("", "pruned"),
+        ("class TrialPruned(Exception): pass\nraise TrialPruned", "pruned"),
+        ("1 / 0", "failed"),
+        ("raise KeyboardInterrupt", "interrupted"),
+    ],
+)
+def test_a_run_that_a_pruner_stopped_is_pruned_unless_it_ended_otherwise(script, ending: str, outcome: str) -> None:
+    tag = "from relive.record.session import session\nsession.driver.tag('pruned', {'step': 3})"
 
-    assert done.returncode == 3
-    assert only_record(script.home).outcome == "failed"
+    script(f"import relive\nrelive.log('v', 1)\n{tag}\n{ending}\n", check=False)
+
+    assert only_record(script.home).outcome == outcome
 
 
 def test_a_failure_is_told_with_its_type_message_and_place(script) -> None:
@@ -161,7 +181,7 @@ def test_an_exception_that_cannot_even_be_shown_is_a_failure_all_the_same(script
     ("body", "outcome", "code"),
     [
         ("pass", "finished", 0), ("sys.exit(0)", "finished", 0), ("sys.exit(2)", "failed", 2),
-        ("raise SystemExit(2)", "failed", 2), ("raise KeyboardInterrupt", "failed", -signal.SIGINT),
+        ("raise SystemExit(2)", "failed", 2), ("raise KeyboardInterrupt", "interrupted", -signal.SIGINT),
         ("os._exit(3)", "killed", 3),
     ],
 )  # fmt: skip

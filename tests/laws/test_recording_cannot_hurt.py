@@ -293,6 +293,71 @@ def test_an_array_that_could_not_be_kept_is_told_of(script, tiny_disk: Path) -> 
     assert "[log-lost]" in done.stderr
 
 
+def test_what_a_full_disk_costs_is_counted_by_name(script, tiny_disk: Path) -> None:
+    done = script(FILL, env={"RELIVE_HOME": str(tiny_disk / "home")})
+
+    copy = script.project / "copy"
+    shutil.copytree(tiny_disk / "home", copy, symlinks=True)
+    (record,) = assert_readable(copy)
+    lost = f"{30_000 - len(values(copy, 'loss'))} values of loss lost"
+    assert any(text.startswith(f"{lost}, the disk is full at") for text in record.incomplete)
+    assert (done.returncode, record.outcome) == (0, "finished")
+    assert f"incomplete: {lost}" in script.relive("doctor", "--home", str(copy), check=False).stdout
+    assert "incomplete" in script.relive("show", "last", "--home", str(copy)).stdout
+
+
+def test_recording_begins_again_when_there_is_room_again(script, tiny_disk: Path) -> None:
+    script(
+        """
+        import os, time, relive
+        filler = os.path.join(os.environ["RELIVE_HOME"], "..", "filler")
+        relive.log("first", 1.0)
+        full = os.open(filler, os.O_CREAT | os.O_WRONLY)
+        try:
+            while os.write(full, bytes(1000)):
+                pass
+        except OSError:
+            os.close(full)
+        for epoch in relive.loop("epoch", range(3)):
+            for step in relive.loop("step", range(4000)):
+                relive.log("loss", float(step))
+            if epoch == 1:
+                os.remove(filler)
+                time.sleep(2.5)
+        relive.log("last", 2.0)
+        """,
+        env={"RELIVE_HOME": str(tiny_disk / "home")},
+    )
+
+    copy = script.project / "copy"
+    shutil.copytree(tiny_disk / "home", copy, symlinks=True)
+    (record,) = assert_readable(copy)
+    table = relive.dataframe("loss", home=copy)
+    assert values(copy, "last") == [2.0]
+    assert table[table.epoch == 2].loss.tolist() == [float(step) for step in range(4000)]
+    assert table.loss.tolist() == table.step.tolist()
+    lost = [text for text in record.incomplete if "values of loss" in text]
+    assert [text.partition(" at ")[0] for text in lost] == [
+        f"{12_000 - len(table)} values of loss lost, the disk is full"
+    ]
+
+
+def test_a_home_that_is_removed_is_told_of_at_once_and_at_the_end(script) -> None:
+    done = script(
+        """
+        import os, shutil, sys, time, relive
+        relive.log("v", 1)
+        shutil.rmtree(os.environ.get("RELIVE_HOME") or ".relive")
+        time.sleep(1.8)
+        print("after", file=sys.stderr)
+        """
+    )
+
+    before, _, after = done.stderr.partition("after")
+    assert "[home-removed]" in before
+    assert "this run is lost" in after
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("what", [".relive", ".relive/runs", "journal", "chunks"])
 def test_a_home_that_is_removed_while_it_is_written_costs_nothing_but_itself(script, what: str) -> None:

@@ -784,7 +784,7 @@ def test_the_command_is_the_whole_line_and_argv_is_the_scripts(script) -> None:
 
     record = records(script.home)[0]
     train = str(script.project / "train.py")
-    assert record.environment["command"][1:] == [train, "--fast", "--kwargs", "lr=0.5", "api_key=<redacted>"]
+    assert record.environment["command"][1:] == [train, "--fast", "--kwargs", "lr=0.5", "api_key=***"]
     assert record.config["argv"] == [train, "--fast"]
 
 

@@ -35,8 +35,7 @@ def samples(text: bytes) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_each_metric_has_its_name_type_labels_and_value():
-    metrics = Metrics(INTAKE)
-    metrics.in_flight = 2
+    metrics = Metrics(INTAKE, lambda: 2)
     for route, method, status, took_s in (
         ("/api/runs", "GET", 200, 0.003), ("/api/runs", "GET", 200, 0.3), ('/"\\', "POST", 404, 20.0)
     ):  # fmt: skip

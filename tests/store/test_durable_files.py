@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from relive.store.durable_files import atomic_write, open_atomically, publish
+from relive.errors import Damaged
+from relive.store.durable_files import atomic_write, open_atomically, publish, read_sealed, write_sealed
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path):
@@ -102,3 +104,25 @@ def test_bytes_and_names_are_forced_to_disk_before_the_call_returns(tmp_path: Pa
     publish(tmp_path / "b.partial", tmp_path / "b")
 
     assert steps == ["fsync partial", "rename", f"fsync {tmp_path.name}"] * 2
+
+
+def test_every_changed_byte_of_a_sealed_file_is_noticed(tmp_path: Path):
+    path, content = tmp_path / "pin.json", b'{"files": {"train.py": "x = 1"}}'
+    write_sealed(path, content)
+    raw = path.read_bytes()
+    assert read_sealed(path) == content
+
+    for at in range(len(raw)):
+        changed = bytearray(raw)
+        changed[at] ^= 1 << at % 8
+        path.write_bytes(changed)
+        # If its mark was changed, it looks like a file without a seal, whose content is no JSON.
+        is_mark = len(content) <= at < len(content) + len(b"\n# xxh3 ")
+        with pytest.raises(Damaged, match="checksum does not fit") if not is_mark else nullcontext():
+            assert read_sealed(path) == bytes(changed)
+
+
+def test_a_file_from_before_there_were_seals_is_read(tmp_path: Path):
+    (tmp_path / "old.json").write_bytes(b'{"a": 1}\n')
+
+    assert read_sealed(tmp_path / "old.json") == b'{"a": 1}\n'

@@ -267,7 +267,9 @@ def test_a_new_parameter_is_the_variable_of_the_module_that_all_calls_pass():
 @pytest.mark.parametrize(
     ("code", "other"),
     [
-        ("    evaluate(device, net, x)", "    evaluate(net.device, net, x)"),
+        ("    evaluate(device, net, x)", "    evaluate(pick(x), net, x)"),
+        ("    evaluate(device, net, x)", "    evaluate(net.device, net, x)\n            evaluate(x.device, net, x)"),
+        ("    evaluate(device, net, x)", "    evaluate(loader.device, net, x)"),
         ("    evaluate(device, net, x)", "    evaluate(*net)"),
         ("    evaluate(device, net, x)", "    map(evaluate, x)"),
         ('device = torch.device("cuda")', 'device = torch.device("cuda")\n    device = torch.device("cpu")'),
@@ -349,3 +351,12 @@ def test_settings_that_were_a_module_are_found_in_it():
     result = carry(old, new, 'log("rate"')
 
     assert '    log("rate", config.rate)\n' in result.files["a.py"]
+
+
+def test_the_import_for_an_annotation_that_a_class_evaluates_comes_along():
+    old = "class A:\n    size = 3\n    other = 4\n"
+    new = "from typing import ClassVar\n\nclass A:\n    size = 3\n    kinds: ClassVar = {}\n    other = 4\n"
+    result = carry(old, new, "kinds")
+
+    assert result.files["a.py"].startswith("from typing import ClassVar\n")
+    assert "    size = 3\n    kinds: ClassVar = {}\n    other = 4\n" in result.files["a.py"]

@@ -330,3 +330,53 @@ def test_a_loop_of_the_old_version_is_not_run_a_second_time_for_its_last_value()
     new = "data = load()\nfor x, y in data:\n    a(x, y)\nnote(x)\n"
 
     assert "for x, y in data" not in carry(old, new, "note(").files.get("a.py", "")
+
+
+def test_a_name_that_a_loop_in_each_case_assigns_may_have_a_value():
+    old = (
+        "def f(a):\n    if a.kind == 1:\n        x = g(1)\n        x.backward()\n    elif a.kind == 2:\n"
+        "        for i in h(a):\n            x = g(i)\n            x.backward()\n    k(a)\n    m(a)\n    n(a)\n"
+    )
+    new = "def f(a):\n    x = p(a)\n    k(a)\n    m(a)\n    note('x', x)\n    n(a)\n"
+    result = carry(old, new, "note(")
+
+    assert result.files["a.py"] == old.replace("    n(a)\n", "    note('x', x)\n    n(a)\n")
+    assert "x may have no value there" in result.landings[0].notes
+    assert result.landings[0].confidence != "high"
+
+
+def test_a_plain_value_that_another_function_computes_too_comes_along():
+    old = (
+        "def train(images):\n    a(images)\n    b(images)\n    c(images)\n    d(images)\n\n"
+        "def evaluate(images):\n    e(images)\n    size = len(images)\n    h(size)\n    return 0\n"
+    )
+    new = (
+        "def train(images):\n    a(images)\n    b(images)\n    size = len(images)\n    c(images)\n    note('n', size)\n"
+        "    d(images)\n\ndef evaluate(images):\n    e(images)\n    return 0\n"
+    )
+    result = carry(old, new, "note(")
+
+    assert added_lines(old, result) == ["size = len(images)", "note('n', size)"]
+    assert "    c(images)\n    note('n', size)\n    d(images)\n" in result.files["a.py"]
+
+
+def test_an_attribute_that_the_statement_assigns_is_a_variable_where_there_is_no_self():
+    old = "def main(config):\n    parts = split(config)\n    a(parts)\n    b(config)\n"
+    new = (
+        "class Trainer:\n    def __init__(self, config):\n        self.parts = split(config)\n"
+        "        self.count = len(self.parts)\n        a(self.parts)\n        b(config)\n"
+    )
+    result = carry(old, new, "self.count")
+
+    assert result.files["a.py"] == old.replace("    a(parts)", "    count = len(parts)\n    a(parts)")
+    assert result.landings[0].confidence != "high"
+
+
+def test_an_attribute_does_not_become_the_name_of_a_module():
+    old = "import time\n\ndef main(config):\n    parts = split(config)\n    a(parts)\n    b(time.time())\n"
+    new = (
+        "import time\n\nclass Trainer:\n    def __init__(self, config):\n        self.parts = split(config)\n"
+        "        self.time = c()\n        a(self.parts)\n        b(time.time())\n"
+    )
+
+    assert "    time = c()" not in carry(old, new, "self.time").files.get("a.py", "")

@@ -379,3 +379,13 @@ def test_a_statement_never_lands_where_it_is_not_reached():
 
     assert "return net\n    log" not in patched
     assert patched.endswith("return_value = 3\n    log('r', return_value)\n")
+
+
+def test_a_neighbour_that_is_hardly_alike_gives_no_high_confidence():
+    old = "def f(args):\n    args.seed = g(args)\n    if not args.seed:\n        h(args)\n    k(args)\n    m(args)\n"
+    new = old.replace(
+        "    if not args.seed:\n        h(args)", "    log('args', args)\n    if args.track:\n        p()"
+    )
+    (landing,) = transplant({"a.py": old}, {"a.py": new}, [("a.py", 3)]).landings
+
+    assert landing.confidence == "medium"

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from relive.errors import Unstable
 from relive.hashing import reducers
 from relive.hashing.digests import digest, flat_bytes, hasher
-from relive.hashing.reducers import PLAIN, REDUCERS, Lenient, NoHash, RawBytes, ReducedParts, Reducer, qualified_name
+from relive.hashing.reduced_parts import Lenient, NoHash, RawBytes, ReducedParts, qualified_name
+from relive.hashing.reducers import PLAIN, REDUCERS, Reducer
 
 T = TypeVar("T")
 
@@ -21,16 +22,19 @@ _REGISTERED: dict[type, Reducer] = {}
 Substitution = Callable[[Any], object]  # returns a replacement to hash in place of a value, or NotImplemented
 
 
-def stable_hash(value: object, *, by_state: bool = False, substitute: Substitution | None = None) -> str:
+def stable_hash(
+    value: object, *, by_state: bool = False, exactly: bool = False, substitute: Substitution | None = None
+) -> str:
     """Returns a hash that is equal for equal values in every process; raises `Unstable` for a type without one.
 
-    `by_state` also accepts objects of ordinary classes and hashes what pickle would store.
+    `by_state` also accepts objects of ordinary classes and hashes what they hold.
+    `exactly` does that too, and the order of dicts and fields left out of comparisons count.
     `substitute` is called first on everything but scalars and containers; `NotImplemented` keeps the default.
 
         stable_hash({"lr": 0.1, "layers": (64, 64)})
     """
     try:
-        return _PreimageEncoder({}, by_state, substitute).feed(value).hexdigest()
+        return _PreimageEncoder({}, by_state or exactly, exactly, substitute).feed(value).hexdigest()
     except NoHash as stop:
         raise Unstable(_message(stop)) from stop.__cause__
     except RecursionError:
@@ -59,11 +63,14 @@ def _message(stop: NoHash) -> str:
 class _PreimageEncoder:
     """Hashes the pre-image of one value: a tag, a size and the content at every level."""
 
-    __slots__ = ("_ancestors", "_buffer", "_by_state", "_hasher", "_substitute")
+    __slots__ = ("_ancestors", "_buffer", "_by_state", "_exactly", "_hasher", "_substitute")
 
-    def __init__(self, ancestors: dict[int, int], by_state: bool, substitute: Substitution | None) -> None:
+    def __init__(
+        self, ancestors: dict[int, int], by_state: bool, exactly: bool, substitute: Substitution | None
+    ) -> None:
         self._ancestors = ancestors  # id → depth of each enclosing value, to detect cycles
         self._by_state = by_state
+        self._exactly = exactly
         self._substitute = substitute
         self._buffer = bytearray()
         self._hasher = hasher()
@@ -110,7 +117,9 @@ class _PreimageEncoder:
         found = _find_reducer(kind)
         if found is None and not self._by_state:
             raise NoHash(kind)
-        tag, reduce = found or (f"state:{qualified_name(kind)}", reducers.reduce_state)
+        if found is not None and self._exactly and found[0].startswith("dataclass:") and reducers.is_plain_class(kind):
+            found = None
+        tag, reduce = found or _state_reducer(kind)
         self._write_header("as", 1)
         self.feed(tag).feed(_call_reducer(reduce, value))
 
@@ -136,7 +145,8 @@ class _PreimageEncoder:
         self._write_header("dict", len(value))
         key: object = None
         try:
-            for key in self._sorted_keys(value):
+            is_ordered = self._exactly and type(value) is dict
+            for key in value if is_ordered else self._sorted_keys(value):
                 self.feed(key).feed(value[key])
         except NoHash as stop:
             raise stop.nested_in(f".{key}" if isinstance(value, ReducedParts) else f"[{key!r:.60}]") from stop.__cause__
@@ -166,7 +176,9 @@ class _PreimageEncoder:
         return sorted(listed, key=None if all(type(key) is str for key in listed) else self._separate_hash)
 
     def _separate_hash(self, value: object) -> str:
-        return _PreimageEncoder(self._ancestors, self._by_state, self._substitute).feed(value).hexdigest()
+        return (
+            _PreimageEncoder(self._ancestors, self._by_state, self._exactly, self._substitute).feed(value).hexdigest()
+        )
 
 
 def _call_reducer(reduce: Reducer, value: object) -> object:
@@ -256,6 +268,11 @@ def _find_reducer(kind: type) -> tuple[str, Reducer] | None:
         if key in REDUCERS:
             return key if _root_module(kind) == _root_module(base) else f"{key}:{qualified_name(kind)}", REDUCERS[key]
     return _structural_reducer(kind)
+
+
+def _state_reducer(kind: type) -> tuple[str, Reducer]:
+    reduce = reducers.reduce_object if reducers.is_plain_class(kind) else reducers.reduce_state
+    return f"state:{qualified_name(kind)}", reduce
 
 
 def _structural_reducer(kind: type) -> tuple[str, Reducer] | None:

@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import types
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from relive.hashing import torch_reducers
+from relive.hashing.reduced_parts import Lenient, RawBytes, ReducedParts, blocks_of, qualified_name
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Reducer = Callable[[Any], object]
 
-_BLOCK_BYTES = 16 << 20
 _HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_SETTING_TYPES = (bool, int, float, str, type(None), tuple)
-
-
-class NoHash(Exception):
-    """A value without a stable hash; collects its path while it propagates out of the enclosing values."""
-
-    def __init__(self, kind: type, reason: str = "") -> None:
-        super().__init__(kind)
-        self.kind, self.reason, self.path = kind, reason, ""
-
-    def nested_in(self, step: str) -> Self:
-        self.path = step + self.path
-        return self
-
-
-class ReducedParts(dict[str, object]):
-    """The named parts of an object; in an error path they appear as `.part` rather than `['part']`."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RawBytes:
-    """Bytes that are hashed separately, so that the hash does not depend on block boundaries."""
-
-    size_bytes: int
-    blocks: Iterable[Buffer]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lenient:
-    """A value that is replaced by the name of its type if it has no stable hash."""
-
-    value: object
-
-
-def qualified_name(thing: Any) -> str:
-    # A spawned worker imports the user's script as __mp_main__.
-    module = str(getattr(thing, "__module__", None)).replace("__mp_main__", "__main__")
-    name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None) or type(thing).__name__
-    return f"{module}.{name}"
+_POINTER_BYTES = 8
 
 
 # Any class
@@ -81,6 +47,34 @@ def reduce_state(value: object) -> object:
     return ReducedParts(
         parts, __make__=(qualified_name(make), args), __items__=list(items or ()), __pairs__=list(pairs or ())
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def is_plain_class(kind: type) -> bool:
+    """Whether all that an object of this class holds is in its `__dict__` and its slots: no base is written in C."""
+    for base in kind.__mro__:
+        new = base.__new__
+        if not base.__flags__ & _HEAP_TYPE_FLAG or getattr(new, "__self__", None) is base:
+            return base is object
+        slots = sum(isinstance(part, types.MemberDescriptorType) for part in vars(base).values())
+        below = base.__base__.__basicsize__ if base.__base__ is not None else 0
+        if base.__basicsize__ - below > _POINTER_BYTES * (slots + 2):  # more than slots, a dict and weak references
+            return False
+    return False
+
+
+def reduce_object(value: object) -> object:
+    """Reduces an object of a plain class to its attributes and slots; its own methods are not asked."""
+    try:
+        own = dict(object.__getattribute__(value, "__dict__"))
+    except AttributeError:
+        own = {}
+    for base in type(value).__mro__:
+        for name, part in vars(base).items():
+            if isinstance(part, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # a slot that is not set
+                    own[name] = part.__get__(value)
+    return ReducedParts(own)
 
 
 def _attributes(*names: str) -> Reducer:
@@ -144,7 +138,7 @@ def _array(value: Any) -> object:
     elif dtype.char in "gG":
         content = [repr(item) for item in value.ravel()]  # the padding of an 80-bit float is undefined
     else:
-        blocks = _blocks(value, value.nbytes, whole=value.flags.c_contiguous)
+        blocks = blocks_of(value, value.nbytes, whole=value.flags.c_contiguous)
         content = RawBytes(value.nbytes, map(_array_bytes, blocks))
     return dtype.name, dtype.str, tuple(value.shape), content
 
@@ -157,14 +151,14 @@ def _array_bytes(block: Any) -> Buffer:
     return view
 
 
-def _blocks(array: Any, size_bytes: int, *, whole: bool) -> Iterator[Any]:
-    """Yields the array, or slices along its first axis, so that contiguous copies never double the memory."""
-    if whole or size_bytes <= _BLOCK_BYTES:
-        yield array
-        return
-    rows = max(1, len(array) * _BLOCK_BYTES // size_bytes)
-    for start in range(0, len(array), rows):
-        yield array[start : start + rows]
+def _partial(value: Any) -> object:
+    parts = ReducedParts(func=value.func, args=value.args, keywords=value.keywords)
+    return ReducedParts(parts, more=vars(value)) if vars(value) else parts
+
+
+def _enum(value: Any) -> object:
+    more = {name: part for name, part in vars(value).items() if not name.startswith(("_", "__")) and name != "name"}
+    return ReducedParts({"name": value.name, "value": value.value} | ({"more": more} if more else {}))
 
 
 def _masked(value: Any) -> object:
@@ -176,61 +170,6 @@ def _masked(value: Any) -> object:
 def _scalar(value: Any) -> object:
     is_nan = value.dtype.kind == "f" and value != value
     return _array(type(value)("nan") if is_nan else value)
-
-
-# torch
-
-
-def _tensor(value: Any) -> object:
-    import torch
-
-    if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or value.is_meta:
-        raise NoHash(type(value), "its content is not in this process")
-    value = value.detach().resolve_conj().resolve_neg()
-    return str(value.dtype), str(value.layout), tuple(value.shape), _tensor_content(value)
-
-
-def _tensor_content(value: Any) -> object:
-    layout = str(value.layout)
-    if value.is_quantized or value.is_nested:
-        raise NoHash(type(value), "quantized or nested; hash its parts")
-    if layout == "torch.strided":
-        size_bytes = value.numel() * value.element_size()
-        whole = value.is_contiguous() and value.device.type == "cpu"
-        return RawBytes(size_bytes, map(_tensor_bytes, _blocks(value, size_bytes, whole=whole)))
-    if layout == "torch.sparse_coo":
-        value = value.coalesce()
-        return [value.indices(), value.values()]
-    if layout in ("torch.sparse_csr", "torch.sparse_bsr"):
-        return [value.crow_indices(), value.col_indices(), value.values()]
-    if layout in ("torch.sparse_csc", "torch.sparse_bsc"):
-        return [value.ccol_indices(), value.row_indices(), value.values()]
-    return value.to_dense()
-
-
-def _tensor_bytes(block: Any) -> Buffer:
-    import torch
-
-    flat = block.cpu().contiguous().reshape(-1)
-    if not flat.numel():
-        return b""
-    view: Buffer = (torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).view(torch.uint8).numpy()
-    return view
-
-
-def _module(value: Any) -> object:
-    """Reduces a module to classes, settings and state; dropouts with different rates have the same empty state."""
-    parts = dict(value.named_modules())
-    bases = {base for part in parts.values() for base in type(part).__mro__}
-    if any(base.__module__.startswith("torch.distributed.fsdp") for base in bases):
-        raise NoHash(type(value), "sharded; gathering its state would wait for the other ranks")
-    settings = {name: [qualified_name(type(part)), _settings(part)] for name, part in parts.items()}
-    return ReducedParts(settings=settings, state=dict(value.state_dict()))
-
-
-def _settings(part: Any) -> dict[str, object]:
-    own = vars(part).items()
-    return {name: Lenient(value) for name, value in own if type(value) in _SETTING_TYPES and not name.startswith("_")}
 
 
 # Frames and images
@@ -264,7 +203,8 @@ def _index(value: Any) -> object:
 def _frame(value: Any) -> object:
     columns = [_column(value.iloc[:, step]) for step in range(value.shape[1])]
     dtypes = [str(dtype) for dtype in value.dtypes]
-    return ReducedParts(index=value.index, columns=value.columns, dtypes=dtypes, values=columns)
+    parts = ReducedParts(index=value.index, columns=value.columns, dtypes=dtypes, values=columns)
+    return ReducedParts(parts, attrs=value.attrs) if value.attrs else parts
 
 
 def _polars_series(value: Any) -> object:
@@ -284,7 +224,7 @@ def _text(value: object) -> str:
 # Keys are `root module:qualified name`, so that libraries may move classes between modules and need not be installed.
 # They are looked up along the method resolution order of the value's type.
 REDUCERS: dict[str, Reducer] = {
-    "enum:Enum": _attributes("name", "value"),
+    "enum:Enum": _enum,
     "pathlib:PurePosixPath": _text,
     "pathlib:PureWindowsPath": _text,
     "decimal:Decimal": _text,
@@ -301,10 +241,10 @@ REDUCERS: dict[str, Reducer] = {
     "argparse:Namespace": lambda value: ReducedParts(vars(value)),
     "collections:deque": lambda value: [value.maxlen, list(value)],
     "collections:defaultdict": lambda value: [value.default_factory, dict(value)],
-    "collections:UserDict": lambda value: value.data,
-    "collections:UserList": lambda value: value.data,
+    "collections:UserDict": lambda value: value.data if len(vars(value)) == 1 else vars(value),
+    "collections:UserList": lambda value: value.data if len(vars(value)) == 1 else vars(value),
     "array:array": lambda value: (value.typecode, value.tobytes()),
-    "functools:partial": _attributes("func", "args", "keywords"),
+    "functools:partial": _partial,
     "functools:_lru_cache_wrapper": _attributes("__wrapped__"),
     "builtins:range": _attributes("start", "stop", "step"),
     "builtins:slice": _attributes("start", "stop", "step"),
@@ -328,9 +268,9 @@ REDUCERS: dict[str, Reducer] = {
     "numpy:dtype": lambda value: [value.str, value.name, value.descr if value.names else None],
     "numpy:ufunc": lambda value: value.__name__,
     "numpy:_ArrayFunctionDispatcher": qualified_name,
-    "torch:Tensor": _tensor,
+    "torch:Tensor": torch_reducers.reduce_tensor,
     "torch:DataLoader": lambda value: value.dataset,
-    "torch:Module": _module,
+    "torch:Module": torch_reducers.reduce_module,
     "torch:dtype": _text,
     "torch:device": _text,
     "torch:layout": _text,

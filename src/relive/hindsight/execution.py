@@ -39,6 +39,7 @@ from relive.hindsight.workers import (
 )
 from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
+from relive.record.provenance import SecretFilter
 from relive.store import Home
 from relive.store.chunks import list_checkpoints
 from relive.store.journal import line_schema
@@ -189,6 +190,7 @@ class _Execution:
                         place,
                         rank,
                         [scratch] if scratch is not None else [],
+                        self._session.begun_s,
                     ),
                     worker_environment(rank.variables, base, offline=self._offline, threads=threads, scratch=scratch)
                     | rendezvous,
@@ -252,7 +254,9 @@ class _Execution:
             for rank in replay.history.ranks
         ]  # fmt: skip
         home, run = self._session.home, case.record.run
-        merged = merge_replay(home, run, ranks, names=names, about=about, causes=reader.reasons())
+        secrets = SecretFilter(home.settings.secret_patterns)
+        about, causes = secrets.fields(about), {key: secrets.fields(why) for key, why in reader.reasons().items()}
+        merged = merge_replay(home, run, ranks, names=names, about=about, causes=causes)
         answer.replay, answer.added, answer.verdicts = merged.number, merged.count, merged.verdicts
         if self._plan.question.beyond_the_end:
             beyond = [replace(rank, segments=reader.beyond[rank.rank], begun={}, verdicts=()) for rank in ranks]
@@ -293,7 +297,7 @@ def _iterations_begun(rank: RankHistory) -> dict[int, int]:
 
 def _job(
     home: Home, question: Question, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory,
-    writable: Sequence[Path],
+    writable: Sequence[Path], begun_s: float,
 ) -> Job:  # fmt: skip
     record, history = replay.case.record, replay.history
     module = record.code.get("module")
@@ -313,7 +317,7 @@ def _job(
         rank=rank.number, ranks=history.width, horizon=rank.horizon, beyond=question.beyond_the_end,
         names=list(question.names), moments=_moments(rank), digests=_digests(rank),
         random_states=_random_states(rank), has_hashes=question.has_hashes,
-        port=rank.variables.get("MASTER_PORT", ""),
+        port=rank.variables.get("MASTER_PORT", ""), ended_s=(record.ended_us or 0) / 1e6 + 1.0, begun_s=begun_s,
     )  # fmt: skip
 
 
@@ -329,8 +333,16 @@ def _digests(rank: RankHistory) -> list[tuple[int, int, str]]:
 def _moments(rank: RankHistory) -> list[Moment]:
     """The moments of which this rank has a checkpoint that can be compared with."""
     taken = line_schema.lines_of(line_schema.CheckpointTaken, rank.recorded.lines)
+    to_wall_ns = rank.recorded.header.clock_to_wall_ns
     return [
-        Moment(line.loop, line.i if line.place == "iteration" else -1, line.place, line.manifest, line.i)
+        Moment(
+            line.loop,
+            line.i if line.place == "iteration" else -1,
+            line.place,
+            line.manifest,
+            line.i,
+            (line.t + to_wall_ns) / 1e9 - line.write_s,
+        )
         for line in taken
         if line.unknown is not UNSET
     ]

@@ -19,7 +19,7 @@ from msgspec import UNSET
 from relive.hindsight.segment_evidence import SegmentVerdicts
 from relive.model import Verdict
 from relive.store import Home, JournalName, atomic_write, list_journals
-from relive.store.journal import ParsedJournal, encode_slots, line_schema, slot_kinds
+from relive.store.journal import ParsedJournal, encode_line, encode_slots, line_schema, seal_fields, slot_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 FORMAT = 1
-_encode = msgspec.json.Encoder().encode
 
 
 def next_replay_number(folder: Path) -> int:
@@ -231,8 +230,10 @@ class _MergedJournal:
         self._lead_lines = len(lead)
         lines = [(first + at, kind, content) for at, (kind, content) in enumerate(lead)]
         lines += [(at + first + len(lead), kind, content) for at, kind, content in self._lines]
+        sealed = seal_fields(self._slot_bytes())
+        lines.append((sealed["first"] + sealed["count"], line_schema.SlotsSealed, sealed))
         root = {"t": self._clock_ns, "loop": 1, "i": 0}
-        raw = b"".join(_encode(kind(seq=seq, **{**root, **content})) + b"\n" for seq, kind, content in lines)
+        raw = b"".join(encode_line(kind(seq=seq, **{**root, **content})) for seq, kind, content in lines)
         try:
             with (folder / f"{stem}.lines").open("xb") as file:
                 file.write(raw)
@@ -245,11 +246,11 @@ class _MergedJournal:
     def write(self, folder: Path, number: int, rank: int) -> None:
         """Writes the slots, completely or not at all."""
         stem = JournalName.of_replay(number, rank).stem
-        lead = [
-            (1, 0, self._clock_ns, slot_kinds.TICK, 0),
-            *((1, 0, 0, slot_kinds.LINE, 0) for _ in range(self._lead_lines)),
-        ]
-        atomic_write(folder / f"{stem}.slots", encode_slots([*lead, *self._slots], self._clock_ns))
+        atomic_write(folder / f"{stem}.slots", self._slot_bytes())
+
+    def _slot_bytes(self) -> bytes:
+        lead = [(1, 0, self._clock_ns, slot_kinds.TICK, 0), *[(1, 0, 0, slot_kinds.LINE, 0)] * self._lead_lines]
+        return encode_slots([*lead, *self._slots], self._clock_ns)
 
 
 def _ranges(values: Sequence[tuple[int, int]], verdict: Verdict) -> Iterator[tuple[int, int]]:

@@ -39,7 +39,7 @@ from relive.hindsight.self_check_result import read_check
 from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
 from relive.machine import usable_cpu_count
-from relive.model import FAILED, RUNNING, RunRecord
+from relive.model import KILLED, RUNNING, RunRecord
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
@@ -169,7 +169,7 @@ class _DraftCollector:
         fit = self._fit(record, history, endless)
         # An error runs handlers on its way out, which may hold the statements; a kill runs nothing.
         if fit.reach.is_only_after and (
-            record.outcome != FAILED
+            record.outcome in (KILLED, RUNNING)
             or not may_handle_errors({**self._version(record), **fit.patch.files}, fit.patch.added)
         ):
             raise NotFound(

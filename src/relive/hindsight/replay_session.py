@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class ReplaySession:
     def __init__(self, home: Home, *, warm_s: float | None = None) -> None:
         """`warm_s`: how long a fork server outlives the session; None takes the setting `warm_seconds`."""
         self.home = home
+        self.begun_s = time.time()
         self.folder = home.replays / f"{os.getpid()}-{os.urandom(4).hex()}"
         self.starter = WorkerStarter(read_launch_context().settings.warm_seconds if warm_s is None else warm_s)
         self._temporary: list[Path] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from relive.checkpoint.graph import WRITTEN_FILE
+from relive.checkpoint.graph import DISPLAY, WRITTEN_FILE
 from relive.hindsight.verdicts import (
     CHANGED,
     INCOMPLETE,
@@ -152,6 +152,8 @@ class SurroundingEvidence:
 
     def __init__(self, facts: SegmentFacts) -> None:
         self._facts = facts
+        self._displayed = [path for path in facts.unknown if path.endswith(DISPLAY)]  # progress bars and the like
+        self._unknown = [path for path in facts.unknown if not path.endswith(DISPLAY)]
         self._places = _Places(facts.journal)
         self.states = list(self._checked_states())
         proofs = self._events(facts.comparison.proofs, agrees=True)
@@ -236,12 +238,14 @@ class SurroundingEvidence:
         is_volatile = any(code.reads_directly(name, path) for path in self.volatile_paths)
         if code.volatile_source(name) or is_volatile or self._written_files(name):
             return Reads.UNKNOWN
-        if any(code.reads_directly(name, path) for path in facts.unknown):
+        if any(code.reads_directly(name, path) for path in self._displayed):
+            return Reads.UNKNOWN
+        if any(code.reads_directly(name, path) for path in self._unknown):
             # Without a restore it was computed again, like everything else.
             return Reads.MAYBE_UNKNOWN if facts.is_from_start else Reads.UNKNOWN
-        if not facts.is_from_start and any(code.reads_by_flow(name, path) for path in facts.unknown):
+        if not facts.is_from_start and any(code.reads_by_flow(name, path) for path in self._unknown):
             return Reads.COMPUTED_FROM_UNKNOWN
-        return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in facts.unknown) else Reads.KNOWN
+        return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in self._unknown) else Reads.KNOWN
 
     def _written_files(self, name: str) -> list[str]:
         """Returns open files that are not in the checkpoints, if values of a name may be read from what they wrote."""
@@ -256,14 +260,14 @@ class SurroundingEvidence:
         if rule.ground == STATE or (rule.ground == NEXT and self._first_difference is not None):
             return _describe_difference(self._first_difference)
         if rule.ground == READS:
-            times = [f"reads {_path(path)}, which holds times" for path in self.volatile_paths
+            times = [f"reads {path.partition(': ')[0]}, which holds times" for path in self.volatile_paths
                      if code.reads_directly(name, path)]  # fmt: skip
             opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
-            flowing = (describe_unknown(path) for path in facts.unknown if code.reads_by_flow(name, path))
+            flowing = (describe_unknown(path) for path in self._unknown if code.reads_by_flow(name, path))
             told = [*times, *opaque, *map(describe_unknown, self._written_files(name))]
             return code.volatile_source(name) or next(iter(told), None) or next(flowing)
         if rule.ground == MAYBE:
-            return next(describe_unknown(path) for path in facts.unknown if code.is_used(path))
+            return next(describe_unknown(path) for path in self._unknown if code.is_used(path))
         if rule.ground == CHANGED:
             return f"{facts.changed[0]} since the run"
         if rule.ground == INCOMPLETE:
@@ -294,10 +298,6 @@ class SurroundingEvidence:
             if check.differing > len(check.differences) and not used:
                 used = [f"{check.differing} objects"]  # more than are listed
             yield CheckedState(check, position, tuple(used), tuple(path for path in real if path not in used))
-
-
-def _path(text: str) -> str:
-    return text.partition(": ")[0]
 
 
 def _describe_start(state: CheckedState, code: KnowsCode) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from relive.store import atomic_write
+from relive.errors import Damaged
+from relive.store import read_sealed, write_sealed
 
 FILE = "check.json"
 FAILED = "unverified"
@@ -26,12 +27,14 @@ class Check(msgspec.Struct, frozen=True):
         return self.verdict == FAILED
 
     def write(self, folder: Path) -> None:
-        atomic_write(folder / FILE, msgspec.json.encode(self), durable=False)
+        write_sealed(folder / FILE, msgspec.json.encode(self), durable=False)
 
 
 def read_check(folder: Path) -> Check | None:
-    """Returns the check of a run; None if there was none, or it can't be read."""
+    """Returns the check of a run; None if there was none. The result of a damaged one says so."""
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=Check)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(read_sealed(folder / FILE), type=Check)
+    except OSError:
         return None
+    except (ValueError, Damaged):
+        return Check(f"unknown: {FILE} is damaged")

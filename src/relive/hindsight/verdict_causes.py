@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relive.checkpoint.graph import DISPLAY
 from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts
 from relive.hindsight.verdicts import READS, VALUES, describe_unknown
 from relive.model import Verdict
@@ -37,7 +38,11 @@ class CauseFinder:
                     cause = f"{one.name}{' ' if cause.startswith(_PREDICATES) else ': '}{cause}"
                 self._seen[cause] = max(one.rule.verdict, self._seen.get(cause, one.rule.verdict))
         if facts.comparison.mismatches:
-            self._guesses += [describe_unknown(path) for path in facts.unknown if facts.code.is_used(path)]
+            self._guesses += [
+                describe_unknown(path)
+                for path in facts.unknown
+                if not path.endswith(DISPLAY) and facts.code.is_used(path)
+            ]
             self._guesses += [] if self._guesses else [_guess(facts)]
 
     def found(self, changes: Sequence[str]) -> list[str]:

@@ -12,7 +12,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from relive.integrations.sweep_pruner import FleetStudy
-from relive.query.compare import PRUNED, SweepValues
+from relive.model import PRUNED
+from relive.query.compare import SweepValues
 from relive.record import Driver, current_place, explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home

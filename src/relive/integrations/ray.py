@@ -10,7 +10,8 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.schedulers import TrialScheduler
 
-from relive.query.compare import PRUNED, SweepValues
+from relive.model import PRUNED
+from relive.query.compare import SweepValues
 from relive.record import OpenRun, Place, open_explicit_run
 from relive.record.process import read_launch_context
 from relive.store import Home

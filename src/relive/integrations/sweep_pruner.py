@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
-from relive.model import FINISHED, RUNNING
-from relive.query.compare import PRUNED, SweepMember, SweepValues, guess_order
+from relive.model import FINISHED, PRUNED, RUNNING
+from relive.query.compare import SweepMember, SweepValues, guess_order
 from relive.record.process import warn_once
 from relive.store import Home
 from relive.store.catalog import Index, find_run

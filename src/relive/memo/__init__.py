@@ -7,9 +7,10 @@ from relive.lazy_imports import lazy_names
 from relive.memo.memo_decorator import Memo
 
 if TYPE_CHECKING:
-    from relive.memo.call_key import Call, Keys, content_of
+    from relive.memo.call_key import Call, Keys
     from relive.memo.entry_filter import parse_condition
     from relive.memo.explanation import Explanation, find_function, why, why_text
+    from relive.memo.inputs import content_of
     from relive.memo.memoizer import Computed, Entry, InMemory, Memoizer
     from relive.memo.result_codec import Unstorable
     from relive.memo.single_flight import Flights

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from relive.record.provenance import is_secret
+from relive.record.provenance import SecretFilter, is_secret
 
 _MAX_CHARS = 80
 _MAX_ITEMS = 6
 _is_secret = functools.lru_cache(maxsize=1024)(is_secret)
+_without_secrets = SecretFilter().message
 _SCALAR_TYPES = (type(None), bool, int, float, complex)
 
 
@@ -23,7 +24,7 @@ def _describe(value: Any, depth: int) -> str:
     if kind in _SCALAR_TYPES:
         return repr(value) if kind is not int or value.bit_length() < 256 else f"int of {value.bit_length()} bits"
     if kind in (str, bytes):
-        return repr(value[:_MAX_CHARS])
+        return repr(_without_secrets(value[: 4 * _MAX_CHARS])[:_MAX_CHARS] if kind is str else value[:_MAX_CHARS])
     if kind in (list, tuple, set, frozenset) and depth:
         content = ", ".join(_describe(item, depth - 1) for item in list(value)[:_MAX_ITEMS])
         more = ", …" if len(value) > _MAX_ITEMS else ""

@@ -17,12 +17,15 @@ from blake3 import blake3
 from relive.errors import ReliveError
 from relive.hashing import Substitution, plain_dict_hasher, stable_hash
 from relive.memo.argument_display import describe_argument
+from relive.memo.changing_state import ChangingState
 from relive.memo.code import Snapshot, is_own_function, qualified_label, substitute_code, trace
+from relive.memo.inputs import changed_settings, content_of
 from relive.record.process import warn_once
-from relive.record.provenance import FingerprintCache, fingerprint_file, fingerprint_folder
+from relive.record.provenance import FingerprintCache
 
-FORMAT = "relive.memo 1"
+FORMAT = "relive.memo 2"
 _MAX_SNAPSHOTS = 512
+SEEDED = "seeded"  # among what is volatile in a snapshot: the code seeds generators itself
 
 Fingerprints = Callable[[], FingerprintCache | None]
 
@@ -77,6 +80,7 @@ class Keys:
         self._fingerprints = fingerprints
         self._extra_substitute = substitute
         self._snapshot: Snapshot | None = None
+        self._state = ChangingState(lambda value: self._hash(value, {}, exactly=True))
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns the arguments by name, with defaults; raises the same `TypeError` as the call."""
@@ -95,7 +99,11 @@ class Keys:
         seen: dict[str, str] = {}
         hashed = self._hash_plain(counted) or self._hash(counted, seen)
         code = self.code()
-        if seen:
+        settings = changed_settings()
+        states = self._snapshot.states if self._snapshot is not None else ()
+        if seen or settings or states:
+            seen |= {f"setting {name}": stable_hash(value) for name, value in settings.items()}
+            seen |= self._state.tokens(states)
             code = stable_hash([code, seen])
         extra = self._extra() if self._depends else self._version
         key = blake3(f"{FORMAT}\0{self.name}\0{code}\0{hashed}\0{extra}".encode()).hexdigest()
@@ -106,10 +114,31 @@ class Keys:
         snapshot = self._snapshot
         if snapshot is None or not snapshot.is_fresh():
             self._snapshot = snapshot = _trace_callable(self._function)
-            for state in snapshot.mutable_state:
-                message = f"{self.name} reads {state} and also changes it, so {state} is not part of the key"
-                warn_once("memo-state", f"{message}; if it is an input, pass it as an argument", about=state)
+            for label, reason in snapshot.unseen.items():
+                message = f"{self.name} uses {label}, whose content is not part of the key: {reason}"
+                warn_once("memo-unseen", message, about=self.name + label)
+            for reason in snapshot.volatile:
+                if reason != SEEDED:
+                    self.warn_volatile(reason)
         return snapshot.digest
+
+    def warn_volatile(self, reason: str) -> None:
+        """Warns that the function does something that gives another result each time."""
+        message = f"{self.name} {reason}, and a remembered result is the one of its first call"
+        warn_once("memo-volatile", f"{message}; pass what it depends on as an argument", about=self.name + reason)
+
+    @property
+    def seeds_generators(self) -> bool:
+        return self._snapshot is not None and SEEDED in self._snapshot.volatile
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether a call may use what an earlier one has read."""
+        return self._snapshot is not None and self._snapshot.has_cache
+
+    def watch_state(self) -> Callable[[], dict[str, bool]]:
+        """Returns a function that returns the state that a computation has changed, and whether only by adding."""
+        return self._state.watch(self._snapshot.states if self._snapshot is not None else ())
 
     def parts(self) -> dict[str, str]:
         return self._snapshot.parts if self._snapshot is not None else {}
@@ -117,8 +146,10 @@ class Keys:
     def hash_one(self, value: Any) -> str:
         return self._hash(value, {})[:32]
 
-    def _hash(self, value: Any, seen: dict[str, str]) -> str:
-        return stable_hash(value, substitute=lambda inner: self._substitute(inner, seen))
+    def _hash(self, value: Any, seen: dict[str, str], *, exactly: bool = False) -> str:
+        return stable_hash(
+            value, by_state=True, exactly=exactly, substitute=lambda inner: self._substitute(inner, seen)
+        )
 
     def _substitute(self, value: Any, seen: dict[str, str]) -> object:
         """Replaces code by its hash, and a path by the content found there."""
@@ -153,27 +184,12 @@ class Keys:
         )
 
 
-def content_of(path: Path, cache: FingerprintCache | None) -> object:
-    """Returns a fingerprint of the file or folder at a path; None if it does not exist or is not a regular file."""
-    try:
-        if path.is_dir():
-            found = fingerprint_folder(path, cache)
-        elif path.is_file():
-            found = fingerprint_file(path, cache)
-        else:  # missing, or a pipe that reading would drain
-            return None
-    except OSError:
-        return None
-    if "sampled" in found.detail:  # too large to be read in full, so the modification time counts too
-        return [found.digest, path.stat().st_mtime_ns]
-    return found.digest
-
-
 class SnapshotCache:
     """Caches code snapshots of functions and classes passed as arguments; traces again only after a change."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[Any, Snapshot]] = OrderedDict()
+        self._in_progress = threading.local()
         self.reset_lock()
 
     def reset_lock(self) -> None:
@@ -181,16 +197,34 @@ class SnapshotCache:
         self._lock = threading.Lock()
 
     def digest(self, thing: Any) -> str:
+        """Returns the hash of a function or class, with that of the state that its code reads and changes."""
+        snapshot = self._snapshot(thing)
+        return snapshot.digest if not snapshot.states else self._with_state(thing, snapshot)
+
+    def _snapshot(self, thing: Any) -> Snapshot:
         with self._lock:
             found = self._known.get(id(thing))
         if found is not None and found[0] is thing and found[1].is_fresh():
-            return found[1].digest
+            return found[1]
         snapshot = trace(thing)
         with self._lock:
             self._known[id(thing)] = thing, snapshot
             if len(self._known) > _MAX_SNAPSHOTS:
                 self._known.popitem(last=False)
-        return snapshot.digest
+        return snapshot
+
+    def _with_state(self, thing: Any, snapshot: Snapshot) -> str:
+        busy: set[int] = vars(self._in_progress).setdefault("busy", set())
+        if id(thing) in busy:  # a registry of classes, one of whose methods uses the registry
+            return snapshot.digest
+        busy.add(id(thing))
+        try:
+            content = [root.read() for root in snapshot.states]
+            return stable_hash(
+                [snapshot.digest, content], exactly=True, substitute=lambda value: substitute_code(value, self.digest)
+            )
+        finally:
+            busy.discard(id(thing))
 
 
 SNAPSHOTS = SnapshotCache()

@@ -23,6 +23,7 @@ _NOT_STORED_REASONS = {
     "filtered": "filtered: the store hook rejected the result, so it is computed every time",
     "raised": "the call raised an exception, which is not stored (list the types to store in exceptions=)",
     "unstorable": "the result can't be pickled, so it is computed every time",
+    "unsettled": "the call changed what it had read, so its result was not stored",
 }
 _REJECTED_REASONS = {
     "expired": "expired: there is an entry, but the reuse hook rejected it",
@@ -125,11 +126,14 @@ def why(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         call = memoised.keys.make(memoised.keys.bind(args, kwargs))
     except Unstable as error:
         return Explanation(name, False, (f"not remembered: {error}",))
-    entry = store.look_up(call.key)
+    entry = memoised.find_entry(call, store)
     if entry is not None:
         if memoised.may_reuse(call, entry):
             return Explanation(name, True, (_describe_origin(entry.run, entry.age_days),))
         return Explanation(name, False, (_REJECTED_REASONS["expired"],))
+    changed = memoised.changed_inputs(call, store)
+    if changed:
+        return Explanation(name, False, tuple(f"changed since it was read: {one}" for one in changed[:_MAX_CHANGES]))
     if not isinstance(store, Sqlite):
         return Explanation(name, False, ("this memoizer has no entry for the call",))
     facts = CallIdentity(call.key, name, call.code, call.extra, call.describe_arguments())

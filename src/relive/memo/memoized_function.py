@@ -6,18 +6,19 @@ import contextlib
 import functools
 import inspect
 import sqlite3
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relive.errors import Damaged, ReliveError, Unstable
 from relive.memo.call_key import Call, Keys
+from relive.memo.computation import Computation
 from relive.memo.home_stores import HOMES
-from relive.memo.memoizer import Computed, Entry, Memoizer
+from relive.memo.inputs import ObservedInput, adopt_inputs, inputs_hash, is_recording
+from relive.memo.memoizer import Computed, Entry, InputIndex, Memoizer
 from relive.memo.result_codec import Unstorable
 from relive.memo.sqlite_memoizer import Sqlite
-from relive.record import current_run, record_line
+from relive.record import current_home, current_run, record_line
 from relive.record.process import raised_by_signal_handler, warn_once
 from relive.store.journal import line_schema
 
@@ -39,11 +40,12 @@ class MemoOptions:
 
 @dataclass(slots=True)
 class Attempt:
-    """A call in progress: its memoizer, and what the lookup found."""
+    """A call in progress: its memoizer, what the lookup found, and what the computation read."""
 
     call: Call
     memoizer: Memoizer
     found: str = "absent"
+    computation: Computation | None = None
 
 
 class MemoizedFunction:
@@ -57,6 +59,8 @@ class MemoizedFunction:
             function, ignore=options.ignore, version=options.version, depends=options.depends,
             fingerprints=HOMES.fingerprints,
         )  # fmt: skip
+        self._carried: dict[tuple[str, str], ObservedInput] = {}
+        self._own_index = InputIndex()  # for memoizers that keep no inputs
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MemoizedFunction, (self.function, self.options)
@@ -92,13 +96,14 @@ class MemoizedFunction:
             hit = self._look_up(attempt)
             if hit is not None:
                 return hit.unwrap()
-            begun = time.perf_counter()
-            try:
-                result = self.function(*args, **kwargs)
-            except BaseException as error:
-                self._store_exception(attempt, error, time.perf_counter() - begun)
-                raise
-            self._store_result(attempt, result, time.perf_counter() - begun)
+            with self._computing(attempt) as computation:
+                try:
+                    result = self.function(*args, **kwargs)
+                except BaseException as error:
+                    computation.stop()
+                    self._store_exception(attempt, error, computation.took_s)
+                    raise
+            self._store_result(attempt, result, computation.took_s)
             return result
 
     async def call_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -119,14 +124,20 @@ class MemoizedFunction:
             flights.release(key)
 
     async def _compute(self, attempt: Attempt, coroutine: Awaitable[Any]) -> Any:
-        begun = time.perf_counter()
-        try:
-            result = await coroutine
-        except BaseException as error:
-            self._store_exception(attempt, error, time.perf_counter() - begun)
-            raise
-        self._store_result(attempt, result, time.perf_counter() - begun)
+        with self._computing(attempt) as computation:
+            try:
+                result = await coroutine
+            except BaseException as error:
+                computation.stop()
+                self._store_exception(attempt, error, computation.took_s)
+                raise
+        self._store_result(attempt, result, computation.took_s)
         return result
+
+    def _computing(self, attempt: Attempt) -> Computation:
+        home = attempt.memoizer.home if isinstance(attempt.memoizer, Sqlite) else current_home()[0]
+        attempt.computation = Computation(self.keys, str(home.path))
+        return attempt.computation
 
     # --- lookup -------------------------------------------------------------------------------------------------
 
@@ -149,7 +160,7 @@ class MemoizedFunction:
     def _look_up(self, attempt: Attempt) -> Hit | None:
         call = attempt.call
         try:
-            entry = attempt.memoizer.look_up(call.key)
+            entry = self.find_entry(call, attempt.memoizer)
             if entry is None:
                 return None
             if not self.may_reuse(call, entry):
@@ -166,6 +177,28 @@ class MemoizedFunction:
         self._write_line(attempt, "hit", entry)
         return hit
 
+    def find_entry(self, call: Call, memoizer: Memoizer) -> Entry | None:
+        """Returns the entry of a call: under its key, or, if it read files, the one whose inputs are what they were."""
+        entry = memoizer.look_up(call.key)
+        if entry is not None:
+            return entry
+        for key, inputs in self._index(memoizer).inputs_of(call.key):
+            if all(one.still_holds() for one in inputs):
+                entry = memoizer.look_up(key)
+                if entry is not None:
+                    if is_recording():
+                        adopt_inputs(inputs)
+                    return entry
+        return None
+
+    def _index(self, memoizer: Memoizer) -> InputIndex:
+        return getattr(memoizer, "index", None) or self._own_index
+
+    def changed_inputs(self, call: Call, memoizer: Memoizer) -> list[str]:
+        """Returns the inputs of stored entries of a call that are no longer what they were."""
+        listed = self._index(memoizer).inputs_of(call.key)
+        return [one.describe() for _, inputs in listed[:1] for one in inputs if not one.still_holds()]
+
     def may_reuse(self, call: Call, entry: Entry) -> bool:
         if entry.is_exception and not self.options.exceptions:
             return False
@@ -176,8 +209,8 @@ class MemoizedFunction:
     def _store_result(self, attempt: Attempt, result: Any, took_s: float) -> None:
         with self._failures_as_warnings():
             computed = Computed(took_s, current_run(), attempt.found)
-            kept = "filtered"
-            if self._run_hook(self.options.store, attempt.call, result):
+            kept = self._settle_inputs(attempt) or "filtered"
+            if kept == "filtered" and self._run_hook(self.options.store, attempt.call, result):
                 kept = self._try_store(attempt, attempt.memoizer.store_result, result, computed)
             self._record_miss(attempt, computed, kept)
 
@@ -185,9 +218,25 @@ class MemoizedFunction:
         with self._failures_as_warnings():
             computed = Computed(took_s, current_run(), attempt.found)
             kept = "raised"
-            if isinstance(error, self.options.exceptions) and self._run_hook(self.options.store, attempt.call, error):
+            is_wanted = isinstance(error, self.options.exceptions) and not self._settle_inputs(attempt)
+            if is_wanted and self._run_hook(self.options.store, attempt.call, error):
                 kept = self._try_store(attempt, attempt.memoizer.store_exception, error, computed)
             self._record_miss(attempt, computed, kept)
+
+    def _settle_inputs(self, attempt: Attempt) -> str:
+        """Gives the call the key that includes what it has read; returns why its result can't be kept, or ""."""
+        computation, call = attempt.computation, attempt.call
+        if computation is None or computation.unsettled():
+            return "unsettled"
+        found = {(one.kind, one.name): one for one in computation.inputs()}
+        if self.keys.has_cache:  # what an earlier call has read may be in use now, without being read again
+            self._carried |= found
+            found = dict(self._carried)
+        if found:
+            inputs = list(found.values())
+            attempt.call = replace(call, key=inputs_hash(call.key, inputs))
+            self._index(attempt.memoizer).add_inputs(call.key, attempt.call.key, inputs)
+        return ""
 
     def _try_store(self, attempt: Attempt, store: Callable[..., None], value: Any, computed: Computed) -> str:
         try:
@@ -231,11 +280,12 @@ class MemoizedFunction:
 
     @contextlib.contextmanager
     def _holding_key(self, attempt: Attempt, take: Callable[[], None]) -> Iterator[None]:
+        key = attempt.call.key  # storing may give the call another one
         take()
         try:
             yield
         finally:
-            attempt.memoizer.flights.release(attempt.call.key)
+            attempt.memoizer.flights.release(key)
 
     @contextlib.contextmanager
     def _failures_as_warnings(self) -> Iterator[None]:

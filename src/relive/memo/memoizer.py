@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from relive.memo.call_key import Call
+from relive.memo.inputs import ObservedInput
 from relive.memo.result_codec import StoredResult, read_value, store_value
 from relive.memo.single_flight import Flights
 
@@ -56,6 +57,22 @@ class Computed:
     found: str = "absent"  # result of the lookup: "absent", "expired" or "unreadable"
 
 
+class InputIndex:
+    """Which inputs the entries of a call have read: in memory."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[str, dict[str, list[ObservedInput]]] = {}
+
+    def inputs_of(self, key: str) -> list[tuple[str, list[ObservedInput]]]:
+        """Returns the keys of the entries of a call that read inputs, newest first."""
+        return list(reversed(self._inputs.get(key, {}).items()))
+
+    def add_inputs(self, key: str, entry: str, inputs: Sequence[ObservedInput]) -> None:
+        known = self._inputs.setdefault(key, {})
+        known.pop(entry, None)
+        known[entry] = list(inputs)
+
+
 class Memoizer(Protocol):
     """A store of calls. A stored call can be looked up as soon as the store method has returned."""
 
@@ -72,6 +89,7 @@ class InMemory:
 
     def __init__(self, *, max_bytes: int = 0) -> None:
         self.flights = Flights(None)
+        self.index = InputIndex()
         self._max_bytes = max_bytes  # 0: unlimited
         self._entries: OrderedDict[str, Entry] = OrderedDict()
 

@@ -1,25 +1,42 @@
-"""The memoizer of a home: rows in its SQLite file, results in its chunks, nothing cached in memory."""
+"""The memoizer of a home: rows in its SQLite file, results in its chunks, read again for every hit."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from relive.errors import Damaged, ReliveError
 from relive.memo.call_key import Call
-from relive.memo.memoizer import EXCEPTION, RESULT, Computed, Entry
+from relive.memo.inputs import ObservedInput, decode_inputs, encode_inputs
+from relive.memo.memoizer import EXCEPTION, RESULT, Computed, Entry, InputIndex
 from relive.memo.result_codec import StoredResult, Unstorable, read_value, store_value
 from relive.memo.single_flight import Flights
 from relive.record.process import warn_once
 from relive.store import Home
-from relive.store.chunks import Chunks, MemoRow, MemoTable, MissRow, row_hash
+from relive.store.chunks import Chunks, MemoRow, MemoTable, MissRow
 from relive.store.journal import to_json
 
 _HOUR_US = 3_600_000_000
+_MAX_INTACT = 1_000
+_MAX_INTACT_BYTES = 4_096
 _DURABLE_AFTER_S = 0.1  # longer computations are synced to disk, which is cheap in comparison
 _REWRITE_AFTER_S = 600.0  # well within the grace period of `relive gc` for unreferenced chunks
+
+
+class StoredInputs(InputIndex):
+    """Which inputs the entries of a call have read: in the home."""
+
+    def __init__(self, memos: MemoTable) -> None:
+        self._memos = memos
+
+    def inputs_of(self, key: str) -> list[tuple[str, list[ObservedInput]]]:
+        return [(row.entry, decode_inputs(row.inputs)) for row in self._memos.inputs(key) if row.is_whole]
+
+    def add_inputs(self, key: str, entry: str, inputs: Sequence[ObservedInput]) -> None:
+        self._memos.put_inputs(key, entry, encode_inputs(inputs))
 
 
 class Sqlite:
@@ -29,8 +46,10 @@ class Sqlite:
         self.home = home
         self.flights = Flights(home.path / "memo.lock")
         self.memos = MemoTable(home.memo)
+        self.index = StoredInputs(self.memos)
         self._chunks = Chunks(home.chunks)
         self._max_bytes = max_bytes  # 0: unlimited
+        self._intact: dict[str, MemoRow] = {}  # rows whose checksum was right
         os.register_at_fork(after_in_child=self._after_fork)
 
     def look_up(self, key: str) -> Entry | None:
@@ -42,10 +61,20 @@ class Sqlite:
             raise
         if row is None:
             return None
-        if not row.is_whole:
+        if self._intact.get(key) != row and not self._check(row):
             raise Damaged(f"the entry {key[:12]} of {row.function} is damaged; the call is computed again")
         self._record_use(row)
         return self.entry(row)
+
+    def _check(self, row: MemoRow) -> bool:
+        """Whether a row is what was written; remembers rows that are, since comparing is faster than a checksum."""
+        if not row.is_whole:
+            return False
+        if len(self._intact) >= _MAX_INTACT:
+            self._intact.clear()
+        if len(row.form) <= _MAX_INTACT_BYTES:
+            self._intact[row.key] = row
+        return True
 
     def entry(self, row: MemoRow) -> Entry:
         """Returns a row as an entry that reads its value on demand."""
@@ -89,12 +118,13 @@ class Sqlite:
 
     def _entry_row(self, call: Call, kind: str, stored: StoredResult, arguments: str, computed: Computed) -> MemoRow:
         now_us = time.time_ns() // 1000
-        return MemoRow(
-            key=call.key, function=call.function, kind=kind, form=stored.form,
-            seal=row_hash(call.key, kind, stored.form), chunks=" ".join(stored.chunks), size_bytes=stored.size_bytes,
+        row = MemoRow(
+            key=call.key, function=call.function, kind=kind, form=stored.form, seal="",
+            chunks=" ".join(stored.chunks), size_bytes=stored.size_bytes,
             pickled=self.memos.mark if stored.is_pickled else "", code=call.code, arguments=arguments,
             extra=call.extra, run=computed.run, created_us=now_us, used_us=now_us, took_s=computed.took_s,
         )  # fmt: skip
+        return row.sealed()
 
     def _rewrite_chunks(self, stored: StoredResult) -> None:
         """Writes all chunks again: storing took so long that `relive gc` may take the first ones for orphans."""

@@ -7,6 +7,16 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.model.run_record import RunRecord
     from relive.model.verdict import Verdict, count_words
-    from relive.model.vocabulary import FAILED, FINISHED, KILLED, MAX_NAME_CHARS, RUNNING, SHORT_ID_DIGITS, clean_name
+    from relive.model.vocabulary import (
+        FAILED,
+        FINISHED,
+        INTERRUPTED,
+        KILLED,
+        MAX_NAME_CHARS,
+        PRUNED,
+        RUNNING,
+        SHORT_ID_DIGITS,
+        clean_name,
+    )
 
 __getattr__ = lazy_names(__name__)

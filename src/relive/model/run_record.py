@@ -28,6 +28,7 @@ class RunRecord:
     environment: dict[str, Any]
     artifacts: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()  # what of the run is known to be lost, and why
     process: dict[str, Any] = field(default_factory=dict)  # pid, start time and host, to check whether it is alive
 
     @property

@@ -7,6 +7,8 @@ from typing import Any
 RUNNING = "running"
 FINISHED = "finished"
 FAILED = "failed"
+INTERRUPTED = "interrupted"  # by Ctrl-C
+PRUNED = "pruned"  # stopped early, because other runs of its sweep were better; also the tag that says so
 KILLED = "killed"
 
 MAX_NAME_CHARS = 1_000

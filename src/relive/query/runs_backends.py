@@ -155,7 +155,8 @@ def run_list_row(record: RunRecord, last: Sequence[Summary]) -> Row:
     """Returns the row of a run in a list: what identifies it, and the last value of each of its names."""
     return {
         "run": record.run, "name": record.name, "project": record.project, "filename": record.filename,
-        "outcome": record.outcome, "started_us": record.started_us, "ended_us": record.ended_us,
+        "outcome": record.outcome, "incomplete": list(record.incomplete),
+        "started_us": record.started_us, "ended_us": record.ended_us,
         "ranks": len(record.ranks), "world_size": record.world_size, "tags": record.tags,
         "args": {name: arg["value"] for name, arg in record.config["args"].items()},
         "version": record.version, "data_version": record.data_version,

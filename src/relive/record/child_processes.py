@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from relive.record.journal_driver import JournalDriver
 from relive.record.off import EndedJournal, NullJournal
-from relive.record.process import JournalSyncer, LaunchContext, detect_launch
+from relive.record.process import JournalSyncer, LaunchContext, PausedJournal, detect_launch
+from relive.record.provenance import SecretFilter
 from relive.record.recorder import Recorder
 from relive.record.session import session
 from relive.store import Home, JournalName, list_journals
@@ -76,7 +77,7 @@ class ProcessMember(NamedTuple):
     def become_child(self) -> ChildJournal | None:
         """In a forked child: replaces the journal of the parent by a new one, created with the first record."""
         inherited = self.driver.journal
-        if isinstance(inherited, EndedJournal | NullJournal):
+        if isinstance(inherited, EndedJournal | NullJournal | PausedJournal):
             return None
         child = ChildJournal(self.driver, self.folder, self.rank, inherited.loops_begun())
         if isinstance(inherited, Journal):
@@ -92,7 +93,8 @@ def join_parent_run(variable: str | None, context: LaunchContext) -> ProcessMemb
         return None
     home, run, rank = Home(Path(parent["home"])), parent["run"], parent["rank"]
     session.kwargs.update(parent["kwargs"])
-    recorder = Recorder(run, None, Chunks(home.chunks))  # type: ignore[arg-type]
+    secrets = SecretFilter(context.settings.secret_patterns)
+    recorder = Recorder(run, None, Chunks(home.chunks), secrets)  # type: ignore[arg-type]
     recorder.journal = ChildJournal(recorder, home.run_folder(run), rank, 0)  # type: ignore[assignment]
     return ProcessMember(recorder, home.run_folder(run), rank)
 

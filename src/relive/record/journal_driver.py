@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import ArgError, ReliveError
-from relive.model import MAX_NAME_CHARS, clean_name
+from relive.model import MAX_NAME_CHARS, PRUNED, clean_name
 from relive.record.loops import is_int32_range
 from relive.record.process import raised_by_signal_handler, warn_once
+from relive.record.provenance import SecretFilter, hides
 from relive.record.scalars import unwrap_scalar
 from relive.record.session import Place
 from relive.store.chunks import Chunks
@@ -26,12 +27,15 @@ class JournalDriver(ABC):
 
     log: Callable[[str, Any, Place], Any]
 
-    def __init__(self, run: str, journal: Journal, chunks: Chunks) -> None:
+    def __init__(self, run: str, journal: Journal, chunks: Chunks, secrets: SecretFilter | None = None) -> None:
         self.run = run
+        self.secrets = secrets or SecretFilter()
+        self._logged = self.secrets.logged
         self.too_deep = [False]  # set when a value is lost because the recursion limit is reached
         self.journal = journal
         self.chunks = chunks
         self.root = Place(self, ROOT, 0, None)
+        self.is_pruned = False  # a pruner has stopped the run
         self.every: int | None = None  # checkpoint interval for loops of instrumented scripts
         self.last_checkpoints: dict[str, dict[str, str]] = {}  # loop name → contents of its last checkpoint
 
@@ -83,20 +87,21 @@ class JournalDriver(ABC):
     @abstractmethod
     def settle_data(self) -> None: ...
     @abstractmethod
-    def _failed(self, slug: str, error: Exception) -> None:
+    def _failed(self, slug: str, error: Exception, what: str) -> None:
         """Called when a record was not written."""
 
     # --- lines --------------------------------------------------------------------------------------------------
 
     def tag(self, name: str, value: Any) -> None:
         """Records a tag after the run has started."""
+        self.is_pruned = self.is_pruned or name == PRUNED
         with self.guarded("log-lost"):
-            self.journal.line(line_schema.Tag, name=clean_name(name), value=self._encode(value))
+            self.journal.line(line_schema.Tag, name=clean_name(name), value=self.encode_setting(name, value))
 
     def note_line(self, kind: type[line_schema.JournalLine], content: dict[str, Any], place: Place) -> None:
         """Appends a line to the journal, bound to the iteration of the given place."""
         with self.guarded("log-lost"):
-            self.journal.line(kind, place.loop, place.iteration, **content)
+            self.journal.line(kind, place.loop, place.iteration, **self.secrets.fields(content))
 
     # --- loops --------------------------------------------------------------------------------------------------
 
@@ -164,18 +169,28 @@ class JournalDriver(ABC):
         if isinstance(error, JournalClosed):
             warn_once("log-lost", f"{name!r} was logged to a run that has ended; open another with relive.run()")
             return
-        with self.guarded("log-lost"):
+        with self.guarded("log-lost", f"values of {name if type(name) is str else type(name).__name__}"):
             if type(name) is str or isinstance(error, OSError | ReliveError) or raised_by_signal_handler(error):
                 raise error
             self._append_value(clean_name(name), value, place)
 
     def _encode(self, value: Any) -> Any:
         with without_os_errors():
-            return encode_value(value, self.chunks.put)
+            return encode_value(value, self.chunks.put, self._logged)
+
+    def encode_setting(self, name: str, value: Any) -> Any:
+        """Encodes an arg or a tag, without what is a secret by its name or its shape."""
+        if hides(str(name), value):
+            return {"$secret": ""}
+        with without_os_errors():
+            return encode_value(value, self.chunks.put, self.secrets.settings)
 
     @contextlib.contextmanager
-    def guarded(self, slug: str) -> Iterator[None]:
-        """Passes any failure inside to `_failed`, except invalid args and exceptions of signal handlers."""
+    def guarded(self, slug: str, what: str = "") -> Iterator[None]:
+        """Passes any failure inside to `_failed`, except invalid args and exceptions of signal handlers.
+
+        `what` is lost then; by default, what the slug says.
+        """
         try:
             yield
         except ArgError:
@@ -183,7 +198,7 @@ class JournalDriver(ABC):
         except Exception as error:  # the user's training must go on
             if raised_by_signal_handler(error):
                 raise
-            self._failed(slug, error)
+            self._failed(slug, error, what or f"{slug.partition('-')[0]}s")
 
 
 @contextlib.contextmanager

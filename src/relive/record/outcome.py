@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from relive.model import FAILED, FINISHED
+from relive.model import FAILED, FINISHED, INTERRUPTED, PRUNED
 from relive.record.process import import_lock
 
 MAX_MESSAGE_CHARS = 2_000
@@ -45,9 +45,9 @@ class ExitWatch:
             return outcome_of(error)
         # A SystemExit that was caught did not end the script: it went on, and returned or raised another exception.
         # Values logged since then prove nothing: `finally` blocks log, and so do threads, the user's and ours.
-        if self.was_called and not _has_ended_by_itself(self._main):
-            return outcome_of(SystemExit(self.code))
-        return FINISHED, None
+        if _has_ended_by_itself(self._main):
+            return outcome_of(SystemExit(_raised_code(self._main)))
+        return outcome_of(SystemExit(self.code)) if self.was_called else (FINISHED, None)
 
 
 class _SysExitHook:
@@ -100,7 +100,14 @@ def outcome_of(error: BaseException) -> Ending:
     """Returns the outcome of a run that this exception ended. `sys.exit(0)` and a closed generator are no failures."""
     if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
         return FINISHED, None
-    return FAILED, describe_exception(error)
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED, describe_exception(error)
+
+
+def outcome_if_pruned(ending: Ending) -> Ending:
+    """Returns the outcome of a run that a pruner stopped: it went on to its end, or an exception said so."""
+    outcome, error = ending
+    is_stopped = outcome == FINISHED or (error is not None and PRUNED in error["type"].lower())
+    return (PRUNED, None) if is_stopped else ending
 
 
 def find_worker_exit() -> SystemExit | None:
@@ -128,13 +135,40 @@ def _outermost_frame() -> FrameType | None:
 
 def _has_ended_by_itself(frame: FrameType | None) -> bool:
     """Whether a frame has returned or raised, rather than propagated an exception; judged by its last instruction."""
+    return frame is not None and (_is_at(frame, "RETURN_") or _is_at(frame, "RAISE_VARARGS"))
+
+
+def _is_at(frame: FrameType, instruction: str) -> bool:
     import opcode
 
-    if frame is None:
-        return False
     operation, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
-    name = opcode.opname[operation]
-    return name.startswith("RETURN_") or (name == "RAISE_VARARGS" and argument > 0)  # 0 is a bare `raise`
+    is_bare_raise = opcode.opname[operation] == "RAISE_VARARGS" and not argument
+    return opcode.opname[operation].startswith(instruction) and not is_bare_raise
+
+
+def _raised_code(frame: FrameType | None) -> Any:
+    """Returns the code of a `raise SystemExit(code)` with which a script ended, if it is a constant or a variable.
+
+    Python keeps it nowhere: by now the exception is gone, but the script's frame still stands at the statement.
+    """
+    if frame is None or not _is_at(frame, "RAISE_VARARGS"):
+        return None
+    import ast
+    import linecache
+
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    try:
+        statements = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, ast.Raise)]
+    except (SyntaxError, ValueError):
+        return None
+    for statement in statements:
+        given = statement.exc
+        if statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0) and isinstance(given, ast.Call):
+            code = given.args[0] if given.args else None
+            if isinstance(code, ast.Name):
+                return frame.f_globals.get(code.id)
+            return code.value if isinstance(code, ast.Constant) else None
+    return None
 
 
 def _last_exception() -> BaseException | None:

@@ -15,9 +15,8 @@ from relive.model import clean_name
 from relive.record.blocks import RecordedBlock
 from relive.record.journal_driver import JournalDriver, without_os_errors
 from relive.record.loops import RecordedLoop
-from relive.record.off import NullJournal
-from relive.record.process import warn_once
-from relive.record.provenance import Provenance, ignore_reads, is_secret
+from relive.record.process import Losses, PausedJournal, print_to_stderr, reason_of, warn_once
+from relive.record.provenance import Provenance, SecretFilter, ignore_reads
 from relive.record.session import current_place, session
 from relive.store.chunks import Chunks
 from relive.store.journal import Journal, JournalClosed, line_schema, slot_kinds
@@ -37,11 +36,12 @@ class BlockStart(NamedTuple):
 class Recorder(JournalDriver):
     """Records the calls of one process of a run."""
 
-    def __init__(self, run: str, journal: Journal, chunks: Chunks) -> None:
-        super().__init__(run, journal, chunks)
+    def __init__(self, run: str, journal: Journal, chunks: Chunks, secrets: SecretFilter | None = None) -> None:
+        super().__init__(run, journal, chunks, secrets)
         self.provenance: Provenance | None = None
         self.checks_kwargs = False  # worker processes leave this check to their parent
-        self.stopped: Journal | None = None  # the journal after a write to it has failed
+        self.stopped: Journal | None = None  # the journal while it can't be written
+        self.losses = Losses()
         self._checkpointer: Checkpointer | None = None
         self._blocks: dict[str, Checkpointer] = {}
         self.overhead: float | None = None
@@ -58,15 +58,15 @@ class Recorder(JournalDriver):
         value = _convert_kwarg(name, default) if given else default
         with self.guarded("arg-lost"):
             self.journal.line(
-                line_schema.Arg, name=clean_name(name), value=self._encode_arg(name, value),
-                default=self._encode_arg(name, default), origin="kwargs" if given else "default",
+                line_schema.Arg, name=clean_name(name), value=self.encode_setting(name, value),
+                default=self.encode_setting(name, default), origin="kwargs" if given else "default",
             )  # fmt: skip
         return value
 
     def note_arg(self, name: str, value: Any, *, origin: str) -> None:
         """Records a setting that the script got from another source, e.g. argparse."""
         with self.guarded("arg-lost"):
-            encoded = self._encode_arg(name, value)
+            encoded = self.encode_setting(name, value)
             self.journal.line(line_schema.Arg, name=clean_name(name), value=encoded, default=encoded, origin=origin)
 
     def note_generators(self, library: str) -> None:
@@ -99,7 +99,8 @@ class Recorder(JournalDriver):
             if stored is None:
                 warn_once("artifact-missing", f"relive.artifact({source!r}): no such file; write it before the call")
             else:
-                self.journal.line(line_schema.ArtifactKept, **stored)
+                shown = {key: self.secrets.text(text) for key, text in stored.items() if key in ("name", "path")}
+                self.journal.line(line_schema.ArtifactKept, **stored | shown)
         return source
 
     @contextlib.contextmanager
@@ -191,23 +192,41 @@ class Recorder(JournalDriver):
 
     # --- private ------------------------------------------------------------------------------------------------
 
-    def _failed(self, slug: str, error: Exception) -> None:
+    def resume(self) -> None:
+        """Goes on recording if the journal can be written again, and records what was lost until then."""
+        if isinstance(self.journal, PausedJournal) and (journal := self.journal.resume()) is not None:
+            self.journal, self.stopped = journal, None
+        if self.stopped is None and isinstance(self.journal, Journal):
+            with self.guarded("log-lost"):
+                self.losses.record(self.journal.line)
+
+    def end_stopped(self, end: dict[str, Any]) -> None:
+        """Records the end, and what was lost, in the space that closing the journal has freed; else on stderr."""
+        if self.stopped is None:
+            return
+        try:
+            self.losses.record(self.stopped.last_line)
+            self.stopped.last_line(line_schema.RunEnded, **end)
+        except OSError:
+            print_to_stderr(f"not recorded of run {self.run}: {self.losses.describe()}")
+            raise
+
+    def _failed(self, slug: str, error: Exception, what: str) -> None:
         if isinstance(error, JournalClosed):
             return
+        self.losses.note(self.secrets.message(what), self.secrets.message(reason_of(error)))
         if isinstance(error, OSError):
-            # A failed write will most likely fail again; stop writing, so that training isn't slowed down.
-            self.stopped = self.stopped or self.journal
-            self.journal = NullJournal()  # type: ignore[assignment]
+            # A failed write will most likely fail again; pause, so that training isn't slowed down.
+            if isinstance(self.journal, Journal):
+                self.stopped = self.journal
+                self.journal = PausedJournal(self.journal, self.losses, reason_of(error))  # type: ignore[assignment]
             warn_once(
                 "recording-stopped",
-                f"{error}; this run is recorded up to here; free some disk space before the next one",
+                f"{error}; nothing is recorded until the journal can be written again; free some disk space",
             )
         else:
             reason = str(error) if isinstance(error, ReliveError) else f"{type(error).__name__}: {error}"
             warn_once(slug, f"{reason}; this one was not recorded, everything else goes on")
-
-    def _encode_arg(self, name: str, value: Any) -> Any:
-        return {"$secret": ""} if is_secret(name) and value else self._encode(value)
 
     def _check_kwargs(self) -> None:
         """Raises at the first loop, when set-up is over, for a kwarg that no `relive.arg` requests."""

@@ -15,7 +15,7 @@ from relive.errors import VersionError
 from relive.model import FINISHED
 from relive.record.child_processes import ProcessMember, join_parent_run, parse_parent_variable
 from relive.record.off import EndedDriver, EndedJournal, Off
-from relive.record.outcome import Ending, ExitWatch, find_worker_exit, outcome_of, preserve_interrupt
+from relive.record.outcome import Ending, ExitWatch, find_worker_exit, outcome_if_pruned, outcome_of, preserve_interrupt
 from relive.record.process import (
     JournalSyncer,
     LaunchContext,
@@ -26,7 +26,7 @@ from relive.record.process import (
     read_launch_context,
     warn_once,
 )
-from relive.record.provenance import ImportedModules, InputWatch, Provenance, runtime_environment
+from relive.record.provenance import ImportedModules, InputWatch, Provenance, SecretFilter, runtime_environment
 from relive.record.recorder import Recorder
 from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
@@ -90,12 +90,12 @@ class OpenRun:
         self.folder = home.run_folder(self.run)
         self.recorder = _make_recorder(self.run, self.folder, context, is_shared=bool(key))
         # `nth` counts the `with relive.run()` of the process, so that a replay can find the same one.
-        given = {
-            "name": name,
-            "tags": encode_value({**_sweep_tags(os.environ), **(tags or {})}, self.recorder.chunks.put),
-            "nth": nth,
-        }
-        self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(_header(self.run, context, given)))
+        secrets = self.recorder.secrets
+        all_tags = {**_sweep_tags(os.environ), **(tags or {})}
+        encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
+        given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
+        header = _header(self.run, context, given, secrets)
+        self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(header))
         self._record_random_states()
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._modules = ImportedModules(context.entry.root)
@@ -120,7 +120,7 @@ class OpenRun:
             if rank == 0 and settings.versions:
                 self._record_version()
         with _warn_on_failure("sync-failed"):
-            self._syncer = JournalSyncer(journal, settings.sync_seconds, self._record_imports)
+            self._syncer = JournalSyncer(journal, settings.sync_seconds, self._before_sync)
             self._syncer.start()
         with _warn_on_failure("sending-stopped"):
             self._start_shipping(rank)
@@ -154,9 +154,14 @@ class OpenRun:
     def _start_provenance(self, journal: Journal) -> None:
         cache = self._context.home.path / "fingerprints.sqlite"
         full_bytes = self._context.settings.fingerprint_bytes
-        provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch)
+        secrets = self.recorder.secrets
+        provenance = Provenance(journal, cache, full_bytes=full_bytes, watch=self._watch, secrets=secrets)
         provenance.start()
         self.recorder.provenance = provenance
+
+    def _before_sync(self) -> None:
+        self.recorder.resume()
+        self._record_imports()
 
     def _record_imports(self, *, is_last: bool = False) -> None:
         with _warn_on_failure("provenance-incomplete"):
@@ -177,7 +182,8 @@ class OpenRun:
                 prefetch=prefetch,
             )  # fmt: skip
         except VersionError as error:
-            self.recorder.journal.line(line_schema.WarningGiven, slug="no-version", message=str(error))
+            message = self.recorder.secrets.message(str(error))
+            self.recorder.journal.line(line_schema.WarningGiven, slug="no-version", message=message)
             warn_once("no-version", f"{error}; the run is recorded without its code version")
             return
         self.recorder.journal.line(
@@ -197,10 +203,13 @@ class OpenRun:
         _HOOKS.remove(self)
         with _warn_on_failure("end-incomplete"):
             ending = find_ending()
+            if self.recorder.is_pruned:
+                ending = outcome_if_pruned(ending)
             self._exit.remove()
             self._finish(*ending)
 
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
+        self.recorder.resume()
         journal, provenance = self.recorder.stopped or self.recorder.journal, self.recorder.provenance
         if self.recorder.too_deep[0]:
             warn_once(
@@ -213,15 +222,18 @@ class OpenRun:
                 if provenance is not None:
                     provenance.finish(self.folder)
             self._record_imports(is_last=True)
-            end = {"outcome": outcome, "error": error, "wall_ns": time.time_ns()}
+            self.recorder.resume()
+            end = {"outcome": outcome, "error": self.recorder.secrets.fields(error), "wall_ns": time.time_ns()}
             if self.recorder.stopped is None:
                 journal.line(line_schema.RunEnded, **end)
         finally:
             if self._syncer is not None:
                 self._syncer.stop()
+        was_deleted = journal.is_deleted()
         journal.close()
-        if self.recorder.stopped is not None:
-            journal.last_line(line_schema.RunEnded, **end)
+        self.recorder.end_stopped(end)
+        if was_deleted:
+            print_to_stderr(f"this run is lost: {self.folder} was removed while it was recorded")
         if self._shipper is not None:
             self._shipper.stop(self._context.settings.ship_wait_seconds)
         self.recorder.journal, self.recorder.provenance = EndedJournal(), None  # type: ignore[assignment]
@@ -333,7 +345,8 @@ def _warn_on_failure(slug: str) -> Iterator[None]:
 
 def _make_recorder(run: str, folder: Path, context: LaunchContext, *, is_shared: bool) -> Recorder:
     rank = context.launched.rank
-    recorder = Recorder(run, Journal(folder / JournalName(rank).stem), Chunks(context.home.chunks))
+    secrets = SecretFilter(context.settings.secret_patterns)
+    recorder = Recorder(run, Journal(folder / JournalName(rank).stem), Chunks(context.home.chunks), secrets)
     recorder.checks_kwargs = True
     recorder.overhead, recorder.every = context.settings.overhead, context.settings.every or None
     recorder.rank, recorder.shared_folder = rank, folder if is_shared else None
@@ -341,7 +354,7 @@ def _make_recorder(run: str, folder: Path, context: LaunchContext, *, is_shared:
     return recorder
 
 
-def _header(run: str, context: LaunchContext, given: dict[str, Any]) -> dict[str, Any]:
+def _header(run: str, context: LaunchContext, given: dict[str, Any], secrets: SecretFilter) -> dict[str, Any]:
     entry, launched = context.entry, context.launched
     return {
         "run": run, **given, "project": context.project,
@@ -349,9 +362,9 @@ def _header(run: str, context: LaunchContext, given: dict[str, Any]) -> dict[str
         "pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": platform.node(),
         "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": process_age_s(os.getpid()),
         "entry": entry._asdict() | {"instrumented": session.instrumented},
-        "parent": _parent_run(), "argv": runtime_environment.redact_argv(sys.argv),
+        "parent": _parent_run(), "argv": secrets.argv(sys.argv),
         "environment": runtime_environment.describe_environment(
-            os.environ, sys.orig_argv or sys.argv, extra=context.settings.variables
+            os.environ, sys.orig_argv or sys.argv, secrets=secrets, extra=context.settings.variables
         ),
     }  # fmt: skip
 

@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.server.server_process import ServerOptions, serve
+    from relive.server.token_use import last_use
     from relive.server.tokens import SCOPES, Tokens
 
 __getattr__ = lazy_names(__name__)

@@ -16,32 +16,35 @@ from starlette.routing import Route
 from relive.server import routes
 from relive.server.authorization import Authorization, handle_failure, handle_not_found, handle_wrong_method
 from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
-from relive.server.http import Indexer, Reader, json_response
+from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
+from relive.server.questions import Indexer, QuestionLimits, ReaderPool
 from relive.server.tokens import Tokens
 from relive.server.web_pages import WebPages
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs
 from relive.store.sync import ChunkUploads, Intake, PackUploads
 
+INDEX_MEMORY = 4  # times the memory of a question is what the index may take: it reads whole runs
 Endpoint = Callable[[Request], Any]
 
 
 class Service:
     """A store with everything that serves it: endpoints, authorization, metrics, and the index thread."""
 
-    def __init__(self, home: Home, *, is_open: bool = False) -> None:
+    def __init__(self, home: Home, *, is_open: bool = False, limits: QuestionLimits = QuestionLimits()) -> None:  # noqa: B008 - frozen
         self.intake = Intake(home)  # refuses a second server
-        self.metrics = Metrics(self.intake)
+        self._admission = Admission()
+        self.metrics = Metrics(self.intake, lambda: self._admission.in_flight)
         chunks = Chunks(home.chunks)
-        self._reader = Reader(home)
-        self._indexer = Indexer(home, self.intake)
-        self._authorization = Authorization(Tokens(home.path), self.metrics, is_open=is_open)
+        self._readers = ReaderPool(home, limits)
+        self._indexer = Indexer(home, self.intake, INDEX_MEMORY * limits.memory_bytes)
+        self._authorization = Authorization(Tokens(home.path), self.metrics, self._admission, is_open=is_open)
         self._ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
-        self._downloads = DownloadEndpoints(home, self._reader)
+        self._downloads = DownloadEndpoints(home, self._readers)
         self._packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
-        self._runs, self._comparisons = RunEndpoints(self._reader, chunks), ComparisonEndpoints(self._reader)
+        self._runs, self._comparisons = RunEndpoints(self._readers, chunks), ComparisonEndpoints(self._readers)
 
     def app(self) -> Starlette:
         pages = WebPages(self._authorization)
@@ -56,7 +59,9 @@ class Service:
 
     def close(self) -> None:
         self._indexer.close()
-        self._reader.close()
+        self._readers.close()
+        self._admission.close()
+        self._authorization.close()
         self.intake.close()
 
     def endpoints(self) -> dict[RouteSpec, Endpoint]:
@@ -83,6 +88,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        await asyncio.to_thread(self._readers.warm_up)
         self._indexer.start()
         yield
         await asyncio.to_thread(self.close)  # here, because a signal may end the process right after shutdown

@@ -9,57 +9,59 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from relive.errors import ReliveError
-from relive.server.http import HttpError, error_response, json_response
+from relive.server.http import CONNECTION, LEASE, Admission, HttpError, Lease, error_response, json_response
 from relive.server.metrics import Metrics
+from relive.server.token_use import TokenUse
 from relive.server.tokens import LOOPBACK, OPEN_ACCESS, Token, Tokens
 
 COOKIE = "relive_token"
-MAX_IN_FLIGHT = 512  # concurrent requests; more are answered with 503 and Retry-After
+TOKEN = "relive.token"
+_STRANGER = "?"  # whom the requests to public routes are counted for
 
 
 class Authorization:
     """Wraps endpoints: checks the token, counts requests, and turns errors into responses."""
 
-    def __init__(self, tokens: Tokens, metrics: Metrics, *, is_open: bool) -> None:
+    def __init__(self, tokens: Tokens, metrics: Metrics, admission: Admission, *, is_open: bool) -> None:
         self._tokens = tokens
+        self._use = TokenUse(tokens.folder)
         self._metrics = metrics
+        self._admission = admission
         self._is_open = is_open
 
-    def protect(self, endpoint: Callable[..., Any], scope: str | None, route: str) -> Callable[..., Any]:
+    def protect(self, endpoint: Callable[..., Any], scope: str | None, route: str) -> ProtectedEndpoint:
         """Returns the endpoint restricted to tokens with the scope; None makes it public."""
+        return ProtectedEndpoint(self, endpoint, scope, route)
 
-        async def protected(request: Request) -> Response:
-            begun = time.perf_counter()
-            try:
-                self._check(request, scope)
-                response: Response = await endpoint(request)
-            except ReliveError as error:
-                response = error_response(error)
-            finally:
-                self._metrics.in_flight -= 1
-            self._metrics.count(route, request.method, response.status_code, time.perf_counter() - begun)
-            return response
-
-        return protected
-
-    def _check(self, request: Request, scope: str | None) -> None:
-        self._metrics.in_flight += 1
-        if self._metrics.in_flight > MAX_IN_FLIGHT:
-            raise HttpError(503, "too many concurrent requests; retry later", retry_after_s=1)
+    def admit(self, request: Request, scope: str | None) -> Lease:
+        """Checks the token of a request, and counts the request for it; raises if it may not be answered."""
         self._check_origin(request)
         if scope is None:
-            return
+            return self._admission.admit(_STRANGER, limited=False)  # few: `connection_guard` closes the others
         token = self.identify(request)
         if token is None:
             raise HttpError(
-                401, "this request needs a token; set RELIVE_TOKEN, or ask the operator of the server for one"
+                401,
+                "this request needs a token, and has none, an unknown or an expired one; set RELIVE_TOKEN, or ask the "
+                "operator of the server for one",
             )
         if not token.allows(scope):
             raise HttpError(
                 403, f"token {token.id} ({token.name}) lacks the scope {scope}; ask for a token with that scope"
             )
+        request.scope[TOKEN] = token
+        if self._is_open:
+            return self._admission.admit("", limited=False)
+        self._use.note(token.id)
+        if (connection := request.scope.get(CONNECTION)) is not None:
+            connection.identify(token.id)
+        return self._admission.admit(token.id, projects=token.projects, name=token.name)
+
+    def count(self, route: str, method: str, status: int, took_s: float) -> None:
+        self._metrics.count(route, method, status, took_s)
 
     def identify(self, request: Request) -> Token | None:
         """Returns the token of a request, or None."""
@@ -72,6 +74,9 @@ class Authorization:
         """Returns the valid token with this text, or None."""
         return self._tokens.find(text)
 
+    def close(self) -> None:
+        self._use.save()
+
     def _check_origin(self, request: Request) -> None:
         """Rejects requests that a page of another site makes with our cookie, or to an open server on this machine."""
         host = request.headers.get("host", "")
@@ -80,6 +85,39 @@ class Authorization:
         origin = request.headers.get("origin")
         if origin and request.method not in ("GET", "HEAD") and origin.partition("//")[2] != host:
             raise HttpError(403, "this request comes from a page of another site; send it from a page of this server")
+
+
+class ProtectedEndpoint:
+    """An ASGI application: one endpoint behind the check of its token, counted until its answer is sent."""
+
+    def __init__(
+        self, authorization: Authorization, endpoint: Callable[..., Any], scope: str | None, route: str
+    ) -> None:
+        self._authorization, self._endpoint, self._scope, self._route = authorization, endpoint, scope, route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = time.perf_counter()
+        request = Request(scope, receive, send)
+        lease: Lease | None = None
+        try:
+            try:
+                lease = scope[LEASE] = self._authorization.admit(request, self._scope)
+                response: Response = await self._endpoint(request)
+            except ReliveError as error:
+                response = error_response(error)
+            self._authorization.count(self._route, request.method, response.status_code, time.perf_counter() - begun)
+            await response(scope, receive, send)
+            if (connection := scope.get(CONNECTION)) is not None:
+                await connection.drained()
+        finally:
+            if lease is not None:
+                lease.release()
+
+
+def token_of(request: Request) -> Token:
+    """Returns the token that a request was admitted with."""
+    token: Token = request.scope[TOKEN]
+    return token
 
 
 def _host_name(host: str) -> str:

@@ -6,7 +6,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -22,8 +22,8 @@ class Metrics(Collector):
     """Counters since the server started."""
 
     # Not the library's own counters: each of them adds a series `…_created`, unless that is switched off globally.
-    def __init__(self, intake: Intake) -> None:
-        self.in_flight = 0
+    def __init__(self, intake: Intake, in_flight: Callable[[], int] = lambda: 0) -> None:
+        self._in_flight = in_flight
         self._intake = intake
         self._started = time.time()
         self._requests: Counter[tuple[str, str, int]] = Counter()
@@ -45,7 +45,7 @@ class Metrics(Collector):
         intake = self._intake
         yield self._request_counts()
         yield self._request_times()
-        yield GaugeMetricFamily("relive_requests_in_flight", "Requests being answered.", self.in_flight)
+        yield GaugeMetricFamily("relive_requests_in_flight", "Requests being answered.", self._in_flight())
         yield CounterMetricFamily("relive_ranges", "Ranges of journals that were taken.", intake.ranges)
         yield CounterMetricFamily("relive_range_bytes", "New bytes of journals that were taken.", intake.taken_bytes)
         yield CounterMetricFamily("relive_commits", "Batches that were forced to disk together.", intake.batches)

@@ -7,9 +7,12 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from relive.errors import ReliveError
+from relive.server.questions import QuestionLimits
 from relive.server.tokens import LOOPBACK
 from relive.store import Home
 from relive.store.catalog import Index
@@ -28,6 +31,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 5005
     is_open: bool = False
+    limits: QuestionLimits = field(default_factory=QuestionLimits)
 
 
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
@@ -40,6 +44,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         import uvicorn
 
         from relive.server.app import Service
+        from relive.server.http import Door, GuardedConnection
     except ImportError as error:
         raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
     if options.store.settings.catalog:  # an unusable database fails now, not on the first request
@@ -48,9 +53,11 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     _return_freed_memory()
     sock = _listen(options)
     try:
-        service = Service(options.store, is_open=options.is_open)
+        service = Service(options.store, is_open=options.is_open, limits=options.limits)
+        connection: Any = partial(GuardedConnection, door=Door())
         config = uvicorn.Config(
-            service.app(), log_level="warning", access_log=False, server_header=False, lifespan="on",
+            service.app(), http=connection, ws="none", lifespan="on", log_level="warning", access_log=False,
+            server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S, backlog=BACKLOG,
         )  # fmt: skip
         host, port = sock.getsockname()[:2]

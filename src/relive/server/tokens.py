@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from relive.errors import NotFound, ReliveError
-from relive.store import atomic_write
+from relive.errors import Damaged, NotFound, ReliveError
+from relive.store import read_sealed, write_sealed
 
 SCOPES = ("write", "read", "promote", "admin")
 PREFIX = "relive"
@@ -36,9 +36,16 @@ class Token(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...]
     hash: str
     created_s: int
+    projects: tuple[str, ...] = ()  # the only projects whose runs it may write and read; empty means all
+    expires_s: int | None = None
+    old_hash: str = ""  # of the secret before the last rotation, valid until `old_until_s`
+    old_until_s: int = 0
 
     def allows(self, scope: str) -> bool:
         return scope in self.scopes or "admin" in self.scopes
+
+    def is_expired(self, now_s: float) -> bool:
+        return self.expires_s is not None and now_s >= self.expires_s
 
 
 # The token of every request to a server started with --open.
@@ -50,33 +57,52 @@ class Tokens:
     """The tokens of a store. A running server sees changes by the command line at once."""
 
     def __init__(self, store: Path) -> None:
+        self.folder = store
         self._path = store / "tokens.json"
         self._file_stamp: tuple[int, int, int] | None = None
         self._tokens_by_id: dict[str, Token] = {}
 
-    def create(self, name: str, scopes: Iterable[str]) -> tuple[str, Token]:
+    def create(
+        self, name: str, scopes: Iterable[str], *, projects: Iterable[str] = (), expires_in_s: float | None = None
+    ) -> tuple[str, Token]:
         """Creates a token; returns its text, which can't be shown again, and what is stored of it."""
         sorted_scopes = tuple(sorted(set(scopes), key=SCOPES.index))
         if not sorted_scopes:
             raise ReliveError(f"a token needs at least one scope; choose from {', '.join(SCOPES)}")
         if not name.strip() or len(name) > MAX_NAME_CHARS:
             raise ReliveError(f"a token needs a name of 1 to {MAX_NAME_CHARS} characters; use the name of its owner")
-        token_id = secrets.token_hex(_ID_BYTES)
-        text = f"{PREFIX}_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        token = Token(token_id, name, sorted_scopes, _token_hash(text), int(time.time()))
+        bound_to = tuple(sorted(set(projects)))
+        if bound_to and "admin" in sorted_scopes:
+            raise ReliveError("the scope admin is for all projects; leave out --project, or choose other scopes")
+        token_id, now_s = secrets.token_hex(_ID_BYTES), int(time.time())
+        text = _new_text(token_id)
+        expires_s = None if expires_in_s is None else now_s + int(expires_in_s)
+        token = Token(token_id, name, sorted_scopes, _token_hash(text), now_s, bound_to, expires_s)
         with self._editing() as known:
             known.append(token)
         return text, token
 
-    def remove(self, text: str) -> Token:
+    def rotate(self, word: str, *, grace_s: float = 0.0) -> tuple[str, Token]:
+        """Gives the token with this id or name a new secret; the old one stays valid for `grace_s` seconds.
+
+        Its id stays, so it still owns its runs.
+        """
+        with self._editing() as known:
+            old = _find_one(known, word)
+            text = _new_text(old.id)
+            new = msgspec.structs.replace(
+                old, hash=_token_hash(text), old_hash=old.hash if grace_s > 0 else "",
+                old_until_s=int(time.time() + grace_s) if grace_s > 0 else 0,
+            )  # fmt: skip
+            known[known.index(old)] = new
+        return text, new
+
+    def remove(self, word: str) -> Token:
         """Revokes the token with this id or name."""
         with self._editing() as known:
-            found = [token for token in known if text in (token.id, token.name)]
-            if len(found) != 1:
-                what = "no token" if not found else "more than one token"
-                raise NotFound(f"{what} {text!r}; `relive token ls` lists them")
-            known.remove(found[0])
-        return found[0]
+            found = _find_one(known, word)
+            known.remove(found)
+        return found
 
     def all(self) -> list[Token]:
         self._refresh()
@@ -89,9 +115,13 @@ class Tokens:
         if len(text) > MAX_TOKEN_CHARS or len(parts) != 3:
             return None
         token = self._tokens_by_id.get(parts[1])
-        # An unknown id takes the same time as a known one.
-        is_right = hmac.compare_digest(_token_hash(text), token.hash if token else _token_hash(""))
-        return token if is_right else None
+        given, now_s = _token_hash(text), time.time()
+        # An unknown id takes the same time as a known one, and an old secret the same time as the new one.
+        is_right = hmac.compare_digest(given, token.hash if token else _token_hash(""))
+        is_old = hmac.compare_digest(given, token.old_hash if token else _token_hash(""))
+        if token is None or token.is_expired(now_s):
+            return None
+        return token if is_right or (is_old and now_s < token.old_until_s) else None
 
     def _refresh(self) -> None:
         try:
@@ -105,24 +135,36 @@ class Tokens:
 
     def _read(self) -> list[Token]:
         try:
-            return _decode_tokens(self._path.read_bytes())
+            return _decode_tokens(read_sealed(self._path))
         except FileNotFoundError:
             return []
-        except msgspec.DecodeError as error:
-            raise ReliveError(
+        except (ValueError, Damaged) as error:
+            raise Damaged(
                 f"{self._path} can't be read ({error}); restore it, or remove it and create new tokens"
             ) from error
 
     @contextlib.contextmanager
     def _editing(self) -> Iterator[list[Token]]:
         """Yields the list of tokens to be changed, under a lock; writes it atomically on exit."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._path.parent / "tokens.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             known = self._read()
             yield known
-            content = msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n"
-            atomic_write(self._path, content, permissions=0o600)
+            content = msgspec.json.format(msgspec.json.encode(known), indent=2)
+            write_sealed(self._path, content, permissions=0o600)
+
+
+def _new_text(token_id: str) -> str:
+    return f"{PREFIX}_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+
+
+def _find_one(known: list[Token], word: str) -> Token:
+    found = [token for token in known if word in (token.id, token.name)]
+    if len(found) != 1:
+        what = "no token" if not found else "more than one token"
+        raise NotFound(f"{what} {word!r}; `relive token ls` lists them")
+    return found[0]
 
 
 def _token_hash(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Durable file writes: the bytes are on disk before the name exists, and the name before the call returns."""
+"""Durable file writes: the bytes are on disk before the name exists, and the name before the call returns; seals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from relive.errors import Damaged
+
 _COUNTER = itertools.count()
+_SEAL_MARK = b"\n# xxh3 "
 PARTIAL_PATTERN = r"\..+\.\d+\.\d+\.\d+\.partial"  # of the names that an interrupted write leaves behind
 
 
@@ -45,6 +48,31 @@ def atomic_write(target: Path, data: bytes, *, durable: bool = True, permissions
     """Writes a whole file: a reader, and a crash at any moment, meets the old content or the new one."""
     with open_atomically(target, durable=durable, permissions=permissions) as file:
         file.write(data)
+
+
+def write_sealed(target: Path, data: bytes, *, durable: bool = True, permissions: int = 0o666) -> None:
+    """Writes a whole file that ends in a line with the checksum of what precedes it."""
+    atomic_write(target, data + _SEAL_MARK + _seal(data), durable=durable, permissions=permissions)
+
+
+def read_sealed(path: Path) -> bytes:
+    """Returns what `write_sealed` wrote, or the whole content of a file from before there were seals.
+
+    Raises `Damaged` if the content is not what was written; the caller names the file and the remedy.
+    """
+    raw = path.read_bytes()
+    data, mark, seal = raw.rpartition(_SEAL_MARK)
+    if not mark:
+        return raw
+    if seal != _seal(data):
+        raise Damaged("its checksum does not fit its content")
+    return data
+
+
+def _seal(data: bytes) -> bytes:
+    import xxhash  # here, because recording a run imports this module and does not need it
+
+    return b"%016x\n" % xxhash.xxh3_64_intdigest(data)
 
 
 def write_once(target: Path, data: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from relive.errors import Damaged
 from relive.settings import Settings, load
 from relive.store.durable_files import write_once
 
@@ -68,9 +69,13 @@ class Home:
         """Returns an id that no other home has, not even a copy of this one. Created on first use."""
         path = self.path / "id"
         if not path.exists():
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_once(path, os.urandom(16).hex().encode())  # if another process was first, its id is used
-        return f"{path.read_text()}-{path.stat().st_ino:x}"  # a copied file has another inode
+        word = path.read_bytes()
+        if len(word) != 32 or word.strip(b"0123456789abcdef"):
+            remedy = "restore it from a backup, or remove it: the home then counts as a new one"
+            raise Damaged(f"{path} is not what was written; {remedy}")
+        return f"{word.decode()}-{path.stat().st_ino:x}"  # a copied file has another inode
 
     @property
     def runs(self) -> Path:
@@ -106,8 +111,10 @@ class Home:
         return self.path / "launches"
 
     def create(self) -> None:
-        """Creates the folder, with a `.gitignore` that keeps it out of the user's repository."""
-        self.runs.mkdir(parents=True, exist_ok=True)
+        """Creates the folder, with a `.gitignore` that keeps it out of the user's repository; others can't read it."""
+        # The parents get the usual mode. A home that exists keeps its own: its owner may share it.
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.runs.mkdir(exist_ok=True)
         ignore = self.path / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")
@@ -137,8 +144,11 @@ class Home:
 def list_journals(folder: Path) -> Iterator[tuple[JournalName, Path]]:
     """Yields the journals in a run's folder as (name, path without suffix), canonical rank first."""
     try:
-        stems = {name.removesuffix(".slots") for name in os.listdir(folder) if name.endswith(".slots")}
+        files = set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return
-    found = [(name, folder / stem) for stem in stems if (name := JournalName.parse(stem)) is not None]
+    stems = {file.rpartition(".")[0] for file in files if file.endswith((".slots", ".lines"))}
+    names = ((JournalName.parse(stem), stem) for stem in stems)
+    # The lines of a replay count once its slots exist; any other journal has both.
+    found = [(name, folder / stem) for name, stem in names if name and (not name.replay or f"{stem}.slots" in files)]
     yield from sorted(found, key=lambda pair: (pair[0].rank, pair[0].process))

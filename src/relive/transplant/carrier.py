@@ -6,15 +6,15 @@ import ast
 import itertools
 import re
 
+from relive.transplant.call_arguments import default_value, module_argument, passed_expression
+from relive.transplant.carry_limits import forbid_copies, forbid_rebinding, forbid_renamed_targets, missing_reason
 from relive.transplant.carry_result import CarryRefused, CarryResult, PlacedUnit
 from relive.transplant.commutativity import is_equivalent_slot
 from relive.transplant.dependency_slice import (
     Origin,
     SliceUnit,
-    default_value,
     is_first_value,
     merge_units,
-    module_argument,
     origin,
     parse_import,
     single_import,
@@ -28,6 +28,7 @@ from relive.transplant.syntax import (
     SCOPES,
     Alignment,
     Bound,
+    DefiniteAssignment,
     Node,
     Slot,
     can_insert,
@@ -39,7 +40,6 @@ from relive.transplant.syntax import (
 
 _MAX_TRIED = 4  # slots that are tried for one in which all names are assigned
 _MIN_PROBABILITY = 0.1  # slots that are less probable than this share of the best are not tried
-_SAME_OBJECT = 0.6  # the similarity of two statements that make the same object
 _ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MAX_UNITS = 40  # a statement that needs more new code belongs to another program
 
@@ -132,7 +132,7 @@ class Carrier:
             if renamed is not None:
                 self.carried.probability *= renamed
             elif not self._bring_definition(placed, alignment, name, state):
-                if self.project.names(alignment.old_tree).owns(slot_scope(placed.slot), name):
+                if not self._is_assigned_if_loops_run(placed.slot, alignment, name):
                     raise CarryRefused(f"{name} has its value there only on some paths through the old version")
                 self.carried.probability *= 0.75
                 self.carried.notes.append(f"{name} may have no value there")
@@ -141,17 +141,26 @@ class Carrier:
             self.carried.notes.append(note)
         self._bring_attributes(placed, alignment)
 
+    def _is_assigned_if_loops_run(self, slot: Slot, alignment: Alignment, name: str) -> bool:
+        """Whether a name has its value at a place if all loops before it run, or the function doesn't own it."""
+        if not self.project.names(alignment.old_tree).owns(slot_scope(slot), name):
+            return True
+        return DefiniteAssignment(alignment.old_tree, loops_run=True).state_at(slot, name) == Bound.YES
+
     def _bring_definition(self, placed: PlacedUnit, alignment: Alignment, name: str, state: Bound) -> bool:
         """Carries the definition of a name along; False if the old version may have one after all."""
         definition = origin(self.project.names(alignment.new_tree), placed.unit.node, name)
         if definition is None or definition.is_parameter or not definition.statements:
             if state == Bound.PERHAPS:
                 return False
+            new_names = self.project.names(alignment.new_tree)
             if definition is not None and self._bring_default(placed, alignment, name, definition):
                 return True
-            passed = module_argument(self.project.names(alignment.new_tree), definition, name)
+            passed = module_argument(new_names, definition, name)
+            if passed is None and self._bring_argument(placed, alignment, name, definition):
+                return True
             if passed is None:
-                raise CarryRefused(self._missing_reason(definition, name))
+                raise CarryRefused(missing_reason(definition, name))
             self.carried.probability *= 0.9  # a call in another file may pass something else
             definition = passed
         is_import = all("import" in node.words for node in definition.statements)
@@ -164,7 +173,7 @@ class Carrier:
             if renamed is not None:
                 self.carried.probability *= renamed
                 return True
-            self._forbid_copies(alignment, name, definition.statements)
+            forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
         for unit in self._units_for(placed, alignment, name, definition.statements):
             self._bring_unit(unit, placed, alignment)
@@ -174,18 +183,42 @@ class Carrier:
     def _bring_default(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
         """Carries the default of a parameter that the function doesn't have in the old version."""
         value = default_value(alignment.new_tree, definition.scope, name) if definition.is_parameter else None
-        scope = slot_scope(placed.slot)
-        nodes = scope.descendants()
-        if value is None or any(
-            name in effects(alignment.old_tree, node).reads for node in nodes if name in node.words
-        ):
+        if value is None or self._is_read_there(placed, alignment, name):
             return False
-        unit = SliceUnit(placed.unit.path, definition.scope, source=f"{name} = {value}")
-        self.carried.placed.append(PlacedUnit(unit, placed.old_path, placed.slot, {}))
-        self.provided.add((placed.old_path, name))
-        self.carried.probability *= 0.8
+        self._bring_value(self._value_unit(placed, definition, f"{name} = {value}"), name)
         self.carried.notes.append(f"{name} comes along with its default")
         return True
+
+    def _bring_argument(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin | None) -> bool:
+        """Carries what the calls pass for a parameter that the function doesn't have in the old version."""
+        value = passed_expression(self.project.names(alignment.new_tree), definition, name)
+        if value is None or definition is None or self._is_read_there(placed, alignment, name):
+            return False
+        unit = self._value_unit(placed, definition, f"{name} = {value}")
+        variables, old_names = OldVariables(self.project, alignment, unit), self.project.names(alignment.old_tree)
+        for used in sorted({each.id for each in ast.walk(ast.parse(value)) if isinstance(each, ast.Name)}):
+            state = old_names.state_at(placed.slot, used)
+            if state < Bound.YES and variables.rename(used, state) is None:
+                return False
+        self._bring_value(unit, name)
+        self.carried.notes.append(f"{name} comes along as {value}")
+        return True
+
+    @staticmethod
+    def _value_unit(placed: PlacedUnit, definition: Origin, source: str) -> PlacedUnit:
+        return PlacedUnit(
+            SliceUnit(placed.unit.path, definition.scope, source=source), placed.old_path, placed.slot, {}
+        )
+
+    def _bring_value(self, placed: PlacedUnit, name: str) -> None:
+        self.carried.placed.append(placed)
+        self.provided.add((placed.old_path, name))
+        self.carried.probability *= 0.8
+
+    def _is_read_there(self, placed: PlacedUnit, alignment: Alignment, name: str) -> bool:
+        """Whether the old function reads a name, which an assignment would change."""
+        tree, nodes = alignment.old_tree, slot_scope(placed.slot).descendants()
+        return any(name in effects(tree, node).reads for node in nodes if name in node.words)
 
     def _bring_first_value(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
         """Carries `best = None` along if the old version assigns the name on some paths, and later only."""
@@ -210,25 +243,6 @@ class Carrier:
         self.carried.probability *= 0.9
         self.carried.notes.append(f"{name} comes along with its first value")
         return True
-
-    def _forbid_copies(self, alignment: Alignment, name: str, statements: list[Node]) -> None:
-        """Raises CarryRefused if the old version makes the object elsewhere: a second one would be another."""
-        for node in statements:
-            partner = alignment.old[node.order]
-            if partner is None or node.kind in SCOPES or not (node.kind or "(" in node.key):
-                continue
-            if name not in effects(alignment.new_tree, node).binds:
-                continue
-            if alignment.similarity[node.order] >= _SAME_OBJECT:
-                head = alignment.old_tree.head(partner).split("\n")[0].strip()
-                raise CarryRefused(f"{name} has no value there in the old version, which has it as `{head}` elsewhere")
-
-    @staticmethod
-    def _missing_reason(definition: object, name: str) -> str:
-        scope = getattr(definition, "scope", None)
-        if scope is not None and getattr(definition, "is_parameter", False):
-            return f"{name} isn't in the old version: it is a parameter of {scope.name}()"
-        return f"{name} has no value there in the old version, and its definition can't be found"
 
     def _units_for(
         self, placed: PlacedUnit, alignment: Alignment, name: str, statements: list[Node]
@@ -255,12 +269,13 @@ class Carrier:
         slot = self._slot_for(unit, user, alignment)
         placed = PlacedUnit(unit, user.old_path, slot, {})
         if unit.source is None:
-            self._forbid_rebinding(unit, slot, alignment)
+            forbid_rebinding(self.project.names(alignment.old_tree), unit, slot, alignment)
             if unit.node.kind not in SCOPES and "(" in unit.node.key:
                 self.carried.probability *= 0.9  # the call may have side effects
         missing = self._missing_names(unit, user.old_path, alignment, slot)
         if unit.source is None:
             self._resolve_names(placed, alignment, missing)
+            forbid_renamed_targets(self.project.names(alignment.old_tree), placed, alignment)
         self.carried.placed.append(placed)
 
     def _slot_for(self, unit: SliceUnit, user: PlacedUnit, alignment: Alignment) -> Slot:
@@ -287,19 +302,6 @@ class Carrier:
             top = next((node for node in (user.slot.block, *user.slot.block.ancestors()) if node.parent is root), None)
             return Slot(root, top.index if top is not None else 0)
         return user.slot
-
-    def _forbid_rebinding(self, unit: SliceUnit, slot: Slot, alignment: Alignment) -> None:
-        """Raises CarryRefused if the unit binds names that old code uses."""
-        old_names, scope = self.project.names(alignment.old_tree), slot_scope(slot)
-        bound = {name for node in unit.nodes() for name in effects(alignment.new_tree, node).binds}
-        if unit.node.kind in SCOPES:
-            bound = {unit.node.name}
-        taken = sorted(name for name in bound - {"_"} if old_names.is_used_in(scope, name))
-        if taken:
-            head = alignment.new_tree.head(unit.node).split("\n")[0].strip()
-            raise CarryRefused(
-                f"`{head}` would have to come along, but it also binds {taken[0]}, which the old version has"
-            )
 
     # --- other files -------------------------------------------------------------------------------------------------
 

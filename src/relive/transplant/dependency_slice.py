@@ -22,6 +22,10 @@ from relive.transplant.syntax import (
     parse_quietly,
 )
 
+_PURE_FUNCTIONS = frozenset(
+    "abs bool dict float int isinstance len list max min range round set sorted str sum tuple".split()
+)
+_PURE_METHODS = frozenset("size dim item keys values items get format mean max min sum numel lower upper split".split())
 _METHOD = re.compile(r"\.(\w+)\(")
 _FILLING_METHODS = frozenset(
     "append appendleft add extend insert update setdefault put push accumulate collect reset".split()
@@ -129,94 +133,28 @@ def _is_new(alignment: Alignment, block: Node, carried_nodes: Collection[Node]) 
     return all(order in carried or alignment.old[order] is None for order in orders)
 
 
-def default_value(tree: Tree, function: Node, parameter: str) -> str | None:
-    """Returns the source of a parameter's default, if it is a literal."""
-    match parse_quietly(f"{dedented_head(tree, function)} pass"):
-        case [ast.FunctionDef() | ast.AsyncFunctionDef() as parsed]:
-            arguments = parsed.args
-        case _:
-            return None
-    positional = [*arguments.posonlyargs, *arguments.args]
-    with_default = positional[len(positional) - len(arguments.defaults) :]
-    pairs = [
-        *zip(with_default, arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    value = next((default for argument, default in pairs if argument.arg == parameter), None)
-    return ast.unparse(value) if value is not None and _is_literal(value) else None
-
-
-def module_argument(names: DefiniteAssignment, definition: Origin | None, parameter: str) -> Origin | None:
-    """Returns where the module defines what every call passes for a parameter, under the name of the parameter."""
-    if definition is None or not definition.is_parameter:
-        return None
-    tree = names.tree
-    waiting, seen = [definition.scope], {definition.scope}
-    while waiting:
-        function = waiting.pop()
-        callers = _callers_passing(tree, function, parameter)
-        for caller in callers or ():
-            owner = names.owner(caller.scope, parameter)
-            if owner is None or not (owner.parent is None or parameter in parameter_names(dedented_head(tree, owner))):
-                return None
-            if owner.parent is not None and owner not in seen:
-                waiting.append(owner)
-                seen.add(owner)
-        if not callers:
-            return None
-    root = tree.root
-    defining = [node for node in names.mentioning(root, parameter) if parameter in effects(tree, node).binds]
-    return Origin(root, False, defining) if len(defining) == 1 else None
-
-
-def _callers_passing(tree: Tree, function: Node, parameter: str) -> list[Node] | None:
-    """Returns the statements that call a function of the module; None unless all pass a variable named like this."""
-    parameters = _positional_parameters(tree, function)
-    if function.scope.parent is not None or parameter not in parameters:
-        return None
-    callers = []
-    for node in tree.nodes:
-        if function.name not in node.words or node is function:
-            continue
-        parsed = parse_quietly(f"{dedented_head(tree, node)} pass" if node.kind else dedented_head(tree, node))
-        if parsed is None:
-            return None
-        inside = [inner for statement in parsed for inner in ast.walk(statement)]
-        calls = [inner for inner in inside if isinstance(inner, ast.Call) and ast.unparse(inner.func) == function.name]
-        mentions = [inner for inner in inside if isinstance(inner, ast.Name) and inner.id == function.name]
-        if len(calls) != len(mentions) or not all(
-            _passes(call, parameters.index(parameter), parameter) for call in calls
-        ):
-            return None
-        callers += [node] * bool(calls)
-    return callers
-
-
-def _positional_parameters(tree: Tree, function: Node) -> list[str]:
-    match parse_quietly(f"{dedented_head(tree, function)} pass"):
-        case [ast.FunctionDef() | ast.AsyncFunctionDef() as parsed]:
-            return [each.arg for each in (*parsed.args.posonlyargs, *parsed.args.args)]
-    return []
-
-
-def _passes(call: ast.Call, position: int, parameter: str) -> bool:
-    """Whether a call passes the variable `parameter` for the parameter of that name."""
-    if any(isinstance(each, ast.Starred) for each in call.args[: position + 1]):
-        return False
-    by_keyword = [each.value for each in call.keywords if each.arg == parameter]
-    passed = call.args[position] if position < len(call.args) else next(iter(by_keyword), None)
-    return isinstance(passed, ast.Name) and passed.id == parameter
-
-
 def is_first_value(tree: Tree, node: Node, name: str) -> bool:
     """Whether a statement assigns a literal to a name, and nothing else: `best = None`."""
     match parse_quietly(tree.head(node)) if not node.kind else None:
         case [ast.Assign(targets=[ast.Name(target)], value=value)]:
-            return target == name and _is_literal(value)
+            return target == name and is_literal(value)
     return False
 
 
-def _is_literal(value: ast.expr) -> bool:
+def only_computes(tree: Tree, node: Node) -> bool:
+    """Whether a statement only computes plain values, which can be computed twice: `n = len(images)`."""
+    parsed = parse_quietly(tree.head(node)) if not node.kind else None
+    if parsed is None:
+        return False
+    for call in (each.func for statement in parsed for each in ast.walk(statement) if isinstance(each, ast.Call)):
+        if not (isinstance(call, ast.Name) and call.id in _PURE_FUNCTIONS) and not (
+            isinstance(call, ast.Attribute) and call.attr in _PURE_METHODS
+        ):
+            return False
+    return True
+
+
+def is_literal(value: ast.expr) -> bool:
     try:
         ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

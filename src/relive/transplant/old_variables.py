@@ -60,7 +60,7 @@ class OldVariables:
             self.placed.names[name], certainty = found
             return certainty * self._rename_inner_attributes(name, found[0])
         used = attributes_of(self._source(), name)
-        attributes = {f"{name}.{attribute}": self._find(f"{name}.{attribute}", state) for attribute in used or ()}
+        attributes = {f"{name}.{each}": self._find_attribute(name, each, state) for each in used or ()}
         if not attributes or any(each is None for each in attributes.values()):
             return self._rename_base(name, state) if used else None
         certainty = 1.0
@@ -92,6 +92,17 @@ class OldVariables:
         targets = assigned_paths(self.alignment.old_tree, old) if old is not None else frozenset()
         is_one = len(assigned_paths(self.alignment.new_tree, node)) == 1 == len(targets)
         return targets if is_one and not node.kind else frozenset()
+
+    def _find_attribute(self, name: str, attribute: str, state: Bound) -> tuple[str, float] | None:
+        """Returns what the old version has for an attribute; without `self`, a variable if the unit assigns it."""
+        path = f"{name}.{attribute}"
+        found = self._find(path, state)
+        if found is not None or name not in self.receivers or self.old_receivers:
+            return found
+        tree = self.alignment.new_tree
+        is_assigned = any(path in assigned_paths(tree, node) for node in self.placed.unit.nodes())
+        is_import = imported_target(self.old_names, self.old_scope, attribute) is not None
+        return (attribute, _BY_NAME) if is_assigned and not is_import else None
 
     def _rename_base(self, name: str, state: Bound) -> float | None:
         """Takes another name with the same attributes: `args.workers` for `cfg.dataset.workers`."""
@@ -163,7 +174,7 @@ class OldVariables:
         base, _, attribute = name.rpartition(".")
         if base:
             is_free = self.old_names.owner(self.old_scope, attribute) is None
-            if is_free or base not in self.receivers:
+            if is_free or base not in self.receivers or not self._is_object(attribute):
                 return None
             return (attribute, _BY_NAME) if self._state(attribute) > state else None
         for receiver in self.old_receivers:

@@ -19,6 +19,7 @@ from relive.transplant.syntax import (
 
 _WEIGHTS = tuple(WEIGHTS.values())
 _ONE_NEIGHBOUR = 0.98  # the certainty of a place of which one neighbour or none is known
+_ALIKE = 0.5  # the similarity of partners below which they may be paired by chance
 _NEARBY = 10  # statements before and after, of any block, of which one must have a partner
 
 
@@ -69,5 +70,10 @@ def scope_certainty(alignment: Alignment, node: Node) -> float:
 def neighbour_certainty(alignment: Alignment, neighbours: SlotNeighbours, slot: Slot) -> float:
     """Returns the certainty of a slot from its neighbours; lower unless both are those of the statement."""
     sides = ((neighbours.before, slot.before), (neighbours.after, slot.after))
-    both = all(old is (alignment.old[nodes[0].order] or slot) if nodes else old is None for nodes, old in sides)
+    both = all(_is_partner(alignment, nodes[0], old) if nodes else old is None for nodes, old in sides)
     return 1.0 if both else _ONE_NEIGHBOUR
+
+
+def _is_partner(alignment: Alignment, new: Node, old: Node | None) -> bool:
+    """Whether two statements are partners, and alike enough to be evidence."""
+    return old is not None and alignment.old[new.order] is old and alignment.similarity[new.order] >= _ALIKE

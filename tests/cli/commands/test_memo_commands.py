@@ -103,7 +103,7 @@ def test_an_empty_home_says_what_to_do(script: Any, home: Path):
 
 def test_the_doctor_reports_entries_that_cannot_be_read(made: Terminal, home: Path):
     row = next(row for row in MemoTable(home / "memo.sqlite").rows() if not row.chunks)
-    MemoTable(home / "memo.sqlite").put(row._replace(chunks="0" * 64, function="train.lost"), None, "{}")
+    MemoTable(home / "memo.sqlite").put(row._replace(chunks="0" * 64, function="train.lost").sealed(), None, "{}")
     found = made.relive("doctor").stdout
 
     assert "of train.lost: chunk 000000000000 is missing" in found

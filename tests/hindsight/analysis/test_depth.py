@@ -251,6 +251,29 @@ def test_a_class_is_called_where_it_is_made() -> None:
     assert found.depth(MAIN) == OUTER
 
 
+def test_loops_of_a_function_whose_namesake_is_given_away_are_entered_where_the_run_had_them() -> None:
+    source = """
+    import relive
+    def make():
+        def turn():
+            pass
+        return turn
+    def watch():
+        relive.log("x", 1)  # ADDED
+    def turn():
+        for s in relive.loop("step", range(9)):
+            watch()
+    given = make()
+    for e in relive.loop("epoch", range(9)):
+        turn()
+    """
+
+    found = reach(source)
+
+    assert found.enters(("epoch", "step"))
+    assert found.depth(MAIN) == INNER
+
+
 def test_a_lambda_may_run_anywhere() -> None:
     found = reach(
         """

@@ -108,7 +108,7 @@ def watched(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wat
     (tmp_path / "beside").mkdir()
     # Libraries might read it when they are loaded: so no process is shared with tests that run at the same time.
     monkeypatch.setenv("TORCH_TESTED_IN", str(tmp_path))
-    return Watched(script, tmp_path / "beside" / "did", monkeypatch)
+    return Watched(script, tmp_path / "beside" / "did.lock", monkeypatch)
 
 
 @pytest.mark.long

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from relive.errors import ReliveWarning, Unstable
+from relive.errors import Unstable
 from relive.memo import Keys
+from relive.memo.code import trace
 from relive.memo.code.code_hash import code_hash
 
 Load = Callable[[str], ModuleType]
@@ -349,11 +350,12 @@ def test_what_the_function_changes_is_no_input(load: Load, statement: str):
     assert code(load(text.replace("SIZE = 0", "SIZE = 1"))) != before
 
 
-def test_names_that_are_read_and_changed_are_listed_as_mutable_state(load: Load):
+def test_what_the_function_reads_and_changes_is_state(load: Load):
     module = load("state = [0]\ndef f(x):\n    state[0] += 1\n    return sum(state)\n")
+    snapshot = trace(module.f)
 
-    with pytest.warns(ReliveWarning, match=r"\[memo-state\].*steps\.f\.state"):
-        code(module)
+    assert [root.label for root in snapshot.states] == ["steps.f.state"]
+    assert snapshot.states[0].read() is module.state
 
 
 def test_what_a_closure_counts_is_no_input():

@@ -15,7 +15,10 @@ import pytest
 
 from relive.settings import Settings
 from relive.store import Home
-from relive.store.catalog.run_catalog import Catalog
+from relive.store.catalog.parquet_segments import SegmentFile
+from relive.store.catalog.row_seals import IndexDamaged
+from relive.store.catalog.run_catalog import Catalog, RunDetailRows
+from relive.store.catalog.summaries import Summary
 
 BACKENDS = ["sqlite", "postgres"]
 HOLDER = """
@@ -89,13 +92,14 @@ def test_any_name_gets_one_id(open_catalog: OpenCatalog) -> None:
     assert len(set(ids.values())) == len(names)
     with catalog.tables.transaction():
         assert open_catalog().name_ids(reversed(names)) == ids
-    assert {name: number for number, name in catalog.names()} == ids
+    assert {name: number for number, name in catalog.names().items()} == ids
 
 
 def test_numbers_texts_and_bytes_come_back_unchanged(open_catalog: OpenCatalog) -> None:
-    columns = "run_id rank process name_id path_id count last last_text lowest highest last_us last_at tail".split()
+    columns = "run_id rank process name_id path_id count last last_text lowest highest last_us last_at tail seal"
+    columns = columns.split()
     rows = [
-        (1, 0, 0, number, 1, 2**40, value, None, -math.inf, math.inf, 2**62, '{"a":"\\u0000"}', bytes(range(256)))
+        (1, 0, 0, number, 1, 2**40, value, None, -math.inf, math.inf, 2**62, '{"a":"\\u0000"}', bytes(range(256)), 1)
         for number, value in enumerate([0.1, 5e-324, 1.7976931348623157e308, None, math.inf])
     ]
     catalog = open_catalog()
@@ -109,16 +113,63 @@ def test_segments_are_listed_merged_and_assigned_to_their_runs(open_catalog: Ope
     catalog = open_catalog()
     numbers = add_runs(catalog, "a", "b", "c")
     assert catalog.runs_without_segment() == [(numbers[0], "a"), (numbers[1], "b"), (numbers[2], "c")]
+    one, two, both = (SegmentFile(name, 7, "0f") for name in ("one.parquet", "two.parquet", "both.parquet"))
     with catalog.tables.transaction():
-        catalog.add_segment("one.parquet", 10, runs=numbers[:1])
-        catalog.add_segment("two.parquet", 5, runs=numbers[1:2])
-        catalog.add_segment("", 0, runs=numbers[2:])
+        catalog.add_segment(one, 10, runs=numbers[:1])
+        catalog.add_segment(two, 5, runs=numbers[1:2])
+        catalog.add_segment(None, 0, runs=numbers[2:])
     assert catalog.runs_without_segment() == []
-    assert catalog.segment_files() == ["one.parquet", "two.parquet"]
+    assert [row.file for row in catalog.segments()] == ["one.parquet", "two.parquet", ""]
 
-    catalog.replace_segments(catalog.segments(), "both.parquet")
-    assert [row[1:] for row in catalog.segments()] == [("both.parquet", 15)]
-    assert len({segment for _, run, _, segment in catalog.runs() if run != "c"}) == 1
+    catalog.replace_segments(catalog.segments()[:2], both, runs=numbers[:1])
+    assert [(row.file, row.rows) for row in catalog.segments()] == [("", 0), ("both.parquet", 15)]
+    assert catalog.runs_without_segment() == [(numbers[1], "b")]
+
+
+DETAILS = RunDetailRows(
+    [Summary("loss", 3, -0.0, None, float("nan"), math.inf, 2**60, ("epoch",), tail=bytes(range(256)))],
+    [(0, 0, 2, "epoch", 1, 0, '["epoch"]', "[]", 5, None, 3)],
+    [(0, 0, 7, "iteration", "epoch", "{}", 1, "ab" * 32, 10, 5, 6, 0, 2)],
+    ["loss"],
+)
+READS: dict[str, Callable[[Catalog], object]] = {
+    "runs": Catalog.runs, "names": Catalog.names, "paths": Catalog.paths, "loops": Catalog.loops,
+    "checkpoints": Catalog.checkpoints, "segments": Catalog.segments,
+    "summaries": lambda catalog: catalog.summaries(None, all_ranks=True),
+}  # fmt: skip
+CHANGES = {
+    "runs": ("id", "run", "started_us", "folder_ns", "record", "details", "seal"), "names": ("id", "name", "seal"),
+    "paths": ("id", "path", "seal"), "segments": ("id", "file", "rows", "runs", "size_bytes", "digest", "seal"),
+    "summaries": ("run_id", "name_id", "path_id", "count", "last", "last_text", "lowest", "highest", "last_us",
+                  "last_at", "lowest_at", "tail", "verdict", "seal"),
+    "loops": ("run_id", "loop", "name", "path", "around", "ended_us", "iterations", "seal"),
+    "checkpoints": ("run_id", "seq", "place", "at", "manifest", "size_bytes", "stall_s", "write_s", "seal"),
+}  # fmt: skip
+TEXTS = set("run record name path file digest last_text last_at lowest_at around place at manifest".split())
+
+
+def read_changed(catalog: Catalog, table: str, column: str) -> None:
+    value = "x" if column in TEXTS else b"12345678" if column in ("runs", "tail") else 77
+    with catalog.tables.transaction():
+        catalog.tables.execute(f"update {table} set {column} = ?", (value,))
+        READS[table](catalog)
+
+
+@pytest.mark.parametrize("table", CHANGES)
+def test_a_row_that_is_not_what_was_written_is_refused(open_catalog: OpenCatalog, table: str) -> None:
+    catalog = open_catalog()
+    with catalog.tables.transaction():
+        number = catalog.add_run("a", started_us=1, folder_ns=2**61, record='{"a":1}', details=DETAILS)
+        catalog.add_segment(SegmentFile("one.parquet", 7, "0f"), 10, runs=[number])
+    whole = READS[table](catalog)
+    assert whole
+
+    for column in CHANGES[table]:
+        if (table, column) == ("runs", "id") and hasattr(catalog.tables, "schema"):
+            continue  # PostgreSQL lets nobody change it
+        with pytest.raises(IndexDamaged, match="rebuilt from the journals"):
+            read_changed(catalog, table, column)
+    assert READS[table](catalog) == whole
 
 
 def test_a_cleared_catalog_is_empty_and_usable(open_catalog: OpenCatalog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
@@ -207,6 +208,86 @@ def test_nan_infinities_texts_and_missing_items_survive_being_indexed(store: Sto
     assert stored.value.tobytes() == live.value.tobytes()
     assert stored.text.tolist() == live.text.tolist() == [None, None, None, '"text"', None]
     assert stored.items.tolist() == live.items.tolist() == ['{"fold":"first"}'] * 3 + [None, None]
+
+
+def answers(index: Index) -> Any:
+    entries = index.runs()
+    return [
+        rows(index), [entry.record for entry in entries], index.summaries(entries), index.summaries(entries, ["loss"]),
+        index.loops(entries), index.checkpoints(entries), index.names(entries),
+    ]  # fmt: skip
+
+
+DAMAGES = {
+    "a record": "update runs set record = replace(record, 'finished', 'failed')",
+    "an id of a run": "update runs set run = '7c1f0b5e9a21' where id = (select min(id) from runs)",
+    "a summary": "update summaries set last = 17.0",
+    "a name": "update names set name = 'lass' where name = 'loss'",
+    "two names": "update names set id = case id when 1 then 900 else 901 end; update names set id = 902 - id",
+    "a path": """update paths set path = '["stop"]' where path = '["step"]'""",
+    "the iterations of a loop": "update loops set iterations = 77",
+    "the rows of a segment": "update segments set rows = 77",
+}
+
+
+@pytest.mark.parametrize("statement", DAMAGES.values(), ids=DAMAGES)
+def test_a_changed_row_of_the_catalog_never_changes_an_answer(
+    store: Store, statement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for values in ({"loss": [3.0, 1.0, 2.0], "acc": [0.5, 0.25]}, {"loss": [9.0, 8.0]}):
+        store.write(values)
+    whole = answers(Index(store.home))
+    with contextlib.closing(Index(store.home)) as index:
+        for part in statement.split(";"):
+            index.catalog.tables.execute(part)
+
+    damaged = Index(store.home)
+    assert answers(damaged) == whole
+    assert "index is damaged" in (said := capsys.readouterr().err)
+    assert said.count("\n") == 1
+    assert answers(Index(store.home)) == whole
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["summaries", "loops", "names"])
+def test_a_catalog_that_lacks_rows_is_rebuilt(tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(tmp_path / "home")
+    store.write({"loss": [3.0, 1.0, 2.0]})
+    whole = answers(Index(store.home))
+    with contextlib.closing(Index(store.home)) as index:
+        index.catalog.tables.execute(f"delete from {table}")
+
+    assert answers(Index(store.home)) == whole
+    assert "lacks rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "missing"])
+def test_a_damaged_segment_is_never_read(store: Store, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store.write({"loss": [3.0, 1.0, 2.0]})
+    whole = answers(Index(store.home))
+    (path,) = next(iter(store.home.index.glob("segments*"))).glob("*.parquet")
+    raw = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    else:
+        raw[len(raw) // 3] ^= 1
+        path.write_bytes(raw[:-1] if damage == "truncated" else raw)
+
+    assert answers(Index(store.home)) == whole
+    assert path.name in capsys.readouterr().err
+
+
+def test_runs_that_were_listed_before_a_rebuild_are_found_after_it(store: Store) -> None:
+    store.write({"loss": [3.0, 1.0]})
+    store.write({"loss": [9.0]})
+    index = Index(store.home)
+    entries, whole = index.runs(), answers(index)
+    Index(store.home).rebuild()
+
+    assert index.summaries(entries) == whole[2]
+    assert index.points(entries).value.tolist() == [3.0, 1.0, 9.0]
+    assert len(index.loops(entries)) == 2
+    assert [number for number, _ in index.stored(entries).runs] == [entry.number for entry in index.runs()]
 
 
 @pytest.mark.parametrize("damage", [b"not a database", b"", b"SQLite format 3\x00 and nonsense" * 50])

@@ -20,6 +20,7 @@ from relive.errors import ReliveError, StorageUnavailable
 from relive.settings import Settings
 from relive.store import Home
 from relive.store.catalog import Index
+from relive.store.catalog.parquet_segments import SegmentFile
 from relive.store.catalog.postgres_tables import PostgresTables
 from relive.store.catalog.run_catalog import Catalog, open_tables
 
@@ -82,7 +83,7 @@ def test_work_that_a_broken_connection_interrupts_is_done_once(postgres: Any, ca
     catalog.tables.run_exclusively(work)
 
     assert len(tries) == 2
-    assert sorted(run for _, run, _, _ in catalog.runs()) == ["a", "b"]
+    assert sorted(row.run for row in catalog.runs()) == ["a", "b"]
     catalog.tables.run_exclusively(lambda: None)
 
 
@@ -161,11 +162,13 @@ def test_a_copy_of_a_home_has_a_catalog_of_its_own(tmp_path: Path, home: Home, c
 def test_an_index_that_was_deleted_comes_back(home: Home, catalog: Catalog) -> None:
     add(catalog, "a")
     with catalog.tables.transaction():
-        catalog.add_segment("gone.parquet", 1, runs=[number for number, _ in catalog.known_runs().values()])
+        catalog.add_segment(
+            SegmentFile("gone.parquet", 1, ""), 1, runs=[number for number, _ in catalog.known_runs().values()]
+        )
     shutil.rmtree(home.index)
 
     assert Catalog(home).known_runs() == {}
-    assert Catalog(home).segment_files() == []
+    assert Catalog(home).segments() == []
 
 
 def test_tables_of_another_version_are_recreated(home: Home, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

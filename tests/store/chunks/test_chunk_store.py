@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -87,3 +88,29 @@ def test_a_file_is_stored_in_pieces_and_read_back_completely(tmp_path: Path, mon
 
     assert (len(names), size) == (5, 4_500)
     assert b"".join(chunks.get(name) for name in names) == (tmp_path / "big").read_bytes()
+
+
+@pytest.mark.parametrize("data", [b"text " * 1_000, os.urandom(5_000)])
+def test_a_damaged_chunk_is_stored_anew_by_whoever_has_its_bytes(tmp_path: Path, data: bytes) -> None:
+    chunks = Chunks(tmp_path)
+    name = chunks.put(data)
+    raw = bytearray(chunks.path(name).read_bytes())
+    raw[len(raw) // 2] ^= 1
+    chunks.path(name).write_bytes(raw)
+
+    assert chunks.put(data) == name
+    assert chunks.get(name) == data
+
+
+def test_every_changed_byte_of_the_head_of_a_chunk_is_noticed(tmp_path: Path) -> None:
+    chunks = Chunks(tmp_path)
+    name = chunks.put(b"text " * 1_000)
+    raw = chunks.path(name).read_bytes()
+
+    for at in range(8):
+        for bit in range(8):
+            changed = bytearray(raw)
+            changed[at] ^= 1 << bit
+            chunks.path(name).write_bytes(changed)
+            with contextlib.suppress(Damaged):
+                assert chunks.get(name) == b"text " * 1_000

@@ -18,7 +18,7 @@ import pytest
 
 from relive.checkpoint.io import open_checkpoint
 from relive.errors import Damaged, ReliveError, StorageUnavailable
-from relive.store import Home
+from relive.store import Home, read_sealed, write_sealed
 from relive.store.chunks import Chunks, Packs, list_kept_checkpoints
 from relive.store.chunks.object_stores import FolderObjectStore
 from relive.store.chunks.offload_notes import find_note, offloaded_packs
@@ -387,7 +387,7 @@ def test_the_partial_file_of_a_killed_reader_is_ignored(store: Home, record: Rec
 def test_a_note_of_a_newer_relive_is_refused(store: Home, record: Record, folder: str) -> None:
     run = record_and_offload(store, record, folder)
     for path in store.packs.glob("*.spooled"):
-        path.write_text(path.read_text().replace('"v":1', '"v":2'))
+        write_sealed(path, read_sealed(path).replace(b'"v":1', b'"v":2'))
 
     with pytest.raises(Damaged, match="newer relive"):
         read_checkpoint(store, manifests(store, run)[0])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import relive
@@ -165,6 +166,53 @@ def test_a_torn_line_is_ignored_and_does_not_swallow_the_next(models: Registry, 
     assert models.find("net").version == 1
     assert add(models, "b") == 2
     assert [line["k"] for line in read_all_lines(path)] == ["version", "alias", "version"]
+
+
+def test_every_changed_byte_of_a_ledger_is_noticed(models: Registry, tmp_path: Path) -> None:
+    add(models, "a", "production")
+    add(models, "b", "production")
+    path = tmp_path / "home/registry/net.lines"
+    raw, whole = path.read_bytes(), models.model("net")
+
+    for at in range(len(raw)):
+        changed = bytearray(raw)
+        changed[at] ^= 1 << at % 8
+        path.write_bytes(changed)
+        with pytest.raises(Damaged, match=r"net.lines .*restore the file from a backup|newer"):
+            models.model("net")
+    path.write_bytes(raw)
+    assert models.model("net") == whole
+
+
+def test_lines_that_are_cut_off_are_missed(models: Registry, tmp_path: Path) -> None:
+    add(models, "a", "production")
+    add(models, "b", "production")
+    path = tmp_path / "home/registry/net.lines"
+    raw = path.read_bytes()
+
+    for size in (len(raw) - 1, raw.rindex(b"\n", 0, -1) + 1, 0):
+        path.write_bytes(raw[:size])
+        with pytest.raises(Damaged, match="lines and had"):
+            models.find("net")
+        with pytest.raises(Damaged, match="lines and had"):
+            add(models, "c")
+        assert path.read_bytes() == raw[:size]
+    path.unlink()
+    with pytest.raises(Damaged, match="0 lines and had"):
+        models.models()
+
+
+def test_a_ledger_of_the_first_format_is_read_and_continued(models: Registry, tmp_path: Path) -> None:
+    add(models, "a", "production")
+    folder = tmp_path / "home/registry"
+    lines = [msgspec.json.decode(row) for row in (folder / "net.lines").read_bytes().splitlines()]
+    old = [{**{key: line[key] for key in line if key not in ("n", "sum")}, "v": 1} for line in lines]
+    (folder / "net.lines").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in old))
+    (folder / "net.head").unlink()
+
+    assert models.find("net@production").version == 1
+    assert add(models, "b", "production") == 2
+    assert models.find("net@production").version == 2
 
 
 def test_a_damaged_line_is_never_ignored_silently(models: Registry, tmp_path: Path) -> None:

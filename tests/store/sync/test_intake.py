@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from relive.errors import ReliveError
 from relive.store import Home, JournalName
-from relive.store.sync import Intake, JournalRange, RangeGap, StoreFull, intake
-from relive.store.sync.intake import IntakePosition, trim_to_new
+from relive.store.sync import (
+    Intake,
+    JournalRange,
+    RangeConflict,
+    RangeGap,
+    StoreFull,
+    intake,
+    read_audit,
+)
+from relive.store.sync.journal_range import IntakePosition, trim_to_new
 from relive.store.sync.redo_log import FrameHeader, RedoLog
 
 RUN = "0123456789ab"
@@ -59,6 +67,42 @@ def test_repeated_and_overlapping_bytes_are_stored_once(tmp_path: Path):
 
         assert answer == IntakePosition(480, 180)
         assert files(home) == (SLOTS[:480], LINES[:180])
+
+
+@pytest.mark.parametrize("file", ["0.slots", "0.lines"])
+def test_different_bytes_in_an_overlap_are_refused_with_their_place_and_recorded(tmp_path: Path, file: str):
+    home = Home(tmp_path)
+    with Intake(home) as receiving:
+        receiving.submit(make_range((0, 240), (0, 90))).result(10)
+        other = bytearray(SLOTS[:480] if file == "0.slots" else LINES[:180])
+        other[30] ^= 1
+        slots, lines = (bytes(other), LINES[:180]) if file == "0.slots" else (SLOTS[:480], bytes(other))
+        with pytest.raises(RangeConflict) as caught:
+            receiving.submit(JournalRange(RUN, JOURNAL, 0, slots, 0, lines)).result(10)
+
+        assert (caught.value.file, caught.value.at) == (file, 30)
+        assert receiving.held(RUN, JOURNAL) == IntakePosition(240, 90)
+    assert files(home) == (SLOTS[:240], LINES[:90])
+    assert [(one["event"], one["file"], one["at"]) for one in read_audit(home.path)] == [("conflict", file, 30)]
+
+
+def test_different_bytes_in_one_batch_are_refused_too(tmp_path: Path):
+    with Intake(Home(tmp_path)) as receiving:
+        sent = [make_range((0, 240), (0, 90)), JournalRange(RUN, JOURNAL, 0, bytes(480), 0, LINES[:90])]
+        answers = [receiving.submit(one) for one in sent]
+
+        assert answers[0].result(10) == IntakePosition(240, 90)
+        with pytest.raises(RangeConflict):
+            answers[1].result(10)
+
+
+def test_a_slot_that_was_sent_empty_and_is_written_since_is_no_conflict(tmp_path: Path):
+    home = Home(tmp_path)
+    with Intake(home) as receiving:
+        receiving.submit(JournalRange(RUN, JOURNAL, 0, SLOTS[:24] + bytes(24) + SLOTS[48:72], 0, b"")).result(10)
+
+        assert receiving.submit(make_range((0, 96), (0, 0))).result(10) == IntakePosition(96, 0)
+    assert files(home)[0] == SLOTS[:24] + bytes(24) + SLOTS[48:96]
 
 
 def test_a_gap_is_refused_with_the_position_to_continue_from(tmp_path: Path):

@@ -40,7 +40,9 @@ def test_all_that_is_written_is_sent_and_the_unused_tail_is_not(path: Path):
 
     assert len(slots) == journal.written() * SLOT_BYTES < path.with_name("0.slots").stat().st_size
     journal.close()
-    assert read_tail(path, final=True) == read_files(path) == (slots, lines)
+    seal = read_files(path)[1][len(lines) :]
+    assert read_tail(path, final=True) == read_files(path) == (slots, lines + seal)
+    assert seal.count(b"\n") == 1
 
 
 def test_slots_after_a_reserved_one_wait(path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,8 +19,9 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relive.errors import VersionError
-from relive.store.versions import code_versions, work_tree
+from relive.errors import VersionDamaged, VersionError
+from relive.store import Home
+from relive.store.versions import VersionFiles, code_versions, version_checkout, work_tree
 from relive.store.versions import git as git_module
 from relive.store.versions.code_versions import Version, history, list_files, materialise, read_file, take
 
@@ -689,3 +693,85 @@ def test_files_that_runs_save_beside_the_code_make_no_new_version(repo: Path) ->
 
     assert after.id == before.id
     assert after.left_out == before.left_out + 4
+
+
+def object_path(version: Version, name: str) -> Path:
+    return Path(version.repository) / "objects" / name[:2] / name[2:]
+
+
+def put(path: Path, raw: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(raw)
+
+
+def read_texts(version: Version) -> dict[str, str]:
+    with VersionFiles(Path(version.repository)) as versions:
+        return versions.read(version.id)
+
+
+def reads(home: Path, version: Version, into: Path) -> list[Callable[[], object]]:
+    """Every way to read the files of a version."""
+    repository, code = Path(version.repository), {"version": version.id, "repository": version.repository}
+    return [
+        lambda: read(version, "pkg/net.py"),
+        lambda: materialise(version.id, repository=repository, into=into / os.urandom(4).hex()),
+        lambda: version_checkout.checkout(Home(home), code, into / os.urandom(4).hex()),
+        lambda: read_texts(version),
+    ]
+
+
+@pytest.mark.parametrize("object_of", ["pkg/net.py", "pkg", ""], ids=["file", "subtree", "tree"])
+def test_an_object_with_the_content_of_another_is_an_error(plain: Path, tmp_path: Path, object_of: str) -> None:
+    write(plain, {"other/net.py": b"width = 9\n"})
+    version = take_version(plain)
+    damaged = git(Path(version.repository), "rev-parse", f"{version.id}:{object_of}")
+    other = git(Path(version.repository), "rev-parse", f"{version.id}:{object_of.replace('pkg', 'other') or 'pkg'}")
+    put(object_path(version, damaged), object_path(version, other).read_bytes())
+
+    for call in reads(plain / ".relive", version, tmp_path):
+        with pytest.raises(VersionDamaged, match=r"is not what was stored; restore|can't be read .*; restore"):
+            call()
+
+
+def test_a_diff_of_a_damaged_version_is_an_error(plain: Path) -> None:
+    old = take_version(plain)
+    write(plain, {"train.py": b"lr = 2\n"})
+    new = take_version(plain)
+    codes = [{"version": one.id, "tree": one.tree, "repository": one.repository} for one in (old, new)]
+    home = Home(plain / ".relive")
+    assert "+lr = 2" in version_checkout.diff(home, *codes)
+    names = [git(Path(one.repository), "rev-parse", f"{one.id}:train.py") for one in (old, new)]
+    put(object_path(old, names[0]), object_path(new, names[1]).read_bytes())
+
+    with pytest.raises(VersionDamaged, match="restore the repository"):
+        version_checkout.diff(home, *codes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flipped_byte_of_a_packed_repository_never_gives_wrong_text(plain: Path, tmp_path: Path, seed: int) -> None:
+    for number in range(20):  # several versions of a file become deltas
+        write(plain, {"train.py": b"".join(b"lr = %d\n" % (step + (step == number)) for step in range(100))})
+        version = take_version(plain)
+    git(Path(version.repository), "repack", "-adq")
+    whole = materialised_files(version, tmp_path / "whole")
+    chance = random.Random(seed)
+    for path in sorted((Path(version.repository) / "objects/pack").iterdir()):
+        raw = path.read_bytes()
+        for _ in range(4):
+            changed = bytearray(raw)
+            changed[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+            put(path, changed)
+            with contextlib.suppress(VersionError):
+                assert materialised_files(version, tmp_path / os.urandom(4).hex()) == whole
+        put(path, raw)
+
+
+def test_a_damaged_index_of_the_private_repository_never_gets_into_a_version(plain: Path, tmp_path: Path) -> None:
+    version = take_version(plain)
+    path = Path(version.repository) / "main.index"
+    raw = bytearray(path.read_bytes())
+    raw[12 + 45] ^= 1  # in the name of the first object
+    path.write_bytes(raw)
+
+    assert take_version(plain).tree == version.tree
+    assert materialised_files(take_version(plain), tmp_path / "out") == materialised_files(version, tmp_path / "out2")

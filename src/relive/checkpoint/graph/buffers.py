@@ -85,15 +85,18 @@ class BufferTable:
     def of_way(self, way: int) -> Buffer:
         return next(one for one in reversed(self.found) if one.way == way)
 
-    def add_known(self, address: int, size_bytes: int, source: Any, way: int, used_bytes: int) -> None:
-        """Adds memory on the host that an earlier walk met, unless this one has, too."""
+    def add_remembered(self, address: int, size_bytes: int, source: Any, way: int, used_bytes: int) -> bool:
+        """Adds memory on the host that an earlier walk met; returns whether it has the same way in this one."""
         found = self._by_address.get(address)
         if found is None:
             found = Buffer(way, self._walk.parent, address, size_bytes, source, "cpu", used_bytes)
             self._by_address[address] = found
             self.found.append(found)
+        elif found.way != way:
+            return False
         elif found.used_bytes < used_bytes:
             found.used_bytes = used_bytes
+        return True
 
     def add(
         self, address: int, size_bytes: int, source: Any, device: str = "cpu", used_bytes: int | None = None

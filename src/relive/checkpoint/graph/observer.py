@@ -23,7 +23,8 @@ from relive.checkpoint.graph.handlers import (
 )
 from relive.checkpoint.graph.memory_digest import MemoryDigest
 from relive.checkpoint.graph.object_tokens import is_node
-from relive.checkpoint.graph.roots import NAMED, Roots
+from relive.checkpoint.graph.registry import DISPLAY
+from relive.checkpoint.graph.roots import NAMED, Roots, changed_threads
 from relive.checkpoint.graph.walk import KnownWays, ObjectNode, ObjectWalk
 
 MAX_START_S = 2.0  # of the first walk, however long the process has run
@@ -133,16 +134,17 @@ class Observer:
         first = len(self.start_leaves)
         for at, buffer in enumerate(copied):
             buffer.leaf = first + at
-        nodes = {node.way: node for node in walk.nodes}
+        nodes = {node.way: node for node in (*walk.nodes, *walk.displayed)}
         buffers = {buffer.way: buffer for buffer in walk.buffers.found}
+        unknown = {**walk.unknown, **{one.way: f"{one.kind} {DISPLAY}" for one in walk.displayed}}
 
         def name(way: int) -> str:
             return path_name(way, nodes, buffers)
 
         touched = [one for one in walk.buffers.found if one.leaf is not None or one.way not in start.buffers]
         changes = GraphState(
-            stored_nodes(changed), _stored_buffers(touched),
-            dict(walk.roots), dict(walk.unknown), roots.names_left_out(), walk.with_gradients,
+            stored_nodes([*changed, *walk.displayed]), _stored_buffers(touched),
+            dict(walk.roots), unknown, roots.names_left_out(), walk.with_gradients,
         )  # fmt: skip
         found = Observation(
             changes, copied,
@@ -152,6 +154,10 @@ class Observer:
                 if node.way not in walk.unknown
                 and not node.handler.can_restore(node.content)
                 and not _is_below(node, self._items, nodes)
+            ]
+            + [
+                f"variables of {one}, which runs in another thread, can't be kept"
+                for one in changed_threads(start.roots, walk.roots)
             ],
             unknown=[f"{name(way)}: {why}" for way, why in walk.unknown.items()]
             + [f"{what}: {why}" for what, why in walk.unknown_names.items()],

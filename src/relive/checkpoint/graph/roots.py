@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType, ModuleType
@@ -9,9 +11,9 @@ from typing import Any
 
 from relive.checkpoint.analysis import is_project_module, live_outs, project_modules, rebound_in_loop
 from relive.checkpoint.graph.walk import ObjectWalk
-from relive.checkpoint.state import UncapturedValue, is_small, set_variables
+from relive.checkpoint.state import UncapturedValue, collect_user_frames, is_small, set_variables
 
-NAMED, MODULE, FRAME, PROCESS, EXTRA = "=", "m", "f", "p", "x"
+NAMED, MODULE, FRAME, PROCESS, EXTRA, THREAD = "=", "m", "f", "p", "x", "t"
 _SEPARATOR = "|"
 OuterLoop = tuple[int, int, int]  # the enclosing loop: identities of its frame and code, and its line
 
@@ -48,6 +50,8 @@ class Roots:
                     if name not in without:
                         key = root_key(FRAME, level, frame.f_code.co_qualname, name)
                         walk.add_root(key, value, f"{prefix}.{name}" if level else name)
+        if self.has_modules:
+            _add_threads(walk)
         for name, obj in self.process.items():
             walk.add_root(root_key(PROCESS, name), obj, f"({name})")
         for name, obj in self.extra.items():
@@ -68,6 +72,24 @@ class Roots:
                 key = (MODULE, module, name) if _is_module(frame) else (FRAME, level, frame.f_code.co_qualname, name)
                 found.append(root_key(*key))
         return found
+
+
+def _add_threads(walk: ObjectWalk) -> None:
+    """Adds the variables of functions of the project that run in other threads; they can be seen, but not restored."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    own = threading.get_ident()
+    for ident, innermost in sys._current_frames().items():
+        frames = collect_user_frames(innermost) if ident != own and ident in names else []
+        for level, frame in enumerate(frame for frame in frames if not _is_module(frame)):
+            for name, value in list(frame.f_locals.items()):
+                key = root_key(THREAD, names[ident], level, frame.f_code.co_qualname, name)
+                walk.add_root(key, value, f"{frame.f_code.co_qualname}.{name}")
+
+
+def changed_threads(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns the functions that run in other threads and whose variables are not what they were."""
+    changed = [key for key in {**then, **now} if key[0] == THREAD and then.get(key) != now.get(key)]
+    return list(dict.fromkeys(key.split(_SEPARATOR)[3] for key in changed))
 
 
 def _is_module(frame: FrameType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from relive.checkpoint.graph.walk import ObjectWalk
 _RANDOM = type_name(RandomState)
 # What objects of a library have computed from their other attributes: a statement that asks for it fills it.
 _CACHES = {"torchmetrics": frozenset({"_computed", "_forward_cache"})}
+_TEMPORARY = re.compile(r"^/.*/tmp[a-z0-9_]{8}(?=/|$|\.)")  # a folder or file that `tempfile` has made, wherever
 _MAX_KEYS = 10  # differing attributes of one object that are named
 # Libraries set filters, variables of the environment and of their own when they are imported, which may be earlier in
 # a replay.
@@ -99,12 +101,13 @@ def _is_same_for_training(one: Any, other: Any) -> bool:
 
 
 def _differs_in_times_and_caches(kind: str, one: Any, other: Any) -> bool:
-    """Whether two dicts or objects differ only in times, as their names say, and in what a library only remembers."""
+    """Whether two dicts or objects differ only in times, as their names say, temporary names, and caches."""
     if not (type(one) is type(other) is tuple and len(one) == len(other) and one[::2] == other[::2]):
         return False
     caches = _CACHES.get(kind.partition(".")[0], ())
     return all(
-        type(name) is str and (name in caches or (is_timing(name) and type(a) is type(b) and type(a) in (float, int)))
+        (type(name) is str and (name in caches or (is_timing(name) and type(a) is type(b) and type(a) in (float, int))))
+        or _differs_in_temporary_name(a, b)
         for name, a, b in zip(one[::2], one[1::2], other[1::2], strict=True)
         if a != b
     )
@@ -145,7 +148,15 @@ def _differing_roots(state: GraphState, walk: ObjectWalk, port: tuple[str, str])
         and walk.roots[key] != token
         and key not in state.left_out
         and not (all(port) and _with_port(walk.roots[key], *port) == token)
+        and not _differs_in_temporary_name(walk.roots[key], token)
     ]
+
+
+def _differs_in_temporary_name(one: Any, other: Any) -> bool:
+    """Whether two texts differ only in a name that `tempfile` has made up."""
+    return type(one) is type(other) is str and (
+        _TEMPORARY.sub("", one) == _TEMPORARY.sub("", other) and _TEMPORARY.match(one) is not None
+    )
 
 
 def _with_port(token: Any, then: str, now: str) -> Any:

@@ -113,6 +113,7 @@ class ObjectWalk:
         self.roots: dict[str, Token] = {}
         self.unknown: dict[int, str] = {}  # reasons, by way
         self.unknown_names: dict[str, str] = {}  # the same for what has no way
+        self.displayed: list[ObjectNode] = []  # objects that are left out because they only display something
         self.with_gradients = True
         self.memo: dict[int, Any] = {}  # what handlers remember from walk to walk, by identity
         self.is_end = False
@@ -264,6 +265,11 @@ class ObjectWalk:
     def note_unknown(self, name: str, why: str) -> None:
         """Notes something that could not be looked at and that is no object of the graph."""
         self.unknown_names[name] = why
+
+    def note_displayed(self, obj: Any, form: str, key: Any) -> None:
+        """Notes an object that is left out, with its path."""
+        handler, kind = handler_of(type(obj))
+        self.displayed.append(ObjectNode(None, self.new_way(form, key), self._parent, form, key, kind, handler))
 
     def run(self) -> None:
         """Takes the content of every object, nearest first, until the time is up."""

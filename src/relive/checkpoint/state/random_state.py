@@ -25,7 +25,20 @@ def capture_random_states() -> dict[str, Any]:
             states["cuda"] = torch.cuda.get_rng_state_all()
         if torch.backends.mps.is_available():
             states["mps"] = torch.mps.get_rng_state()
+    if (of_numba := _numba_states()) is not None:
+        states["numba"] = tuple(of_numba.rnd_get_state(pointer()) for pointer in _numba_pointers(of_numba))
     return states
+
+
+def _numba_states() -> Any:
+    """Returns the module with which the generators of compiled functions are seen, if numba is loaded and has it."""
+    found = sys.modules.get("numba._helperlib")
+    return found if hasattr(found, "rnd_get_state") and hasattr(found, "rnd_set_state") else None
+
+
+def _numba_pointers(library: Any) -> list[Any]:
+    """The functions that locate the generators of the current thread: those of `random` and of `np.random`."""
+    return [library.rnd_get_py_state_ptr, library.rnd_get_np_state_ptr]
 
 
 def _key_as_bytes(state: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +69,9 @@ def restore_random_states(states: dict[str, Any]) -> None:
             torch.cuda.set_rng_state_all(states["cuda"])
         if "mps" in states and torch.backends.mps.is_available():
             torch.mps.set_rng_state(states["mps"])
+    if "numba" in states and (of_numba := _numba_states()) is not None:
+        for pointer, state in zip(_numba_pointers(of_numba), states["numba"], strict=True):
+            of_numba.rnd_set_state(pointer(), state)
 
 
 def encoded_random_states(library: str | None = None) -> str:

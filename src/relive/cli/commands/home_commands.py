@@ -1,4 +1,4 @@
-"""`relive doctor` and `relive export`: checks of a home, and a run as a folder of plain files."""
+"""`relive doctor`, `relive export` and `relive scrub`: checks, a run as plain files, a text removed from it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import click
 from relive.cli.commands.query_commands import write_parquet
 from relive.cli.targets import home_option, open_home, open_index, short_id
 from relive.errors import ReliveError
+from relive.model import RUNNING
 from relive.store import Home
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.chunks import Chunks, artifact_files
-from relive.store.gc import check_home
+from relive.store.gc import ScrubReport, check_home, scrub_run
 from relive.store.journal import from_json, inline_chunks, to_json
 from relive.store.versions import version_checkout
 
@@ -72,3 +73,31 @@ def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
         return False
     version_checkout.checkout(home, entry.record.code, target)
     return True
+
+
+@click.command()
+@click.argument("run")
+@click.argument("pattern")
+@click.option("--dry-run", is_flag=True, help="Only say what would be changed.")
+@home_option
+def scrub(run: str, pattern: str, dry_run: bool, home: Path | None) -> None:
+    """Replace what matches PATTERN, a regular expression, by *** in the journals of RUN."""
+    index = open_index(home)
+    entry = find_run(index.runs(), run)
+    word = short_id(entry.record.run)
+    if entry.record.outcome == RUNNING:
+        raise ReliveError(f"run {word} is running; stop it first, or wait for its end")
+    report = scrub_run(index.home, entry.record.run, pattern, dry_run=dry_run)
+    if report.places and not dry_run:
+        index.rebuild()  # all of it: old rows of a run stay in its files until they are written anew
+    _print_scrub(report, word, dry_run=dry_run)
+
+
+def _print_scrub(report: ScrubReport, run: str, *, dry_run: bool) -> None:
+    files = f" ({', '.join(report.files)})" if report.files else ""
+    places, done = ("1 place", "was") if report.places == 1 else (f"{report.places} places", "were")
+    click.echo(f"run {run}: {places} {'would be' if dry_run else done} changed{files}")
+    for name in report.chunks:
+        click.echo(f"chunk {name} holds the text and is not changed; `relive rm {run}` and `relive gc` remove it")
+    if report.unreadable_lines:
+        click.echo(f"not changed: damaged lines that hold the text ({report.unreadable_lines}); see `relive doctor`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +107,7 @@ def replay(
         if is_asked and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True):
             return
         begun = time.perf_counter()
-        with _progress(plan) as watch:
+        with _progress(plan) as watch, _ended_like_ctrl_c(signal.SIGTERM, signal.SIGHUP):
             found = execute_plan(
                 session, plan, watch=watch, strict=strict, offline=not online, rebuild=env == "rebuild"
             )
@@ -114,6 +115,21 @@ def replay(
     _report(found, names)
     if not found.is_verified and not keep_going:
         raise SystemExit(_UNVERIFIED_CODE if found.is_good else 1)
+
+
+@contextmanager
+def _ended_like_ctrl_c(*signals: signal.Signals) -> Iterator[None]:
+    """Lets these signals stop a replay as Ctrl-C does: what was done is kept."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _confirms_guesses(plan: Plan) -> bool:
@@ -252,7 +268,8 @@ def _report(found: Answer, names: Sequence[str]) -> None:
         )
     is_explained = bool(beyond or found.refusals or any(run.missing for run in found.runs))
     if not found.added and not found.is_stopped and not is_explained:
-        click.echo(f"no value of {', '.join(names)} was logged: the statement was not reached", err=True)
+        why = "the statement was not reached, or what it prints has no number"
+        click.echo(f"no value of {', '.join(names)} was logged: {why}", err=True)
 
 
 def _report_run(run: RunAnswer) -> None:

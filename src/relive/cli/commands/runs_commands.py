@@ -22,7 +22,7 @@ from relive.cli.targets import (
     short_id,
 )
 from relive.errors import ReliveError
-from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord, Verdict, count_words
+from relive.model import FAILED, FINISHED, INTERRUPTED, KILLED, PRUNED, RUNNING, RunRecord, Verdict, count_words
 from relive.store import Home, list_journals
 from relive.store.catalog import Index, RunEntry, Summary, find_run
 from relive.store.gc import is_pinned
@@ -34,7 +34,7 @@ from relive.store.registry import Registry
 if TYPE_CHECKING:
     from relive.query import RunDetails
 
-_STYLES = {RUNNING: "bold green", FINISHED: "", FAILED: "red", KILLED: "yellow"}
+_STYLES = {RUNNING: "bold green", FINISHED: "", PRUNED: "", FAILED: "red", INTERRUPTED: "yellow", KILLED: "yellow"}
 
 
 @click.command()
@@ -72,7 +72,8 @@ def _run_row(run: dict[str, Any]) -> list[str]:
     values = " ".join(f"{name}={_format_last(given)}{marks.get(name, '')}" for name, given in last)
     named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
     took = format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
-    return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, mark + run["outcome"], values]
+    outcome = mark + run["outcome"] + (", incomplete" if run.get("incomplete") else "")
+    return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, outcome, values]
 
 
 def _format_last(given: float | str | None) -> str:
@@ -127,6 +128,7 @@ def _outcome_rows(record: RunRecord) -> list[tuple[str, str]]:
         rows.append(("ranks", f"{len(record.ranks)} of {record.world_size}"))
     rows += [("parent run", record.parent)] if record.parent else []
     rows += [(f"tag {name}", format_value(form)) for name, form in record.tags.items()]
+    rows += [("incomplete", text) for text in record.incomplete]
     return rows + [("warning", text) for text in record.warnings]
 
 

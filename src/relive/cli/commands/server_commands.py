@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,10 +17,12 @@ from relive.cli.display import format_size, format_time
 from relive.cli.targets import home_option, open_home, server_option, short_id
 from relive.errors import ReliveError
 from relive.record.process import read_launch_context
-from relive.server import SCOPES, ServerOptions, Tokens, serve
+from relive.server import SCOPES, ServerOptions, Tokens, last_use, serve
+from relive.server.questions import QuestionLimits
 from relive.store import Home
 from relive.store.catalog import Index, find_run, is_database_url
 from relive.store.sync import (
+    AuditLog,
     RequestRefused,
     RunFetch,
     RunShipment,
@@ -25,11 +30,13 @@ from relive.store.sync import (
     ServerUnreachable,
     has_ended,
     is_recorded_as_sent,
+    read_audit,
     record_sent,
     translate_server_errors,
 )
 
 _MAX_WAIT_S = 30.0
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _NO_SERVER = "no server is configured; set RELIVE_SERVER, or name one with --server http://host:5005"
 
 store_option = click.option(
@@ -48,7 +55,16 @@ store_option = click.option(
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 means all.")
 @click.option("--port", default=5005, show_default=True, help="The port to listen on; 0 chooses a free one.")
 @click.option("--open", "is_open", is_flag=True, help="Allow access from this machine without a token.")
-def serve_command(stores: tuple[str, ...], host: str, port: int, is_open: bool) -> None:
+@click.option("--readers", type=click.IntRange(1, 64), default=4, show_default=True,
+              help="How many questions are answered at once, each by a process.")  # fmt: skip
+@click.option("--question-seconds", type=click.FloatRange(min=0.1), default=30.0, show_default=True,
+              help="How long one question may take.")  # fmt: skip
+@click.option("--question-memory", metavar="MB", type=click.IntRange(64), default=512, show_default=True,
+              help="How much memory one question may take, in MB.")  # fmt: skip
+def serve_command(
+    stores: tuple[str, ...], host: str, port: int, is_open: bool, readers: int, question_seconds: float,
+    question_memory: int,
+) -> None:  # fmt: skip
     """Serve a store over HTTP, to receive runs and to show them in a browser.
 
     Stops on SIGTERM or Ctrl-C, after all received data is on disk.
@@ -58,7 +74,9 @@ def serve_command(stores: tuple[str, ...], host: str, port: int, is_open: bool) 
         click.echo(
             f"there are no tokens yet; create one with `relive token create NAME --store {store.path}`", err=True
         )
-    serve(ServerOptions(store, host, port, is_open), lambda url: click.echo(f"serving {store.path} on {url}"))
+    limits = QuestionLimits(question_seconds, question_memory << 20, readers)
+    options = ServerOptions(store, host, port, is_open, limits)
+    serve(options, lambda url: click.echo(f"serving {store.path} on {url}"))
 
 
 def _resolve_store(stores: Sequence[str]) -> Home:
@@ -78,26 +96,70 @@ def token() -> None:
     """Manage the tokens that give access to the server of a store."""
 
 
+class _Duration(click.ParamType[float]):
+    """A length of time such as `30d`, `12h` or `0`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d{1,6})([smhdw])|0", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a length of time; write it like 30d, 12h or 45m", param, ctx)
+        return int(found[1] or 0) * _UNIT_S[found[2] or "s"]
+
+
 @token.command("create")
 @click.argument("name")
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), default=("write", "read"), show_default=True,
     help="A scope of the token; may be repeated. `admin` includes all scopes.",
 )  # fmt: skip
+@click.option("--project", "projects", multiple=True, help="Limit it to the runs of this project; may be repeated.")
+@click.option("--expires", type=_Duration(), help="After this time it is refused: 30d, 12h, 45m (default: never).")
 @store_option
-def create_token(name: str, scopes: tuple[str, ...], store: Path) -> None:
+def create_token(
+    name: str, scopes: tuple[str, ...], projects: tuple[str, ...], expires: float | None, store: Path
+) -> None:
     """Create a token for NAME and print it. It is shown only once; only its hash is stored."""
-    word, made = Tokens(store).create(name, scopes)
-    click.echo(word)
-    click.echo(f"{made.name} may {', '.join(made.scopes)}; set RELIVE_TOKEN to the line above", err=True)
+    text, made = Tokens(store).create(name, scopes, projects=projects, expires_in_s=expires)
+    AuditLog(store).record("token-created", token=made.id, name=made.name)
+    click.echo(text)
+    limits = f" in {', '.join(made.projects)}" if made.projects else ""
+    until = f" until {format_time(made.expires_s * 1_000_000)}" if made.expires_s is not None else ""
+    click.echo(f"{made.name} may {', '.join(made.scopes)}{limits}{until}; set RELIVE_TOKEN to the line above", err=True)
 
 
 @token.command("ls")
 @store_option
 def list_tokens(store: Path) -> None:
-    """List the tokens: id, creation time, scopes, name."""
+    """List the tokens: id, creation time, last use, expiry, scopes, projects, name."""
+    used_s = last_use(store)
     for one in Tokens(store).all():
-        click.echo(f"{one.id}  {format_time(one.created_s * 1_000_000)}  {','.join(one.scopes):<20}  {one.name}")
+        used = format_time(used_s[one.id] * 1_000_000) if one.id in used_s else "never used"
+        expires = _describe_expiry(one.expires_s)
+        projects = ",".join(one.projects) or "all projects"
+        times = f"{format_time(one.created_s * 1_000_000)}  {used:<19}  {expires:<19}"
+        click.echo(f"{one.id}  {times}  {','.join(one.scopes):<20}  {projects}  {one.name}")
+
+
+def _describe_expiry(expires_s: int | None) -> str:
+    if expires_s is None:
+        return "does not expire"
+    return "expired" if time.time() >= expires_s else f"until {format_time(expires_s * 1_000_000)}"
+
+
+@token.command("rotate")
+@click.argument("token")
+@click.option("--grace", type=_Duration(), default="0",
+              help="How long the old secret stays valid: 24h, 30m (default: it is refused at once).")  # fmt: skip
+@store_option
+def rotate_token(token: str, grace: float, store: Path) -> None:
+    """Give the TOKEN with this id or name a new secret and print it. Its id stays, and with it its runs."""
+    text, made = Tokens(store).rotate(token, grace_s=grace)
+    AuditLog(store).record("token-rotated", token=made.id, name=made.name)
+    click.echo(text)
+    until = f"valid until {format_time(made.old_until_s * 1_000_000)}" if made.old_hash else "refused from now on"
+    click.echo(f"the old secret of {made.name} is {until}; set RELIVE_TOKEN to the line above", err=True)
 
 
 @token.command("rm")
@@ -106,7 +168,16 @@ def list_tokens(store: Path) -> None:
 def remove_token(token: str, store: Path) -> None:
     """Revoke the TOKEN with this id or name. A running server rejects it at once."""
     revoked = Tokens(store).remove(token)
+    AuditLog(store).record("token-revoked", token=revoked.id, name=revoked.name)
     click.echo(f"token {revoked.id} ({revoked.name}) is revoked")
+
+
+@token.command("audit")
+@store_option
+def show_audit(store: Path) -> None:
+    """Print what the server refused to write, and what was done to tokens: one line of JSON each, oldest first."""
+    for line in read_audit(store):
+        click.echo(json.dumps({"time": format_time(line["t"] // 1000), **line}))
 
 
 @click.command()

@@ -78,7 +78,8 @@ def find_reach(
         if places is None:
             anywhere = after = before = True
             only_after = False
-            found |= set(contexts.all_loops())
+            # Where loops of functions that may be called from anywhere are, only the record tells.
+            found |= {*contexts.all_loops(), *loops}
             found |= {path for main in mains for path in (main, (*main, ANY_LOOP))} if has_framework_loop else set()
             reasons.append(f"{unit.name}() in {statement.file} may be called from anywhere, so every loop is run")
             continue

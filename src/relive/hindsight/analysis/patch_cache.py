@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from relive.errors import Damaged
 from relive.hashing import stable_hash
 from relive.hindsight.analysis.depth import Reach, find_reach, leaving_loops
 from relive.hindsight.analysis.heavy_imports import heavy_imports
@@ -17,7 +18,7 @@ from relive.hindsight.analysis.imported_files import ImportRecord, choose_import
 from relive.hindsight.analysis.patched_source import Files, Patch, make_patch
 from relive.hindsight.analysis.program import LoopPath
 from relive.instrument import RULES_VERSION
-from relive.store import Home, atomic_write
+from relive.store import Home, read_sealed, write_sealed
 
 _CACHE_VERSION = 5  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
@@ -57,8 +58,8 @@ class PatchCache:
 
     def find(self, tree: str, new: Files, shape: ScriptShape) -> PatchFit | None:
         """Returns the cached result for a version, if any; `tree` is the id of the version's content."""
-        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-            return msgspec.json.decode(self._path(tree, new, shape).read_bytes(), type=PatchFit)
+        with contextlib.suppress(OSError, ValueError, Damaged):  # a damaged result is computed again
+            return msgspec.json.decode(read_sealed(self._path(tree, new, shape)), type=PatchFit)
         return None
 
     def make(
@@ -101,7 +102,7 @@ class PatchCache:
 
     def _write(self, path: Path, content: bytes) -> None:
         self._folder.mkdir(exist_ok=True)
-        atomic_write(path, content, durable=False)
+        write_sealed(path, content, durable=False)
         if len(os.listdir(self._folder)) > _MAX_FILES * 1.1:
             files = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
             for old in files[:-_MAX_FILES]:

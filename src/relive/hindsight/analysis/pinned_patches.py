@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from relive.errors import NotFound, ReliveError
+from relive.errors import Damaged, NotFound, ReliveError
 from relive.hashing import stable_hash
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.patched_source import Files, Patch, make_diff
 from relive.instrument import logged_name_patterns
-from relive.store import Home, atomic_write, make_folder
+from relive.store import Home, append_lines, make_folder, read_all_lines, read_sealed, write_sealed
 from relive.transplant import LogStatement, find_log_statements
+
+LIST = "pins.lines"  # names the files, so that one that is missing is missed
+_REMEDY = "choose again with --at or --edit, or remove the folder to let relive choose"
+
+
+def _list_pins(folder: Path) -> list[dict[str, str]]:
+    return [{"file": line["file"]} for line in read_all_lines(folder / LIST)]
 
 
 class PinnedPatches:
@@ -27,16 +33,21 @@ class PinnedPatches:
         self._names = list(names)
 
     def find(self, tree: str) -> Patch | None:
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                return msgspec.json.decode(self._path(tree).read_bytes(), type=Patch)
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                raise ReliveError(f"{self._path(tree)} can't be read ({error}); remove it to choose again") from error
-        return None
+        path = self._path(tree)
+        try:
+            return msgspec.json.decode(read_sealed(path), type=Patch)
+        except FileNotFoundError:
+            if {"file": path.name} in _list_pins(self._folder):
+                raise Damaged(f"{path} is missing; {_REMEDY}") from None
+            return None
+        except (ValueError, Damaged) as error:
+            raise Damaged(f"{path} can't be read ({error}); {_REMEDY}") from error
 
     def write(self, tree: str, patch: Patch) -> None:
         make_folder(self._folder)
-        atomic_write(self._path(tree), msgspec.json.encode(patch))
+        write_sealed(self._path(tree), msgspec.json.encode(patch))
+        new = {"file": self._path(tree).name}
+        append_lines(self._folder / LIST, lambda _: [] if new in _list_pins(self._folder) else [new])
 
     def _path(self, tree: str) -> Path:
         return self._folder / f"{stable_hash([tree, sorted(self._names)])[:32]}.json"

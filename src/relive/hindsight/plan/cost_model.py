@@ -7,8 +7,9 @@ from statistics import median
 
 import msgspec
 
+from relive.errors import Damaged
 from relive.hindsight.plan.segments import Costs
-from relive.store import Home, atomic_write
+from relive.store import Home, read_sealed, write_sealed
 
 FILE = "costs.json"
 _READINGS = 7  # the last ones of each kind: one outlier does not move their median
@@ -32,13 +33,13 @@ class CostModel(msgspec.Struct):
     @classmethod
     def read(cls, home: Home) -> CostModel:
         """Reads the model of a home; an empty one, which predicts the defaults, if there is none."""
-        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-            return msgspec.json.decode((home.path / FILE).read_bytes(), type=cls)
+        with contextlib.suppress(OSError, ValueError, Damaged):  # damaged measurements are made again
+            return msgspec.json.decode(read_sealed(home.path / FILE), type=cls)
         return cls()
 
     def write(self, home: Home) -> None:
         with contextlib.suppress(OSError):  # a read-only home keeps the default predictions
-            atomic_write(home.path / FILE, msgspec.json.encode(self), durable=False)
+            write_sealed(home.path / FILE, msgspec.json.encode(self), durable=False)
 
     def costs(self, run: str, *, is_shared: bool, is_loaded: bool) -> Costs:
         """Predicts the costs of replaying a run."""

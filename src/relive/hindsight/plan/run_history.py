@@ -15,7 +15,7 @@ from relive.hindsight.plan.horizon import Horizon, describe_position, read_horiz
 from relive.hindsight.plan.rank_alignment import RankMapping, align_ranks
 from relive.hindsight.plan.run_profile import RunProfile, read_profile
 from relive.hindsight.plan.segments import Segment
-from relive.model import FAILED, FINISHED, KILLED, RUNNING, RunRecord
+from relive.model import FAILED, FINISHED, INTERRUPTED, KILLED, PRUNED, RUNNING, RunRecord
 from relive.record.process import launches_rank
 from relive.store import Home
 from relive.store.chunks import list_kept_checkpoints
@@ -56,7 +56,7 @@ class RankHistory:
 
     @property
     def is_finished(self) -> bool:
-        return self._end is not None and self._end.outcome == FINISHED
+        return self._end is not None and self._end.outcome in (FINISHED, PRUNED)
 
     @property
     def has_ended(self) -> bool:
@@ -153,10 +153,12 @@ def describe_ending(record: RunRecord, history: RunHistory) -> str:
     where = describe_position(rank.recorded, rank.horizon)
     place = f"in {where}" if where else "outside of loops"
     error = (record.error or {}).get("type")
-    if record.outcome == FINISHED:
+    if record.outcome in (FINISHED, PRUNED):
         return f"met an error {place}"
-    ways = {KILLED: "was killed", RUNNING: "is running", FAILED: f"failed ({error})" if error else "failed"}
-    return f"{'was interrupted' if error == 'KeyboardInterrupt' else ways[record.outcome]} {place}"
+    ways = {KILLED: "was killed", RUNNING: "is running", INTERRUPTED: "was interrupted"}
+    failed = f"failed ({error})" if error else FAILED
+    # Earlier releases recorded an interrupted run as failed.
+    return f"{'was interrupted' if error == 'KeyboardInterrupt' else ways.get(record.outcome, failed)} {place}"
 
 
 def read_history(home: Home, record: RunRecord, *, without: Collection[str] = ()) -> RunHistory:

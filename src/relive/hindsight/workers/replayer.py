@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from relive.hindsight.workers.replayed_loop import ReplayedBlock, ReplayedLoop
 from relive.hindsight.workers.segment_driver import SegmentDriver
 from relive.record import Place, current_place
+from relive.record.provenance import REDACTED
 from relive.store.journal import Journal, decode_value
+
+_SECRET = {"$secret": ""}
+
+
+def _has_secret(encoded: Any) -> bool:
+    """Whether something was removed from this value when it was recorded."""
+    if isinstance(encoded, str):
+        return REDACTED in encoded
+    items = encoded.values() if isinstance(encoded, dict) else encoded if isinstance(encoded, list) else ()
+    return encoded == _SECRET or any(_has_secret(item) for item in items)
 
 
 class Replayer(SegmentDriver):
@@ -39,10 +50,19 @@ class Replayer(SegmentDriver):
         if name not in self._job.args:
             return default
         encoded = self._job.args[name]
-        if isinstance(encoded, dict) and "$secret" in encoded:
-            self.note(f"the arg {name!r} is secret and was not recorded; its default was used")
+        if not _has_secret(encoded):
+            return decode_value(encoded, self.chunks.get)
+        what = f"the arg {name!r} is secret" if encoded == _SECRET else f"a part of the arg {name!r} is secret"
+        self.note(f"{what} and was not recorded; its default was used")
+        return self._fill_in(encoded, default)
+
+    def _fill_in(self, encoded: Any, default: Any) -> Any:
+        """Decodes an arg with secrets in it: for each, the default at the same place is used."""
+        if not _has_secret(encoded):
+            return decode_value(encoded, self.chunks.get)
+        if not isinstance(default, Mapping) or not isinstance(encoded, dict) or any(key[:1] == "$" for key in encoded):
             return default
-        return decode_value(encoded, self.chunks.get)
+        return {key: self._fill_in(item, default.get(key)) for key, item in encoded.items()}
 
     def note_arg(self, name: str, value: Any, *, origin: str) -> None:
         """Does nothing: the run has it already."""

@@ -24,6 +24,7 @@ from relive.hindsight.workers.state_proof import StateProof
 from relive.hindsight.workers.supervision import ProgressFile
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
+from relive.record.provenance import REDACTED, SecretFilter
 from relive.store import Home, JournalName
 from relive.store.chunks import Chunks
 from relive.store.journal import ROOT, Journal, line_schema, slot_kinds
@@ -40,7 +41,7 @@ class SegmentDriver(JournalDriver):
         home = Home(Path(job.home))
         folder = Path(job.folder)
         journal = Journal(folder / JournalName(0).stem, loops_begun=job.last_loop)
-        super().__init__(job.run, journal, Chunks(home.chunks))
+        super().__init__(job.run, journal, Chunks(home.chunks), SecretFilter(home.settings.secret_patterns))
         self._job = job
         self.progress = ProgressFile(folder)
         self._packs = open_packs(home)
@@ -63,6 +64,8 @@ class SegmentDriver(JournalDriver):
         self._primed: set[str] = set()
         self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
         self.report = WorkerReport(ok=False)
+        if any(REDACTED in word for word in job.argv):
+            self.note(f"secrets in the command line were not recorded; the script gets {REDACTED} for them")
         self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
         self.end: Callable[[], None] = self.finish  # called when the script has ended, after its exit handlers
         self._pid, self._parent = os.getpid(), os.getppid()
@@ -264,7 +267,7 @@ class SegmentDriver(JournalDriver):
     def unmute(self) -> None:
         self.journal = self._segment_journal
 
-    def _failed(self, slug: str, error: Exception) -> None:
+    def _failed(self, slug: str, error: Exception, what: str) -> None:
         """Raises the error: recording never stops a training, but a replay that can't go on must end."""
         raise error
 
@@ -272,6 +275,10 @@ class SegmentDriver(JournalDriver):
 
     def note_set_up(self) -> None:
         self.report.set_up_s = time.perf_counter() - self._begun
+
+    def require_start(self, why: str) -> None:
+        """Notes why a replay from a checkpoint can't be right, while one from the start can."""
+        self.report.needs_start = self.report.needs_start or why
 
     def note(self, text: str) -> None:
         if text not in self.report.notes:

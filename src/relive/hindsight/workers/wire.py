@@ -27,6 +27,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     place: str
     manifest: str
     last: int = -1  # the last iteration before it
+    taken_s: float = 0.0  # wall clock
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -65,6 +66,8 @@ class Job(msgspec.Struct, frozen=True):
     beyond: bool = False  # it goes on, and reports the values beyond
     names: list[str] = []  # that are asked for
     port: str = ""  # at which the recorded ranks met
+    ended_s: float = 0.0  # wall clock: the end of the run
+    begun_s: float = 0.0  # wall clock: the begin of the replay, all of its segments together
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod

@@ -17,13 +17,15 @@ from typing import Any, NoReturn
 from relive.errors import Damaged, GraphNotKept
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
-from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
+from relive.hindsight.workers.confinement import StaleReads, WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
 from relive.hindsight.workers.supervision import dump_on_signal
 from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
+
+_OF_THE_STATEMENT = (NameError, SyntaxError, ImportError)  # errors that a restore does not cause
 
 
 def main(path: str) -> int:
@@ -36,8 +38,13 @@ def main(path: str) -> int:
     replayer = Replayer(job)
     session.first = session.driver = Off() if job.nth else replayer
     session.open_replayed_run = _RunSelector(replayer, job).next
-    WriteGuard(job.protected, job.writable).start()
+    copies = str(Path(job.folder) / "copies")
+    WriteGuard(job.protected, job.writable, begun_s=job.begun_s, copies=copies).start()
     restrict_writes(job.protected, job.writable)
+    watched = StaleReads(
+        [*job.protected, *job.writable], lambda: replayer.proof.restored_s, job.ended_s, replayer.require_start
+    )
+    watched.start()
     if job.instrumented is not None:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
@@ -104,6 +111,9 @@ def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
         return 0
     if isinstance(error, GraphNotKept):
         replayer.report.needs_start = str(error).partition(";")[0]
+    elif replayer.report.restores and not isinstance(error, (Damaged, *_OF_THE_STATEMENT)):
+        # The run did not meet this error: something that the script needs is not in the checkpoint.
+        replayer.report.needs_start = f"after a checkpoint was restored, the script failed ({_describe_error(error)})"
     trace = "".join(traceback.format_exception(error))
     replayer.finish(ok=False, error=_describe_error(error), traceback=trace)
     return 1

@@ -6,6 +6,8 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.memo.code.code_ownership import is_own_function
-    from relive.memo.code.code_trace import Snapshot, qualified_label, substitute_code, trace
+    from relive.memo.code.code_tokens import qualified_label, substitute_code
+    from relive.memo.code.code_trace import trace
+    from relive.memo.code.snapshot import Snapshot, StateRoot
 
 __getattr__ = lazy_names(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from relive import syntax_tree
 from relive.hashing import digest, stable_hash
-from relive.memo.code.name_mutations import find_mutated_and_read
+from relive.memo.code.name_mutations import Place, find_mutated_and_read
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _IGNORED_FIELDS = frozenset({"type_comment", "type_ignores", "kind"})
@@ -31,8 +31,11 @@ class NameUses:
 
     chains: tuple[Chain, ...]
     imports: tuple[tuple[str, int], ...]  # modules imported at run time, with the number of leading dots
-    mutated: frozenset[str]  # globals and closure variables that it rebinds or mutates
-    read: frozenset[str]  # globals and closure variables that it reads
+    mutated: frozenset[Place]  # globals and closure variables, or attributes of them, that it rebinds or mutates
+    read: frozenset[Place]  # those that it reads, and ("", attribute) for every attribute that it reads
+    texts: tuple[tuple[Chain, str | None, str | None], ...]  # the constant or global that a chain is used with
+    bare_calls: frozenset[Chain]  # chains that are called without arguments
+    strings: frozenset[str]  # all constants that are text
 
 
 def code_hash(code: CodeType) -> str:
@@ -56,8 +59,11 @@ def find_uses(code: CodeType) -> NameUses:
     """Returns what a function and its nested functions look up in globals or import."""
     chains: set[Chain] = set()
     imports: set[tuple[str, int]] = set()
-    mutated: set[str] = set()
-    read: set[str] = set()
+    mutated: set[Place] = set()
+    read: set[Place] = set()
+    texts: set[tuple[Chain, str | None, str | None]] = set()
+    bare_calls: set[Chain] = set()
+    strings: set[str] = set()
     cell_variables: frozenset[str] = frozenset()
     for inner in _nested_code(code):
         found = [step for step in dis.get_instructions(inner) if step.opname not in _IGNORED_OPCODES]
@@ -65,12 +71,34 @@ def find_uses(code: CodeType) -> NameUses:
         names = find_mutated_and_read(found, cell_variables)
         mutated |= names[0]
         read |= names[1]
+        strings |= {constant for constant in inner.co_consts if isinstance(constant, str)}
         for at, step in enumerate(found):
             if step.opname in _GLOBAL_LOADS:
-                chains.add((str(step.argval), *_attribute_chain(found, at + 1)))
+                chain = (str(step.argval), *_attribute_chain(found, at + 1))
+                chains.add(chain)
+                texts.add((chain, *_text_beside(found, at, len(chain))))
+                if _is_bare_call(found, at + len(chain)):
+                    bare_calls.add(chain)
             elif step.opname == "IMPORT_NAME":
                 imports.add((str(step.argval), _import_level(found, at)))
-    return NameUses(tuple(sorted(chains)), tuple(sorted(imports)), frozenset(mutated), frozenset(read))
+    return NameUses(
+        tuple(sorted(chains)), tuple(sorted(imports)), frozenset(mutated), frozenset(read),
+        tuple(sorted(texts, key=repr)), frozenset(bare_calls), frozenset(strings),
+    )  # fmt: skip
+
+
+def _text_beside(steps: list[dis.Instruction], at: int, length: int) -> tuple[str | None, str | None]:
+    """Returns the constant, or the name of the global, that a chain is called, indexed or searched with."""
+    after = steps[at + length] if at + length < len(steps) else None
+    if after is not None and after.opname == "CONTAINS_OP" and at:
+        after = steps[at - 1]
+    if after is not None and after.opname == "LOAD_CONST" and isinstance(after.argval, str):
+        return after.argval, None
+    return None, str(after.argval) if after is not None and after.opname in _GLOBAL_LOADS else None
+
+
+def _is_bare_call(steps: list[dis.Instruction], at: int) -> bool:
+    return at < len(steps) and steps[at].opname in ("PRECALL", "CALL") and steps[at].arg == 0
 
 
 def source_hash(text: str) -> str:

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from relive.query.compare.rank_spread import rank_skew, skew_rows
     from relive.query.compare.scores import guess_order
     from relive.query.compare.skew_alarms import RuleStatus, SkewRule, check_rule
-    from relive.query.compare.sweep_values import PRUNED, SweepMember, SweepValues
+    from relive.query.compare.sweep_values import SweepMember, SweepValues
 
 __getattr__ = lazy_names(__name__)

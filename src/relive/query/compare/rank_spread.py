@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import QueryError
@@ -12,6 +14,8 @@ from relive.store.journal import finite_or_none, from_json, plain_value, slot_ki
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+MAX_MISSING_RANKS = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,9 +163,15 @@ def spread_to_json(found: RankSpread, world_size: int) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "run": found.run, "name": found.name, "ranks": list(found.ranks), "world_size": world_size,
-        "missing_ranks": [rank for rank in range(world_size) if rank not in found.ranks],
+        "missing_ranks": _missing_ranks(found.ranks, world_size),
         "max_skew": _largest_finite(found.skew), "steps": steps,
     }  # fmt: skip
+
+
+def _missing_ranks(ranks: Collection[int], world_size: int) -> list[int]:
+    """Returns the ranks without values, the first ones if there are many: `world_size` is what a run says of itself."""
+    there = set(ranks)
+    return list(islice((rank for rank in range(world_size) if rank not in there), MAX_MISSING_RANKS))
 
 
 def skew_rows(found: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from relive.model import PRUNED
 from relive.query.compare.point_groups import group_starts, main_process_rows, positions_in_group
 from relive.store.catalog import Index, Points, RunEntry, bypass_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-PRUNED = "pruned"  # the tag of a run that a pruner stopped
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from relive.errors import QueryError
+from relive.machine import memory_limit_bytes
 from relive.query.sql.duckdb_relations import create_view, sql_names
 from relive.query.sql.sql_advice import Advice, list_names, unknown_table_error
 from relive.query.sql.sql_statement import (
@@ -72,6 +73,9 @@ def connect(allowed: Sequence[Path]) -> Connection:
     import duckdb
 
     con = duckdb.connect(":memory:")
+    if (limit := memory_limit_bytes()) is not None:  # else a query that needs more ends the process, not itself
+        con.execute(f"set global memory_limit = '{limit // 2} B'")
+        con.execute("set global threads = 1")  # such a process is one of several that share the processors
     folders = ", ".join("'" + str(_resolve(path)).rstrip("/").replace("'", "''") + "/'" for path in allowed)
     for setting in (f"allowed_directories = [{folders}]", *_LOCKED_SETTINGS):
         try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         is_pool_worker,
         launches_rank,
     )
+    from relive.record.process.losses import Losses, PausedJournal, reason_of
     from relive.record.process.rendezvous import join_shared_run
     from relive.record.process.shipper import Shipper
     from relive.record.process.user_warnings import print_to_stderr, warn_once

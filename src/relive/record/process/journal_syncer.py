@@ -39,6 +39,9 @@ class JournalSyncer:
             try:
                 if self._before_sync is not None:
                     self._before_sync()
+                if self._journal.is_deleted():
+                    self._report_deleted()
+                    return
                 self._journal.sync()
                 if time.monotonic() - touched > HEARTBEAT_S:
                     self._journal.touch()
@@ -48,4 +51,10 @@ class JournalSyncer:
                     "sync-failed",
                     f"{error}; recording goes on, but a crash of the machine may lose values; check the disk",
                 )
-                return
+
+    def _report_deleted(self) -> None:
+        warn_once(
+            "home-removed",
+            f"{self._journal.path.parent} was removed while the run was recorded; what was recorded of it is gone, and"
+            " nothing more can be kept; start the run again",
+        )

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from relive.record.provenance.imported_modules import ImportedModules
     from relive.record.provenance.input_watch import InputWatch, ignore_reads
     from relive.record.provenance.provenance import Provenance
-    from relive.record.provenance.runtime_environment import installed_packages, is_secret
+    from relive.record.provenance.runtime_environment import installed_packages
+    from relive.record.provenance.secret_filter import REDACTED, SecretFilter, hides, is_secret
     from relive.record.provenance.version_prefetch import prefetch_version
 
 __getattr__ = lazy_names(__name__)

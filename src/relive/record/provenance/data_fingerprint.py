@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 import stat
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,8 @@ from relive.errors import NotFound, Unstable
 from relive.hashing import hasher, stable_hash
 from relive.record.provenance.fingerprint_cache import FileState, FingerprintCache
 from relive.record.provenance.input_watch import ignore_reads
-from relive.record.provenance.runtime_environment import Json, is_secret, redact
+from relive.record.provenance.runtime_environment import Json
+from relive.record.provenance.secret_filter import SecretFilter, is_secret
 
 __all__ = [
     "Fingerprint",
@@ -38,6 +40,7 @@ _SAMPLE_BYTES = 64 << 10
 _SIGNING_PARAMETERS = frozenset(
     "expires sig sv st se sp sr spr skoid sktid skt ske sks skv googleaccessid awsaccesskeyid".split()
 )
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*:\*\*\*@")
 _IGNORED_NAMES = frozenset({".DS_Store", "__pycache__", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"})
 
 
@@ -188,11 +191,12 @@ def _read_block(path: str, offset: int) -> bytes:
 
 def _fingerprint_url(url: str, etag: str | None) -> Fingerprint:
     """Returns the fingerprint of an URL, whose content only the ETag identifies."""
-    plain = redact(_strip_signature(url))
+    plain = SecretFilter().word(_strip_signature(url))
+    place = _CREDENTIALS.sub("<redacted>@", plain)  # the data is the same for every user
     if etag is None:
         remedy = "pass etag= (an ETag, a checksum or a version) so that changes of the content are detected"
-        return Fingerprint("opaque", stable_hash(["url", plain]), None, {"url": plain, "remedy": remedy})
-    return Fingerprint("url", stable_hash(["url", plain, etag]), None, {"url": plain, "etag": etag})
+        return Fingerprint("opaque", stable_hash(["url", place]), None, {"url": plain, "remedy": remedy})
+    return Fingerprint("url", stable_hash(["url", place, etag]), None, {"url": plain, "etag": etag})
 
 
 def _strip_signature(url: str) -> str:

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 
 _SCHEMA = """
-create table if not exists files (
+create table if not exists sealed_files (
     path text not null,      -- without symbolic links
     sampled integer not null,
     size_bytes integer not null,
     mtime_ns integer not null,
     inode integer not null,
     digest text not null,
+    seal integer not null,   -- of the columns before it
     primary key (path, sampled)
 ) without rowid
 """
@@ -56,14 +57,18 @@ class FingerprintCache:
         self._broken = False
 
     def get(self, state: FileState, *, sampled: bool) -> str | None:
-        query = "select digest from files where path=? and sampled=? and size_bytes=? and mtime_ns=? and inode=?"
+        key = "path=? and sampled=? and size_bytes=? and mtime_ns=? and inode=?"
+        query = f"select digest, seal from sealed_files where {key}"
         found = self._execute(query, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode))
-        return str(found[0]) if found else None
+        if not found or found[1] != _seal(state, str(found[0]), sampled=sampled):  # a damaged row is not used
+            return None
+        return str(found[0])
 
     def put(self, state: FileState, digest: str, *, sampled: bool) -> None:
         if not state.is_racy:
-            statement = "insert or replace into files values (?, ?, ?, ?, ?, ?)"
-            self._execute(statement, (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode, digest))
+            statement = "insert or replace into sealed_files values (?, ?, ?, ?, ?, ?, ?)"
+            row = (state.path, sampled, state.size_bytes, state.mtime_ns, state.inode, digest)
+            self._execute(statement, (*row, _seal(state, digest, sampled=sampled)))
 
     def close(self) -> None:
         with self._lock:
@@ -98,8 +103,18 @@ class FingerprintCache:
             connection.execute("pragma journal_mode=wal")
             connection.execute("pragma synchronous=off")  # a power cut may lose it: it is derived
             connection.execute(_SCHEMA)
-        except sqlite3.Error:
+            connection.execute("drop table if exists files")  # of earlier releases: without seals
+        except sqlite3.Error as error:
             connection.close()
+            if not isinstance(error, sqlite3.OperationalError):  # it is damaged, so the next process starts anew
+                self._path.unlink(missing_ok=True)
             raise
         self._connection, self._pid, self._broken = connection, os.getpid(), False
         return connection
+
+
+def _seal(state: FileState, digest: str, *, sampled: bool) -> int:
+    import xxhash
+
+    row = (state.path, int(sampled), state.size_bytes, state.mtime_ns, state.inode, digest)
+    return xxhash.xxh3_64_intdigest(repr(row).encode("utf-8", "surrogateescape")) >> 1

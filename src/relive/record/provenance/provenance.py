@@ -14,6 +14,7 @@ from relive.errors import ReliveError
 from relive.record.process import import_lock, print_to_stderr, warn_once
 from relive.record.provenance import runtime_environment
 from relive.record.provenance.input_watch import InputWatch, ignore_reads, input_role
+from relive.record.provenance.secret_filter import SecretFilter
 from relive.store import list_journals
 from relive.store.journal import Journal, line_schema, read_lines
 
@@ -32,7 +33,16 @@ class Provenance:
     there is something to fingerprint.
     """
 
-    def __init__(self, journal: Journal, cache_path: Path, *, full_bytes: int, watch: InputWatch | None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        cache_path: Path,
+        *,
+        full_bytes: int,
+        watch: InputWatch | None,
+        secrets: SecretFilter | None = None,
+    ) -> None:
+        self._secrets = secrets or SecretFilter()
         self._journal = journal
         self._cache_path = cache_path
         self._cache: FingerprintCache | None = None
@@ -122,7 +132,8 @@ class Provenance:
 
     def _record_data(self, name: str, print_: Fingerprint, path: str | None) -> None:
         self._declared[name] = print_
-        self._journal.line(line_schema.DataDeclared, name=name, path=path, **_fingerprint_fields(print_))
+        about = self._secrets.fields(_fingerprint_fields(print_) | {"name": name, "path": path})
+        self._journal.line(line_schema.DataDeclared, **about)
 
     def _record_read(self, path: str) -> None:
         real = os.path.realpath(path)  # a file under another name is the same data

@@ -1,4 +1,4 @@
-"""Describes interpreter, machine, packages, command line and variables of a run; redacts secrets."""
+"""Describes interpreter, machine, packages, command line and variables of a run, without the secrets in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -15,10 +14,9 @@ from typing import TypeAlias
 
 from relive.machine import usable_cpu_count
 from relive.record.process import LAUNCH_VARIABLES
+from relive.record.provenance.secret_filter import SecretFilter, is_secret
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-
-REDACTED = "<redacted>"
 
 _RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES OMP_NUM_THREADS MKL_NUM_THREADS PYTHONHASHSEED CUBLAS_WORKSPACE_CONFIG NVIDIA_TF32_OVERRIDE "
@@ -27,34 +25,9 @@ _RECORDED_VARIABLES = (
 ).split()
 _RECORDED_VARIABLES += LAUNCH_VARIABLES  # a replay sets these for each rank
 
-_SECRET_WORDS = frozenset(
-    "secret secrets pwd passphrase passcode apikey accesskey secretkey privatekey credential credentials creds cred "
-    "auth oauth authorization bearer jwt cookie cookies private dsn sas signature".split()
-)
-_SECRET_ENDINGS = ("token", "secret", "password", "passwd")
-# Ambiguous words: secret, unless a neighbouring word shows that they belong to a model or a table.
-_AMBIGUOUS_WORDS = frozenset("token tokens key keys pass session sessions".split())
-_HARMLESS_NEIGHBOURS = frozenset(
-    "pad eos bos mask unk cls sep special new image num n max min total per type types dim dims size len length count "
-    "limit embedding embeddings dropout batch value query values heads head hidden padding through forward backward "
-    "level wise mixer mixing index vocab merge drop prune sort group join primary foreign".split()
-)
-
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
-_ASSIGNMENT = re.compile(r"(?P<name>[\w.+/-]*\w)\s*[=:]\s*(?P<value>[^{\[].*)", re.DOTALL)
-_INNER_PAIR = re.compile(
-    r"""(?P<name>[\w.-]+)["']?\s*[=:]\s*(?P<value>"[^"]*"|'[^']*'|[^\s,&{}\[\]"'][^\s,&{}\[\]]*)"""
-)
-_USER_IN_URL = re.compile(r"(?P<scheme>[a-zA-Z][\w+.-]*://)[^/@\s]*:[^/@\s]*@")
-_URL_PARAMETER = re.compile(r"[?&](?P<name>[\w.-]+)=(?P<value>[^&#\s]*)")
-_TOKEN_SHAPE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{15,}|sk-[\w-]{20,}"
-    r"|AKIA[A-Z0-9]{16}|xox[abprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|(?<=Bearer )\S+|(?<=Basic )\S+)"
-)
-
 
 def describe_environment(
-    environ: Mapping[str, str], argv: Sequence[str], *, extra: Iterable[str] = ()
+    environ: Mapping[str, str], argv: Sequence[str], *, secrets: SecretFilter, extra: Iterable[str] = ()
 ) -> dict[str, Json]:
     """Returns what is known within a few milliseconds, without importing a framework or initializing a GPU."""
     return {
@@ -71,8 +44,8 @@ def describe_environment(
         "cpus_usable": usable_cpu_count(),
         "memory_bytes": _memory_bytes(),
         "gpus": list(gpu_names()),
-        "command": list[Json](redact_argv(argv)),
-        "variables": _variables(environ, extra),
+        "command": list[Json](secrets.argv(argv)),
+        "variables": _variables(environ, extra, secrets),
     }
 
 
@@ -106,52 +79,11 @@ def _name_and_version(place: str) -> tuple[str, str] | None:
     return None
 
 
-def is_secret(name: str) -> bool:
-    """Whether a variable or option of this name holds a secret, which must not be recorded."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    return any(_is_secret_word(words, at) for at in range(len(words)))
-
-
-def _is_secret_word(words: Sequence[str], at: int) -> bool:
-    word = words[at]
-    if word in _AMBIGUOUS_WORDS:
-        neighbours = {*words[max(0, at - 1) : at], *words[at + 1 : at + 2]}
-        return not neighbours & _HARMLESS_NEIGHBOURS
-    return word in _SECRET_WORDS or word.startswith("passw") or word.endswith(_SECRET_ENDINGS)
-
-
-def redact_argv(argv: Sequence[str]) -> list[str]:
-    """Redacts secrets in a command line: `--token abc`, `password=abc`, `https://me:abc@host`."""
-    cleaned: list[str] = []
-    value_is_secret = False
-    for part in argv:
-        hide = value_is_secret and not part.startswith("-")
-        cleaned.append(REDACTED if hide else redact(part))
-        value_is_secret = part.startswith("-") and "=" not in part and " " not in part and is_secret(part)
-    return cleaned
-
-
-def redact(text: str) -> str:
-    """Redacts secrets in one word of a command line, or in the value of a variable."""
-    text = _USER_IN_URL.sub(rf"\g<scheme>{REDACTED}@", text)
-    text = _URL_PARAMETER.sub(_hide_if_secret, text)
-    text = _INNER_PAIR.sub(_hide_if_secret, text)
-    text = _TOKEN_SHAPE.sub(REDACTED, text)
-    assignment = _ASSIGNMENT.fullmatch(text)
-    return _hide_if_secret(assignment) if assignment else text
-
-
-def _hide_if_secret(found: re.Match[str]) -> str:
-    if not is_secret(found["name"]):
-        return found[0]
-    return found[0][: found.start("value") - found.start()] + REDACTED
-
-
-def _variables(environ: Mapping[str, str], extra: Iterable[str]) -> dict[str, Json]:
+def _variables(environ: Mapping[str, str], extra: Iterable[str], secrets: SecretFilter) -> dict[str, Json]:
     names = {*_RECORDED_VARIABLES, *extra}
     patterns = [name for name in names if "*" in name]  # few, since each takes a tenth of a millisecond to compile
     recorded = (name for name in sorted(environ) if name in names or any(fnmatchcase(name, p) for p in patterns))
-    return {name: redact(environ[name]) for name in recorded if not is_secret(name)}
+    return {name: secrets.word(environ[name]) for name in recorded if not is_secret(name)}
 
 
 def _platform() -> str:

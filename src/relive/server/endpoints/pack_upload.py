@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import msgspec
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.server.endpoints.ingest import MAX_NAMES, number, part_taken
-from relive.server.http import HttpError, json_response, read_body
+from relive.server.http import decode_json_body, json_response, lease_of, read_body
 from relive.store.sync import PackUploads
 
 
@@ -27,14 +26,10 @@ class PackEndpoints:
 
     async def missing(self, request: Request) -> Response:
         """Returns which of the given packs (name and size) are not stored."""
-        body = await read_body(request, 2 << 20)
-        try:
-            sizes = msgspec.json.decode(body, type=_PackSizes).packs
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise HttpError(422, f'{error}; send {{"packs": {{"name": 4096}}}}') from error
-        has = self._uploads.has
+        body = await decode_json_body(request, _PackSizes, 2 << 20, 'send {"packs": {"name": 4096}}')
+        has, work = self._uploads.has, lease_of(request).work
         return json_response(
-            {"missing": await asyncio.to_thread(lambda: [n for n, size in sizes.items() if not has(n, size)])}
+            {"missing": await work(lambda: [name for name, size in body.packs.items() if not has(name, size)])}
         )
 
     async def position(self, request: Request) -> Response:
@@ -51,7 +46,7 @@ class PackEndpoints:
         def put() -> int | None:
             return self._uploads.put(pack, digest, at=at, size=size, part=part)
 
-        return part_taken(await asyncio.to_thread(put), at + len(part))
+        return part_taken(await lease_of(request).work(put), at + len(part))
 
 
 def _query_digest(request: Request) -> str:

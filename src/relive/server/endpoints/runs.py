@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from relive.errors import NotFound
 from relive.model import RunRecord, Verdict
 from relive.query import run_list_row
 from relive.server.endpoints.ingest import run_of
-from relive.server.http import HttpError, Reader, json_response
+from relive.server.http import HttpError, json_bytes_response, lease_of
+from relive.server.questions import ReaderPool
 from relive.store.catalog import Index, Points, RunEntry, Summary, find_run, list_replays
 from relive.store.chunks import Chunks
 from relive.store.journal import to_json
+from relive.store.sync import MAX_CHUNK_BYTES, owners_of, read_decoded
 
 MAX_LIMIT = 1_000
 MAX_POINTS = 5_000
@@ -25,8 +28,8 @@ MAX_WORD_CHARS = 200
 class RunEndpoints:
     """Endpoints that read runs."""
 
-    def __init__(self, reader: Reader, chunks: Chunks) -> None:
-        self._reader = reader
+    def __init__(self, readers: ReaderPool, chunks: Chunks) -> None:
+        self._readers = readers
         self._chunks = chunks
 
     async def runs(self, request: Request) -> Response:
@@ -37,37 +40,13 @@ class RunEndpoints:
         word, outcome = query_text(request, "search").lower(), query_text(request, "outcome")
         limit, offset = query_int(request, "limit", 50, MAX_LIMIT), query_int(request, "offset", 0, 10**9)
         selected = query_text(request, "run")
-
-        def ask(index: Index) -> dict[str, Any]:
-            entries = index.runs()
-            found = [
-                entry
-                for entry in ([find_run(entries, selected)] if selected else reversed(entries))
-                if (not outcome or entry.record.outcome == outcome) and (not word or word in _search_text(entry.record))
-            ]
-            shown = found[offset : offset + limit]
-            last = index.summaries(shown)
-            return {
-                "total": len(found),
-                "runs": [run_list_row(entry.record, last[entry.record.run]) for entry in shown],
-            }
-
-        return json_response(await self._reader.ask(ask))
+        return json_bytes_response(
+            await self._readers.ask(request, _list_runs, selected, outcome, word, offset, limit)
+        )  # fmt: skip
 
     async def run(self, request: Request) -> Response:
         """Returns the record of a run, a summary of each name, and its replays with the verdicts on their values."""
-        run = run_of(request)
-
-        def ask(index: Index) -> dict[str, Any]:
-            entry = _find_entry(index, run)
-            found = index.summaries([entry])[run]
-            return {
-                "record": entry.record,
-                "metrics": [_summary_json(summary) for summary in found],
-                "replays": list_replays(index.home, run),
-            }
-
-        return json_response(await self._reader.ask(ask))
+        return json_bytes_response(await self._readers.ask(request, _describe_run, run_of(request)))
 
     async def series(self, request: Request) -> Response:
         """Returns the values of a name in at most `points` buckets, each with its lowest, highest and last value."""
@@ -75,27 +54,63 @@ class RunEndpoints:
         count, rank = query_int(request, "points", 500, MAX_POINTS), query_int(request, "rank", 0, 10**6)
         if not name or not count:
             raise HttpError(422, "the parameter name is missing, or points is 0; write ?name=loss&points=500")
-
-        def ask(index: Index) -> dict[str, Any]:
-            points = index.points([_find_entry(index, run)], [name], all_ranks=rank > 0)
-            of_rank = np.flatnonzero((points.rank == rank) & (points.process == 0))
-            if not len(of_rank):
-                raise NotFound(f"rank {rank} of run {run} logged no {name!r}; /api/runs/{run} lists what it logged")
-            return {
-                "run": run,
-                "name": name,
-                "rank": rank,
-                **downsample(points.value[of_rank], points.time_us[of_rank], count),
-                "verdicts": _count_verdicts(points, of_rank),
-            }
-
-        return json_response(await self._reader.ask(ask))
+        return json_bytes_response(await self._readers.ask(request, _read_series, run, name, rank, count))
 
     async def chunk(self, request: Request) -> Response:
-        """Returns the uncompressed bytes of a chunk."""
-        data = self._chunks.get(request.path_params["chunk"])
-        return Response(data, headers={"Cache-Control": "private, immutable, max-age=31536000"},
-                        media_type="application/octet-stream")  # fmt: skip
+        """Returns the uncompressed bytes of a chunk, a megabyte at a time; who asks compares them with the name."""
+        name, work = request.path_params["chunk"], lease_of(request).work
+        pieces = read_decoded(self._chunks.path(name), MAX_CHUNK_BYTES)
+        first = await work(lambda: next(pieces, b"") if name in self._chunks else self._chunks.get(name))
+
+        async def send() -> AsyncIterator[bytes]:
+            piece = first
+            while piece:
+                yield piece
+                piece = await work(lambda: next(pieces, b""))
+
+        headers = {"Cache-Control": "private, immutable, max-age=31536000"}
+        return StreamingResponse(send(), headers=headers, media_type="application/octet-stream")
+
+
+# --- questions about runs, answered by a reader -----------------------------------------------------------------------
+
+
+def _list_runs(index: Index, selected: str, outcome: str, word: str, offset: int, limit: int) -> dict[str, Any]:
+    entries = index.runs()
+    found = [
+        entry
+        for entry in ([find_run(entries, selected)] if selected else reversed(entries))
+        if (not outcome or entry.record.outcome == outcome) and (not word or word in _search_text(entry.record))
+    ]
+    shown = found[offset : offset + limit]
+    last = index.summaries(shown)
+    return {
+        "total": len(found),
+        "runs": [run_list_row(entry.record, last[entry.record.run]) for entry in shown],
+        "set_aside": [{"run": run, "reason": reason[:500]} for run, reason in list(index.set_aside.items())[:100]],
+    }
+
+
+def _describe_run(index: Index, run: str) -> dict[str, Any]:
+    entry = _find_entry(index, run)
+    found = index.summaries([entry])[run]
+    senders = owners_of(index.home.path).replay_senders(run)
+    replays = [{**one, "by": senders.get(one["replay"])} for one in list_replays(index.home, run)]
+    return {"record": entry.record, "metrics": [_summary_json(summary) for summary in found], "replays": replays}
+
+
+def _read_series(index: Index, run: str, name: str, rank: int, count: int) -> dict[str, Any]:
+    points = index.points([_find_entry(index, run)], [name], all_ranks=rank > 0)
+    of_rank = np.flatnonzero((points.rank == rank) & (points.process == 0))
+    if not len(of_rank):
+        raise NotFound(f"rank {rank} of run {run} logged no {name!r}; /api/runs/{run} lists what it logged")
+    return {
+        "run": run,
+        "name": name,
+        "rank": rank,
+        **downsample(points.value[of_rank], points.time_us[of_rank], count),
+        "verdicts": _count_verdicts(points, of_rank),
+    }
 
 
 def downsample(value: Any, time_us: Any, count: int) -> dict[str, Any]:

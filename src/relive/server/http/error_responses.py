@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from relive.errors import NotFound, QueryError, ReliveError, StorageUnavailable
-from relive.store.sync import IntakeBusy, RangeGap, StoreFull
+from relive.store.sync import IntakeBusy, NotOwner, RangeConflict, RangeGap, StoreFull
 
 
 class HttpError(ReliveError):
@@ -27,10 +27,19 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
     )
 
 
+def json_bytes_response(body: bytes, status: int = 200) -> Response:
+    """Returns a response with JSON that is encoded already."""
+    return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
+
+
 def error_response(error: ReliveError) -> Response:
     """Returns the response for an error."""
     if isinstance(error, RangeGap):
         return json_response({"error": str(error), "slots": error.held.slots, "lines": error.held.lines}, 409)
+    if isinstance(error, RangeConflict):
+        return json_response({"error": str(error), "differs": {"file": error.file, "at": error.at}}, 409)
+    if isinstance(error, NotOwner):
+        return json_response({"error": str(error)}, 403)
     if isinstance(error, HttpError):
         headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
         if error.status in (408, 413):  # the rest of the body is not read

@@ -46,7 +46,7 @@ const facts = (object) => make("dl", {}, ...Object.entries(object).filter(([, va
 
 async function runsPage() {
   const search = make("input", { type: "search", placeholder: "id, name, script, lr=0.1, tag", "aria-label": "Search" });
-  const outcome = make("select", { "aria-label": "Outcome" }, ...["", "running", "finished", "failed", "killed"].map((one) => make("option", { value: one }, one || "any outcome")));
+  const outcome = make("select", { "aria-label": "Outcome" }, ...["", "running", "finished", "failed", "interrupted", "pruned", "killed"].map((one) => make("option", { value: one }, one || "any outcome")));
   const place = make("div"), count = make("span", { class: "quiet" }), newer = make("button", {}, "Newer"), older = make("button", {}, "Older");
   let offset = 0;
   const show = async () => {

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+DATABASE_FILE = "catalog.sqlite"
 # docs/reference/format.md includes this schema. Raise SCHEMA_VERSION with every change: the catalog is then rebuilt.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA = """
 create table if not exists runs (
     id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
@@ -16,11 +17,15 @@ create table if not exists runs (
     started_us   integer not null,
     folder_ns    integer not null,   -- mtime of the run's folder when it was read: a new journal changes it
     record       text not null,      -- the whole record as JSON
-    segment      integer             -- the segment that holds its points; null until one does
+    details      integer not null,   -- how many rows of summaries, loops and checkpoints it has
+    seal         integer not null    -- here and below: the checksum of the row
 );
-create index if not exists runs_by_start on runs (started_us);
-create table if not exists names (id integer primary key, name text not null unique);
-create table if not exists paths (id integer primary key, path text not null unique);  -- JSON list of loop names
+create table if not exists names (id integer primary key, name text not null unique, seal integer not null);
+create table if not exists paths (
+    id           integer primary key,
+    path         text not null unique,  -- JSON list of loop names
+    seal         integer not null
+);
 create table if not exists summaries (
     run_id       integer not null,
     name_id      integer not null,
@@ -38,6 +43,7 @@ create table if not exists summaries (
     highest_at   text,               -- of the highest
     tail         blob not null,      -- the last 100 values as little-endian doubles, NaN for what is no number
     verdict      integer not null default 0,  -- the worst: 0 recorded, 1 proven, 2 reproduced, 3 unverified
+    seal         integer not null,
     primary key (name_id, run_id, rank, process)
 ) without rowid;
 create table if not exists loops (
@@ -53,6 +59,7 @@ create table if not exists loops (
     begun_us     integer not null,
     ended_us     integer,
     iterations   integer not null,
+    seal         integer not null,
     primary key (run_id, rank, process, loop)
 ) without rowid;
 create table if not exists checkpoints (
@@ -70,9 +77,18 @@ create table if not exists checkpoints (
     time_us      integer not null,
     stall_s      real not null,
     write_s      real not null,
+    seal         integer not null,
     primary key (run_id, rank, process, seq)
 ) without rowid;
-create table if not exists segments (id integer primary key, file text not null, rows integer not null);
+create table if not exists segments (
+    id           integer primary key,
+    file         text not null,      -- empty if these runs have no points
+    rows         integer not null,
+    runs         blob not null,      -- the ids of the runs whose points it holds, as little-endian 64-bit integers
+    size_bytes   integer not null,   -- of the file
+    digest       text not null,      -- of the file: XXH3 with 64 bits, in hexadecimal
+    seal         integer not null
+);
 """
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -103,7 +119,7 @@ class CatalogTables(Protocol):
         """Commits all changes of the block or none; only inside `run_exclusively`."""
 
     def clear(self) -> None:
-        """Deletes all rows and segments."""
+        """Deletes all rows and segments, unless another process has replaced them since they were opened."""
 
     def close(self) -> None:
         """Closes the connection."""

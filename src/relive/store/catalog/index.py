@@ -5,53 +5,34 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
-
-from relive.errors import NotFound
-from relive.model import KILLED, RUNNING, SHORT_ID_DIGITS, RunRecord
+from relive.model import SHORT_ID_DIGITS, RunRecord
 from relive.store.catalog import parquet_segments
 from relive.store.catalog.live_summaries import LiveSummaries
 from relive.store.catalog.point_columns import combine_journals, to_points
 from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import LATEST, ReplayChoice, has_happened, replay_header
-from relive.store.catalog.run_catalog import Catalog, RunDetailRows, loop_row
+from relive.store.catalog.row_seals import IndexDamaged, refuse, report_rebuild
+from relive.store.catalog.run_catalog import Catalog, RunDetailRows, RunRow, loop_row
+from relive.store.catalog.run_entries import (
+    RunEntry,
+    bypass_index,
+    decode_record,
+    encode_record,
+    read_run,
+)
 from relive.store.catalog.summaries import Summary, read_summary
 from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
-from relive.store.home import REPLAY_OFFSET, Home, JournalName, list_journals
-from relive.store.journal import (
-    ParsedJournal,
-    RunJournals,
-    build_record,
-    from_json,
-    is_live,
-    parse_run,
-    read_lines,
-    to_json,
-)
+from relive.store.home import REPLAY_OFFSET, Home
+from relive.store.journal import ParsedJournal, complete_record, from_json, parse_run, to_json
 
+T = TypeVar("T")
 FEW_RUNS = 100  # up to this many runs are selected by id; for more, all rows are read
 SEGMENT_ROWS = 4_000_000  # a segment is written when this many rows are gathered, which bounds memory
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunEntry:
-    """A run of the index: in the catalog (then it has a number), or read from its journals (then it has those)."""
-
-    record: RunRecord
-    number: int | None = None
-    live: Sequence[ParsedJournal] = ()  # its journals, parsed on first access
-
-    def journals(self, *, all_ranks: bool) -> list[ParsedJournal]:
-        """Returns the journals of the canonical rank, or of all ranks; does not parse the others."""
-        if isinstance(self.live, RunJournals):
-            return [self.live.parsed(name) for name in self.live.paths if all_ranks or not name.rank]
-        return [journal for journal in self.live if all_ranks or not journal.journal.rank]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,41 +59,77 @@ class Index:
         self._segment_rows = segment_rows
         self.segments = self.catalog.tables.segments
         self.set_aside: dict[str, str] = {}  # runs that can't be read, with the reason
+        self._reported: set[str] = set()  # incomplete runs
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
     def runs(self) -> list[RunEntry]:
         """Returns every run, oldest first."""
-        live = self._update_catalog()
+        return self._rebuilding_if_damaged(self._runs)
+
+    def _runs(self) -> list[RunEntry]:
+        rows, live = self._update_catalog()
         newer = {entry.record.run for entry in live}  # the catalog's rows about them are outdated
+        stored = None if self._updates_catalog else self.catalog.stored_runs()
         entries = [
-            RunEntry(_decode_record(text), number)
-            if self._updates_catalog or segment is not None
-            else bypass_index(self.home, RunEntry(_decode_record(text)))
-            for number, run, text, segment in self.catalog.runs()
-            if run not in newer
+            RunEntry(decode_record(row.record), row.id)
+            if stored is None or row.id in stored
+            else bypass_index(self.home, RunEntry(decode_record(row.record)))
+            for row in rows
+            if row.run not in newer
         ]
         every = [*entries, *live]
+        for entry in every:
+            self._report_incomplete(entry.record)
         self._live_summaries.keep_only({entry.record.run for entry in every if entry.live})
         return sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))
 
-    def _update_catalog(self) -> list[RunEntry]:
-        """Updates the catalog from the journals; returns the runs that are live, or that this process may not store."""
-        known = self.catalog.known_runs()
+    def _update_catalog(self) -> tuple[list[RunRow], list[RunEntry]]:
+        """Updates the catalog from the journals; returns its runs, and those that are live or may not be stored."""
+        rows = self.catalog.runs()
+        known = {row.run: (row.id, row.folder_ns) for row in rows}
         present = {run: ns for run in self.home.run_ids() if (ns := _folder_mtime_ns(self.home, run)) is not None}
         changed = [run for run, ns in present.items() if run not in known or known[run][1] != ns]
         gone = [number for run, (number, _) in known.items() if run not in present]
         if not changed and not gone:
-            return []
+            return rows, []
         entries = {run: self._read_or_set_aside(run) for run in changed}
         # A run that counted as dead may have sent a heartbeat since.
         gone += [known[run][0] for run, entry in entries.items() if run in known and entry is not None and entry.live]
         ended = {run: entry for run, entry in entries.items() if entry is not None and not entry.live}
         if self._updates_catalog:
             self.catalog.tables.run_exclusively(lambda: self._store_ended_runs(ended, present, gone))
-            return [entry for entry in entries.values() if entry is not None and entry.live]
+            return self.catalog.runs(), [entry for entry in entries.values() if entry is not None and entry.live]
         # This process doesn't store anything, so runs that the catalog lacks are read from their journals.
-        return [bypass_index(self.home, entry) for entry in entries.values() if entry is not None]
+        return rows, [bypass_index(self.home, entry) for entry in entries.values() if entry is not None]
+
+    # --- damage ---------------------------------------------------------------------------------------------------
+
+    def _rebuilding_if_damaged(self, work: Callable[[], T]) -> T:
+        """Calls `work`; if the index turns out to be damaged, clears it and calls `work` again, which fills it."""
+        try:
+            return work()
+        except IndexDamaged as damage:
+            report_rebuild(damage)
+            self.catalog.tables.clear()
+        return work()
+
+    def _answer(self, entries: Sequence[RunEntry], work: Callable[[Sequence[RunEntry]], T]) -> T:
+        """Calls `work` with runs whose numbers are those of the catalog as it is now."""
+        return self._rebuilding_if_damaged(lambda: work(self._renumber(entries)))
+
+    def _renumber(self, entries: Sequence[RunEntry]) -> Sequence[RunEntry]:
+        """Returns the runs with their numbers in the catalog, which change when it is rebuilt or a replay is merged."""
+        numbers = [entry.number for entry in entries if entry.number is not None]
+        if not numbers or self.catalog.has_runs(numbers):
+            return entries
+        current = {entry.record.run: entry for entry in self._runs()}
+        return [
+            current.get(entry.record.run) or bypass_index(self.home, dataclasses.replace(entry, number=None))
+            if entry.number is not None
+            else entry
+            for entry in entries
+        ]
 
     def _read_or_set_aside(self, run: str) -> RunEntry | None:
         with self._setting_aside(run):
@@ -133,6 +150,14 @@ class Index:
                 print(message, file=sys.stderr)
             self.set_aside[run] = reason
 
+    def _report_incomplete(self, record: RunRecord) -> None:
+        """Whatever is missing from a run, nobody who asks misses it unaware."""
+        if record.incomplete and record.run not in self._reported and sys.stderr is not None:
+            self._reported.add(record.run)
+            more = f" (and {len(record.incomplete) - 1} more)" if len(record.incomplete) > 1 else ""
+            message = f"run {record.run[:SHORT_ID_DIGITS]} is incomplete: {record.incomplete[0]}{more}"
+            print(f"{message}; see `relive doctor`", file=sys.stderr)
+
     def _live_journals(self, entry: RunEntry, *, all_ranks: bool = True) -> list[ParsedJournal]:
         with self._setting_aside(entry.record.run):
             return entry.journals(all_ranks=all_ranks)
@@ -146,6 +171,7 @@ class Index:
     def _store_ended_runs(self, ended: dict[str, RunEntry], present: dict[str, int], gone: list[int]) -> None:
         known = self.catalog.known_runs()  # another process may have been faster
         fresh = {run: e for run, e in ended.items() if run not in known or known[run][1] != present[run]}
+        stored, numbers = self.catalog.stored_runs(), set()
         with self.catalog.tables.transaction():
             self.catalog.delete_runs([*gone, *(known[run][0] for run in fresh if run in known)])
             # In the order of their start, so that the order of points on disk is that of tables.
@@ -153,13 +179,18 @@ class Index:
                 prepared: tuple[str, RunDetailRows] | None = None
                 with self._setting_aside(run):
                     parsed = parse_run(self.home, run)  # one at a time, which bounds memory
-                    record = _encode_record(_with_last_write_as_end(entry.record, parsed))
+                    record = encode_record(complete_record(entry.record, parsed))
                     prepared = record, RunDetailRows.of(parsed)
                 if prepared is not None:
-                    number = self.catalog.add_run(
-                        run, started_us=entry.record.started_us, folder_ns=present[run], record=prepared[0]
+                    record, details = prepared
+                    started_us, folder_ns = entry.record.started_us, present[run]
+                    numbers.add(
+                        self.catalog.add_run(
+                            run, started_us=started_us, folder_ns=folder_ns, record=record, details=details
+                        )
                     )
-                    self.catalog.add_details(number, prepared[1])
+            if stored & numbers:
+                refuse("a number was given to two runs")
 
     # --- summaries --------------------------------------------------------------------------------------------
 
@@ -167,6 +198,11 @@ class Index:
         self, entries: Sequence[RunEntry], names: Collection[str] | None = None, *, all_ranks: bool = False
     ) -> dict[str, list[Summary]]:
         """Returns run → summaries of its names, on its canonical rank or on each of its ranks."""
+        return self._answer(entries, lambda current: self._summaries(current, names, all_ranks=all_ranks))
+
+    def _summaries(
+        self, entries: Sequence[RunEntry], names: Collection[str] | None, *, all_ranks: bool
+    ) -> dict[str, list[Summary]]:
         numbers = [entry.number for entry in entries if entry.number is not None]
         few = numbers if 0 < len(numbers) <= FEW_RUNS else None
         rows = self.catalog.summaries(names, all_ranks=all_ranks, runs=few) if numbers else []
@@ -192,7 +228,7 @@ class Index:
 
     def names(self, entries: Sequence[RunEntry], *, all_ranks: bool = True) -> list[str]:
         """Returns every name that was logged, in alphabetical order."""
-        found = {name for _, name in self.catalog.names()}
+        found = set(self._rebuilding_if_damaged(self.catalog.names).values())
         for entry in (entry for entry in entries if entry.live):
             with self._setting_aside(entry.record.run):
                 found |= self._live_summaries.names(entry.record.run)
@@ -208,9 +244,15 @@ class Index:
 
         `contradicted`: whether replayed values are included that the record contradicts.
         """
+        choice = ReplayChoice(replays, contradicted=contradicted)
+        return self._answer(entries, lambda current: self._points(current, names, choice, all_ranks=all_ranks))
+
+    def _points(
+        self, entries: Sequence[RunEntry], names: Collection[str] | None, choice: ReplayChoice, *, all_ranks: bool
+    ) -> Points:
         numbers = [entry.number for entry in entries if entry.number is not None]
         files = self._write_segments() if numbers else []
-        known = {name: number for number, name in self.catalog.names()}
+        known = {name: number for number, name in self.catalog.names().items()}
         wanted = None if names is None else [known[name] for name in names if name in known]
         stored = parquet_segments.read_segments(
             self.segments, files, runs=numbers, names=wanted, rank=None if all_ranks else 0
@@ -220,12 +262,10 @@ class Index:
             for position, entry in enumerate(entries)
             for journal in self._live_journals(entry, all_ranks=all_ranks)
         ]
-        paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths()}
+        paths = {number: tuple(from_json(path)) for number, path in self.catalog.paths().items()}
         return to_points(
-            entries, stored, {n: name for name, n in known.items()}, paths, live, names,
-            ReplayChoice(replays, contradicted=contradicted),
-            self.has_happened,
-        )  # fmt: skip
+            entries, stored, {n: name for name, n in known.items()}, paths, live, names, choice, self.has_happened
+        )
 
     def has_happened(self, run: str, replay: int) -> bool:
         """Whether the values of a replay happened in the run."""
@@ -233,13 +273,19 @@ class Index:
 
     def stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         """Returns what a query engine needs to read the segments itself."""
+        return self._answer(entries, self._stored)
+
+    def _stored(self, entries: Sequence[RunEntry]) -> StoredPoints:
         files = [str(self.segments / file) for file in self._write_segments()]
         runs = [(entry.number, entry.record.run) for entry in entries if entry.number is not None]
-        paths = [(number, tuple(from_json(path))) for number, path in self.catalog.paths()]
-        return StoredPoints(files, runs, [(number, name) for number, name in self.catalog.names()], paths)
+        paths = [(number, tuple(from_json(path))) for number, path in self.catalog.paths().items()]
+        return StoredPoints(files, runs, list(self.catalog.names().items()), paths)
 
     def loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
         """Returns every execution of a loop: run, rank, process, and the other columns of the table `loops`."""
+        return self._answer(entries, self._loops)
+
+    def _loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops() if row[0] in by_number]
         live = [
@@ -252,6 +298,9 @@ class Index:
 
     def checkpoints(self, entries: Sequence[RunEntry]) -> dict[str, list[CheckpointRow]]:
         """Returns run → checkpoints that still exist, ordered by journal and time; without runs that have none."""
+        return self._answer(entries, self._checkpoints)
+
+    def _checkpoints(self, entries: Sequence[RunEntry]) -> dict[str, list[CheckpointRow]]:
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         found: dict[str, list[CheckpointRow]] = {}
         for number, *columns in self.catalog.checkpoints():
@@ -267,7 +316,7 @@ class Index:
         """Writes the points of finished runs that are in no segment yet; returns the files of all segments."""
         if self._updates_catalog and self.catalog.runs_without_segment():
             self.catalog.tables.run_exclusively(self._write_pending)
-        return self.catalog.segment_files()
+        return [row.file for row in self.catalog.verify_segments()]
 
     def _write_pending(self) -> None:
         gathered: list[tuple[int, ParsedJournal]] = []
@@ -287,21 +336,23 @@ class Index:
             paths = self.catalog.path_ids(to_json(path) for _, journal in gathered for path in journal.paths)
             columns = combine_journals(gathered, names, {tuple(from_json(text)): n for text, n in paths.items()})
             rows = len(columns["run"])
-            file = parquet_segments.write_segment(self.segments, columns) if rows else ""
+            file = parquet_segments.write_segment(self.segments, columns) if rows else None
             self.catalog.add_segment(file, rows, runs={number for number, _ in gathered})
 
     def _merge_segments(self) -> None:
-        small = [row for row in self.catalog.segments() if row[2] < self._segment_rows]
+        small = [row for row in self.catalog.verify_segments() if row.rows < self._segment_rows]
         if len(small) < parquet_segments.MERGE_FROM:
             return
         keep = [number for number, _ in self.catalog.known_runs().values()]
-        self.catalog.replace_segments(
-            small, parquet_segments.merge_segments(self.segments, [row[1] for row in small], keep)
-        )
-        parquet_segments.delete_unused(self.segments, self.catalog.segment_files())
+        merged = parquet_segments.merge_segments(self.segments, [row.file for row in small], keep)
+        self.catalog.replace_segments(small, merged, runs=keep)
+        parquet_segments.delete_unused(self.segments, [row.file for row in self.catalog.segments()])
 
     def refresh(self) -> None:
         """Updates catalog and segments now, so that the next query needn't."""
+        self._rebuilding_if_damaged(self._refresh)
+
+    def _refresh(self) -> None:
         self._update_catalog()
         self._write_segments()
 
@@ -314,72 +365,8 @@ class Index:
         self.catalog.close()
 
 
-def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
-    """Returns the run that a word names: by the beginning of its id, by its name, or `last`."""
-    if not entries:
-        raise NotFound("there are no runs yet; record one with `python train.py`")
-    if word == "last":
-        return entries[-1]
-    found = [entry for entry in entries if word and entry.record.run.startswith(word)]
-    found = found or [entry for entry in entries if word and entry.record.name == word]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise NotFound(f"no run {word!r} here; `relive runs` lists them")
-    listed = ", ".join(entry.record.run for entry in found[:5])
-    raise NotFound(f"{word!r} could be {len(found)} runs ({listed}); give more of the id")
-
-
-def read_run(home: Home, run: str) -> RunEntry | None:
-    """Reads a run from its journals, with its points if it is live; None if it has no journal yet."""
-    folder = home.run_folder(run)
-    journals = list(list_journals(folder))
-    if not journals:
-        return None
-    ranks = tuple(name.rank for name, _ in journals if not name.process)
-    lines = read_lines(journals[0][1]).lines
-    if not lines:
-        return None
-    record = build_record(run, lines, ranks, folder)
-    if record.outcome != RUNNING and not _is_another_rank_live(folder, journals):
-        return RunEntry(record)
-    return RunEntry(record, live=RunJournals(dict(journals)))
-
-
-def bypass_index(home: Home, entry: RunEntry) -> RunEntry:
-    """Returns the run with its journals instead of its id in the catalog: reading one is faster than indexing all."""
-    return (
-        entry
-        if entry.live
-        else RunEntry(entry.record, live=RunJournals(dict(list_journals(home.run_folder(entry.record.run)))))
-    )
-
-
-def _is_another_rank_live(folder: Path, journals: list[tuple[JournalName, Path]]) -> bool:
-    return any(is_live(read_lines(path).lines, folder) for name, path in journals[1:] if not name.process)
-
-
-def _with_last_write_as_end(record: RunRecord, journals: Sequence[ParsedJournal]) -> RunRecord:
-    """Sets the end of a killed run to the time of its last record; its last line may be much older."""
-    if record.outcome != KILLED:
-        return record
-    last = max((int(journal.time_us[-1]) for journal in journals if len(journal)), default=0)
-    return dataclasses.replace(record, ended_us=max(last, record.ended_us or 0))
-
-
 def _folder_mtime_ns(home: Home, run: str) -> int | None:
     try:
         return home.run_folder(run).stat().st_mtime_ns
     except OSError:
         return None
-
-
-def _encode_record(record: RunRecord) -> str:
-    return msgspec.json.encode(record).decode()
-
-
-_record_decoder = msgspec.json.Decoder(RunRecord)
-
-
-def _decode_record(text: str) -> RunRecord:
-    return _record_decoder.decode(text)

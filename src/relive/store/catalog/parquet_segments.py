@@ -6,10 +6,13 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import xxhash
+
+from relive.store.catalog.row_seals import refuse
 from relive.store.durable_files import stage
 
 if TYPE_CHECKING:
@@ -23,7 +26,44 @@ ROW_ORDER = "name, run, rank, process, seq"
 # Version 2 encodings (delta, byte stream split) with zstd: 9 bytes per point, and the fastest to write of those tried.
 PARQUET_OPTIONS = "format parquet, compression zstd, parquet_version v2"
 MERGE_FROM = 24  # this many segments are merged into one, because reading has a cost per file
+_READ_BYTES = 4 << 20
 GRACE_S = 600  # unused files are kept this long, because a reader that has listed them may still open them
+
+
+class SegmentFile(NamedTuple):
+    """A segment on disk, and what its bytes are verified with."""
+
+    name: str
+    size_bytes: int
+    digest: str
+
+
+def verify_segment(folder: Path, file: SegmentFile) -> None:
+    """Reads the bytes of a segment, once in a process; raises `IndexDamaged` if they are not what was written."""
+    path = folder / file.name
+    try:
+        facts = path.stat()
+        is_whole = _file_digest(path, facts.st_mtime_ns, facts.st_ino, facts.st_size) == file[1:]
+    except FileNotFoundError:
+        refuse(f"the segment {file.name} is missing")
+    if not is_whole:
+        refuse(f"the segment {file.name} was changed")
+
+
+@lru_cache(10_000)
+def _file_digest(path: Path, _mtime_ns: int, _inode: int, _size_bytes: int) -> tuple[int, str]:
+    """Returns the size and the digest of a file, once for each state of it."""
+    hash_, size = xxhash.xxh3_64(), 0
+    with path.open("rb") as file:
+        while part := file.read(_READ_BYTES):
+            hash_.update(part)
+            size += len(part)
+    return size, hash_.hexdigest()
+
+
+def _measure(path: Path) -> SegmentFile:
+    facts = path.stat()
+    return SegmentFile(path.name, *_file_digest(path, facts.st_mtime_ns, facts.st_ino, facts.st_size))
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -41,8 +81,8 @@ def _engine(_pid: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:")
 
 
-def write_segment(folder: Path, columns: Columns) -> str:
-    """Writes a segment and returns its file name. The file appears under that name only when it is complete."""
+def write_segment(folder: Path, columns: Columns) -> SegmentFile:
+    """Writes a segment. The file appears under that name only when it is complete."""
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,11 +93,11 @@ def write_segment(folder: Path, columns: Columns) -> str:
         value = "case when is_nan then 'nan'::double else value end as value"
         query = f"select * exclude (is_nan) replace ({value}) from points order by {ROW_ORDER}"
         _copy_to_parquet(connection, query, folder / name)
-    return name
+    return _measure(folder / name)
 
 
-def merge_segments(folder: Path, files: Sequence[str], keep_runs: Sequence[int]) -> str:
-    """Merges several segments into one, without the rows of deleted runs; returns its file name."""
+def merge_segments(folder: Path, files: Sequence[str], keep_runs: Sequence[int]) -> SegmentFile:
+    """Merges several segments into one, without the rows of deleted runs."""
     import numpy as np
 
     name = f"{time.time_ns():x}-{os.getpid()}.parquet"
@@ -66,7 +106,7 @@ def merge_segments(folder: Path, files: Sequence[str], keep_runs: Sequence[int])
         source = _scan_sql(folder, files)
         query = f"select * from {source} where run in (select run from kept) order by {ROW_ORDER}"
         _copy_to_parquet(connection, query, folder / name)
-    return name
+    return _measure(folder / name)
 
 
 def read_segments(
@@ -91,10 +131,7 @@ def _select_runs(columns: Columns, runs: Sequence[int]) -> Columns:
     """Removes the rows of other runs inside the range: those not asked for, and deleted ones."""
     import numpy as np
 
-    low = min(runs)
-    is_selected = np.zeros(max(runs) - low + 1, bool)
-    is_selected[np.asarray(runs) - low] = True
-    keep = is_selected[columns["run"] - low]
+    keep = np.isin(columns["run"], runs)
     return columns if keep.all() else {key: column[keep] for key, column in columns.items()}
 
 

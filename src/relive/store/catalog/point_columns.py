@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from relive.store.catalog.parquet_segments import TEXTS, Columns, dim_keys
 from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import ReplayChoice, overlay_replays
-from relive.store.catalog.verdict_column import read_verdicts
+from relive.store.catalog.row_seals import refuse
+from relive.store.catalog.summaries import read_verdicts
 from relive.store.journal import ParsedJournal
 
 if TYPE_CHECKING:
@@ -116,8 +117,11 @@ def _renumber_stored(
     """Replaces the catalog's ids in columns from segments by positions in the result."""
     part = dict(stored)
     part["run"] = _map_numbers(stored["run"], positions.__getitem__)
-    part["name"] = _map_numbers(stored["name"], lambda number: names.number_all([stored_names[number]])[0])
-    part["path"] = _map_numbers(stored["path"], lambda number: paths.number_all([stored_paths[number]])[0])
+    try:
+        part["name"] = _map_numbers(stored["name"], lambda number: names.number_all([stored_names[number]])[0])
+        part["path"] = _map_numbers(stored["path"], lambda number: paths.number_all([stored_paths[number]])[0])
+    except KeyError:
+        refuse("a name is missing")
     return part
 
 

@@ -24,7 +24,7 @@ _TABLES = "runs, names, paths, summaries, loops, checkpoints, segments"
 _REMEDY = "see that it runs and lets you in, or unset the setting `catalog` to use the SQLite file of the home"
 # From SQLite's dialect to PostgreSQL's. A hash index takes texts of any length, a b-tree index doesn't.
 _DIALECT = (
-    (r"integer primary key( autoincrement)?", "bigint generated always as identity primary key"),
+    (r"integer primary key autoincrement", "bigint generated always as identity primary key"),
     (r"\binteger\b", "bigint"),
     (r"\breal\b", "double precision"),
     (r"\bblob\b", "bytea"),

@@ -1,19 +1,25 @@
-"""Every query to the catalog of finished runs: records, summaries, loops, checkpoints and segments."""
+"""Every query to the catalog of finished runs: their records and details, and segments. Each row read is verified."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import contextlib
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from relive.errors import ReliveError
-from relive.store.catalog.catalog_tables import CatalogTables, Row
+from relive.store.catalog.catalog_tables import DATABASE_FILE, CatalogTables, Row
+from relive.store.catalog.parquet_segments import SegmentFile, verify_segment
+from relive.store.catalog.row_seals import IndexDamaged, refuse, seal_row, seal_rows, unique, verify_rows
 from relive.store.catalog.summaries import STORED, Summary, summarise
 from relive.store.chunks import checkpoint_to_columns, list_checkpoints
 from relive.store.home import REPLAY_OFFSET, Home
 from relive.store.journal import ParsedJournal, to_json
 
 BATCH_SIZE = 500  # values per statement; databases limit their number
+RUNS = ("id", "run", "started_us", "folder_ns", "record", "details")
+SEGMENTS = ("id", "file", "rows", "runs", "size_bytes", "digest")
 JOURNAL_KEY = ("run_id", "rank", "process")
 SUMMARIES = (*JOURNAL_KEY, "name_id", "path_id", *STORED)
 LOOPS = (
@@ -55,6 +61,49 @@ def _sqlite_tables(home: Home) -> CatalogTables:
     return SqliteTables(home.index)
 
 
+def find_index_damage(home: Home) -> Iterator[str]:
+    """Yields what of the index is not what was written; repairs nothing."""
+    if not home.settings.catalog:
+        from relive.store.catalog.sqlite_tables import check_file
+
+        if not (home.index / DATABASE_FILE).exists():
+            return
+        try:
+            check_file(home.index / DATABASE_FILE)
+        except IndexDamaged as damage:
+            yield damage.what
+            return
+    with contextlib.closing(Catalog(home)) as catalog:
+        reads = (catalog.runs, catalog.loops, catalog.checkpoints, lambda: catalog.summaries(None, all_ranks=True))
+        for read in (*reads, catalog.verify_segments):
+            try:
+                read()
+            except IndexDamaged as damage:
+                yield damage.what
+
+
+class RunRow(NamedTuple):
+    """A row of the table `runs`."""
+
+    id: int
+    run: str
+    started_us: int
+    folder_ns: int
+    record: str
+    details: int
+
+
+class SegmentRow(NamedTuple):
+    """A row of the table `segments`."""
+
+    id: int
+    file: str
+    rows: int
+    runs: bytes
+    size_bytes: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunDetailRows:
     """The rows about one run besides its record, without the run's id; computed before anything is written."""
@@ -66,52 +115,76 @@ class RunDetailRows:
 
     @classmethod
     def of(cls, journals: Sequence[ParsedJournal]) -> RunDetailRows:
-        summaries = [summary for journal in journals for summary in summarise(journal)]
-        for summary in summaries:
-            to_json(summary.path), summary.to_row()  # whatever can't be encoded fails here
+        # Of two rows with the same key the later one is stored.
+        summaries: dict[Row, Summary] = {}
         loops: dict[Row, Row] = {}
         checkpoints: dict[Row, Row] = {}
         for journal in journals:
             where = (journal.journal.rank, journal.journal.process)
+            summaries |= {(one.rank, one.process, one.name): one for one in summarise(journal)}
             loops |= {(*where, row.loop): (*where, *loop_row(row)) for row in journal.loops.values()}
             checkpoints |= {(*where, row.seq): checkpoint_to_columns(row) for row in list_checkpoints(journal)}
+        for summary in summaries.values():
+            to_json(summary.path), summary.to_row()  # whatever can't be encoded fails here
         names = list(dict.fromkeys(name for journal in journals for name in journal.names))
-        return cls(summaries, list(loops.values()), list(checkpoints.values()), names)
+        return cls(list(summaries.values()), list(loops.values()), list(checkpoints.values()), names)
+
+    def __len__(self) -> int:
+        return len(self.summaries) + len(self.loops) + len(self.checkpoints)
+
+
+NO_DETAILS = RunDetailRows([], [], [], [])
 
 
 class Catalog:
-    """The tables of a home, and every query to them."""
+    """The tables of a home, and every query to them. A row that is not what was written raises `IndexDamaged`."""
 
     def __init__(self, home: Home) -> None:
         self.tables = open_tables(home)
 
+    def _read(self, table: str, columns: Sequence[str], rest: str = "", values: Sequence[Any] = ()) -> list[Row]:
+        """Returns rows of a table, verified; `columns` are all of its columns but the seal."""
+        return verify_rows(table, self.tables.query(f"select {', '.join(columns)}, seal from {table} {rest}", values))
+
+    def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        self.tables.insert_many(table, (*columns, "seal"), seal_rows(table, columns, rows))
+
+    def _next_id(self, table: str) -> int:
+        return int(self.tables.query(f"select coalesce(max(id), 0) + 1 from {table}")[0][0])
+
     # --- runs ---------------------------------------------------------------------------------------------------
+
+    def runs(self) -> list[RunRow]:
+        """Returns the record of every run."""
+        rows = [RunRow(*row) for row in self._read("runs", RUNS)]
+        unique("runs", ((row.id, row.run) for row in rows))
+        return rows
 
     def known_runs(self) -> dict[str, tuple[int, int]]:
         """Returns run → (id, folder_ns) for every run in the catalog."""
-        return {run: (number, ns) for number, run, ns in self.tables.query("select id, run, folder_ns from runs")}
+        return {row.run: (row.id, row.folder_ns) for row in self.runs()}
 
-    def runs(self) -> list[Row]:
-        """Returns (id, run, record as JSON, segment) of every run."""
-        return self.tables.query("select id, run, record, segment from runs")
+    def has_runs(self, numbers: Collection[int]) -> bool:
+        """Whether all of these runs are in the catalog; another process may have removed some or rebuilt it."""
+        return set(numbers) <= {number for (number,) in self.tables.query("select id from runs")}
 
-    def add_run(self, run: str, *, started_us: int, folder_ns: int, record: str) -> int:
-        """Inserts a run; returns its id (inside a transaction)."""
-        columns = ("run", "started_us", "folder_ns", "record")
-        return self.tables.insert("runs", columns, (run, started_us, folder_ns, record))
-
-    def add_details(self, number: int, details: RunDetailRows) -> None:
-        """Inserts the summaries, loops and checkpoints of a run (inside a transaction)."""
+    def add_run(
+        self, run: str, *, started_us: int, folder_ns: int, record: str, details: RunDetailRows = NO_DETAILS
+    ) -> int:
+        """Inserts a run with its summaries, loops and checkpoints; returns its id (inside a transaction)."""
+        columns = (run, started_us, folder_ns, record, len(details))
+        number = self.tables.insert("runs", (*RUNS[1:], "seal"), (*columns, 0))
+        self.tables.execute("update runs set seal = ? where id = ?", (seal_row("runs", (number, *columns)), number))
         names = self.name_ids(details.names)
         paths = self.path_ids(to_json(summary.path) for summary in details.summaries)
-        # Of two rows with the same key the later one is stored.
-        summaries: dict[Row, Row] = {}
-        for one in details.summaries:
-            key = (number, one.rank, one.process, names[one.name])
-            summaries[key] = (*key, paths[to_json(one.path)], *one.to_row())
-        self.tables.insert_many("summaries", SUMMARIES, summaries.values())
-        self.tables.insert_many("loops", LOOPS, [(number, *row) for row in details.loops])
-        self.tables.insert_many("checkpoints", CHECKPOINTS, [(number, *row) for row in details.checkpoints])
+        self._insert(
+            "summaries", SUMMARIES,
+            ((number, one.rank, one.process, names[one.name], paths[to_json(one.path)], *one.to_row())
+             for one in details.summaries),
+        )  # fmt: skip
+        self._insert("loops", LOOPS, ((number, *row) for row in details.loops))
+        self._insert("checkpoints", CHECKPOINTS, ((number, *row) for row in details.checkpoints))
+        return number
 
     def delete_runs(self, run_ids: Collection[int]) -> None:
         """Deletes runs that are no longer in the home (inside a transaction)."""
@@ -125,33 +198,37 @@ class Catalog:
         self, names: Collection[str] | None, *, all_ranks: bool, runs: Collection[int] | None = None
     ) -> list[Row]:
         """Returns (run id, name, path, rank, process, …STORED); per rank recorded rows, then replays, best first."""
-        conditions = "" if names is None else f" and n.name in ({_placeholders(names)})"
-        conditions += "" if runs is None else f" and s.run_id in ({_placeholders(runs)})"
-        return self.tables.query(
-            f"select s.run_id, n.name, p.path, s.rank, s.process, {', '.join('s.' + column for column in STORED)}"
-            " from summaries s join names n on n.id = s.name_id join paths p on p.id = s.path_id"
-            f" where (s.process = 0 or s.process >= ?){'' if all_ranks else ' and s.rank = 0'}{conditions}"
-            " order by s.rank, s.process > 0, s.verdict, s.process desc",
-            (REPLAY_OFFSET, *(names or ()), *(runs or ())),
-        )
+        all_names, paths = self.names(), self.paths()
+        wanted = None if names is None else [number for number, name in all_names.items() if name in names]
+        conditions = "" if wanted is None else f" and name_id in ({_placeholders(wanted) or 'null'})"
+        conditions += "" if runs is None else f" and run_id in ({_placeholders(runs)})"
+        rows = self._read(
+            "summaries", SUMMARIES,
+            f"where (process = 0 or process >= ?){'' if all_ranks else ' and rank = 0'}{conditions}"
+            " order by rank, process > 0, verdict, process desc",
+            (REPLAY_OFFSET, *(wanted or ()), *(runs or ())),
+        )  # fmt: skip
+        try:
+            return [(run, all_names[name], paths[path], rank, process, *columns)
+                    for run, rank, process, name, path, *columns in rows]  # fmt: skip
+        except KeyError:
+            refuse("a name is missing")
 
     def loops(self) -> list[Row]:
         """Returns every execution of a loop, with the columns LOOPS."""
-        return self.tables.query(f"select {', '.join(LOOPS)} from loops order by run_id, rank, process, loop")
+        return self._read("loops", LOOPS, "order by run_id, rank, process, loop")
 
     def checkpoints(self) -> list[Row]:
         """Returns every checkpoint, with the columns CHECKPOINTS."""
-        return self.tables.query(
-            f"select {', '.join(CHECKPOINTS)} from checkpoints order by run_id, rank, process, seq"
-        )
+        return self._read("checkpoints", CHECKPOINTS, "order by run_id, rank, process, seq")
 
-    def names(self) -> list[Row]:
-        """Returns (id, name) of every name that was ever logged."""
-        return self.tables.query("select id, name from names")
+    def names(self) -> Mapping[int, str]:
+        """Returns id → name of every name that was ever logged."""
+        return unique("names", ((number, name) for number, name in self._read("names", ("id", "name"))))
 
-    def paths(self) -> list[Row]:
-        """Returns (id, JSON list of loop names) of every loop path."""
-        return self.tables.query("select id, path from paths")
+    def paths(self) -> Mapping[int, str]:
+        """Returns id → JSON list of loop names of every loop path."""
+        return unique("paths", ((number, path) for number, path in self._read("paths", ("id", "path"))))
 
     def name_ids(self, names: Iterable[str]) -> dict[str, int]:
         """Returns the ids of names, creating those that are missing (inside a transaction)."""
@@ -166,48 +243,65 @@ class Catalog:
         found = self._find_ids(table, column, distinct)
         new = [text for text in distinct if text not in found]
         if new:
-            self.tables.insert_many(table, (column,), [(text,) for text in new])
-            found |= self._find_ids(table, column, new)
+            added = dict(zip(new, range(self._next_id(table), 1 << 62), strict=False))
+            self._insert(table, ("id", column), ((number, text) for text, number in added.items()))
+            found |= added
         return found
 
     def _find_ids(self, table: str, column: str, texts: Collection[str]) -> dict[str, int]:
         return {
             text: number
             for batch in _batches(texts)
-            for number, text in self.tables.query(
-                f"select id, {column} from {table} where {column} in ({_placeholders(batch)})", batch
-            )
+            for number, text in self._read(table, ("id", column), f"where {column} in ({_placeholders(batch)})", batch)
         }
 
     # --- segments -----------------------------------------------------------------------------------------------
 
-    def runs_without_segment(self) -> list[Row]:
+    def runs_without_segment(self) -> list[tuple[int, str]]:
         """Returns (id, run) of the runs whose points are in no segment yet."""
-        return self.tables.query("select id, run from runs where segment is null order by id")
+        stored = self.stored_runs()
+        return sorted((row.id, row.run) for row in self.runs() if row.id not in stored)
 
-    def segment_files(self) -> list[str]:
-        return [file for (file,) in self.tables.query("select file from segments order by id")]
+    def stored_runs(self) -> set[int]:
+        """Returns the ids of all runs whose points are in a segment, also of runs that were deleted since."""
+        return set().union(*(segment_runs(row) for row in self.segments()))
 
-    def segments(self) -> list[Row]:
-        """Returns (id, file, rows) of every segment, smallest first."""
-        return self.tables.query("select id, file, rows from segments order by rows")
+    def segments(self) -> list[SegmentRow]:
+        """Returns every segment, oldest first."""
+        return [SegmentRow(*row) for row in self._read("segments", SEGMENTS, "order by id")]
 
-    def add_segment(self, file: str, rows: int, *, runs: Collection[int]) -> None:
+    def verify_segments(self) -> list[SegmentRow]:
+        """Returns the segments that have a file. A process reads each file once to verify it."""
+        rows = [row for row in self.segments() if row.file]
+        for row in rows:
+            verify_segment(self.tables.segments, SegmentFile(row.file, row.size_bytes, row.digest))
+        return rows
+
+    def add_segment(self, file: SegmentFile | None, rows: int, *, runs: Collection[int]) -> None:
         """Adds the segment with the points of `runs`; no file if they have none (inside a transaction)."""
-        segment = self.tables.insert("segments", ("file", "rows"), (file, rows)) if file else 0
-        for batch in _batches(runs):
-            self.tables.execute(f"update runs set segment = ? where id in ({_placeholders(batch)})", (segment, *batch))
+        facts = (file.name, rows, _pack_runs(runs), file.size_bytes, file.digest) if file else (
+            "", 0, _pack_runs(runs), 0, "")  # fmt: skip
+        self._insert("segments", SEGMENTS, [(self._next_id("segments"), *facts)])
 
-    def replace_segments(self, old: Sequence[Row], file: str) -> None:
-        """Replaces several segments, given as rows of `segments`, by one."""
+    def replace_segments(self, old: Sequence[SegmentRow], file: SegmentFile, *, runs: Collection[int]) -> None:
+        """Replaces several segments by one, which holds the points of those of `runs` that they held."""
+        held = set().union(*(segment_runs(row) for row in old))
         with self.tables.transaction():
-            new = self.tables.insert("segments", ("file", "rows"), (file, sum(row[2] for row in old)))
-            for number, _, _ in old:
-                self.tables.execute("update runs set segment = ? where segment = ?", (new, number))
-                self.tables.execute("delete from segments where id = ?", (number,))
+            self.add_segment(file, sum(row.rows for row in old), runs=held.intersection(runs))
+            for row in old:
+                self.tables.execute("delete from segments where id = ?", (row.id,))
 
     def close(self) -> None:
         self.tables.close()
+
+
+def segment_runs(row: SegmentRow) -> set[int]:
+    """Returns the ids of the runs whose points a segment holds."""
+    return {number for (number,) in struct.iter_unpack("<q", row.runs)}
+
+
+def _pack_runs(runs: Collection[int]) -> bytes:
+    return b"".join(number.to_bytes(8, "little") for number in sorted(runs))
 
 
 def loop_row(row: Any) -> Row:

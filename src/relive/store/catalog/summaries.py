@@ -1,4 +1,4 @@
-"""Summaries of logged names: count, last values, lowest and highest value, and the loop columns of those."""
+"""Summaries of logged names: count, last values, lowest and highest value, where, and the worst verdict."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relive.model import Verdict
-from relive.store.catalog.verdict_column import read_verdicts
-from relive.store.journal import ParsedJournal, from_json, slot_kinds, to_json
+from relive.store.journal import ParsedJournal, from_json, line_schema, slot_kinds, to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,3 +158,25 @@ def _value_at(journal: ParsedJournal, row: int) -> tuple[float | None, str | Non
         return float(journal.value[row]), str(_to_integer(int(journal.exact[row]), kind))
     value = float(journal.value[row])
     return (value, None) if value == value else (None, '{"$float":"nan"}')
+
+
+def read_verdicts(journal: ParsedJournal) -> NDArray[Any]:
+    """Returns the verdict of each row. Older journals of replays have one verdict for all their values."""
+    import numpy as np
+
+    header = journal.header
+    if not isinstance(header, line_schema.ReplayStarted) or not header.number:
+        # The first line of a replay's journal may be damaged; nothing says then that its values are right.
+        return np.full(len(journal), Verdict.UNVERIFIED if journal.journal.replay else Verdict.RECORDED, np.uint8)
+    given = line_schema.lines_of(line_schema.VerdictGiven, journal.lines)
+    found = np.full(len(journal), Verdict.UNVERIFIED if given else Verdict.of(header.verdict or None), np.uint8)
+    names = {line.id: line.name for line in line_schema.lines_of(line_schema.NameDefined, journal.lines)}
+    codes = {name: code for code, name in enumerate(journal.names)}
+    for line in given:
+        rows = np.flatnonzero(journal.name == codes.get(names.get(line.name, ""), -1))
+        seq = journal.seq[rows]
+        starts = np.searchsorted(seq, [first for first, _ in line.slots], side="left").tolist()
+        ends = np.searchsorted(seq, [last for _, last in line.slots], side="right").tolist()
+        for start, end in zip(starts, ends, strict=True):
+            found[rows[start:end]] = Verdict.of(line.verdict)
+    return found

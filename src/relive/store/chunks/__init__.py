@@ -16,7 +16,8 @@ if TYPE_CHECKING:
         restore_candidates,
     )
     from relive.store.chunks.chunk_store import PIECE_BYTES, PLAIN_CHUNK, ZSTD_CHUNK, Chunks, is_digest
-    from relive.store.chunks.memo_table import MemoRow, MemoTable, MissRow, row_hash
+    from relive.store.chunks.memo_rows import MemoRow, MissRow
+    from relive.store.chunks.memo_table import MemoTable
     from relive.store.chunks.object_stores import ObjectStore, check_object_store_address, open_object_store
     from relive.store.chunks.offload_notes import (
         OFFLOAD_FORMAT,

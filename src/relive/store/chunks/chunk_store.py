@@ -37,7 +37,7 @@ class Chunks:
         """Stores bytes and returns their name. Equal bytes are stored once; the file appears only when complete."""
         name = digest(data)
         target = self.path(name)
-        if _refresh_existing(target):
+        if _refresh_existing(target) and self._is_whole(name):
             return name
         make_folder(target.parent)
         with open_atomically(target) as file:
@@ -55,6 +55,14 @@ class Chunks:
         if digest(data) != name:
             raise Damaged(f"chunk {name[:12]} in {self.folder} is damaged; restore it from a backup")
         return data
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the stored bytes are those of the name; damaged ones are written anew while somebody has them."""
+        try:
+            self.get(name)
+        except Damaged:
+            return False
+        return True
 
     def put_file(self, path: Path) -> tuple[list[str], int]:
         """Stores a file in pieces; returns their names in order, and the size."""
@@ -104,5 +112,5 @@ def _decode(raw: bytes, name: str) -> bytes:
         return raw[1:]
     try:
         return zstandard.decompress(raw[1:])
-    except zstandard.ZstdError as error:
+    except (zstandard.ZstdError, MemoryError) as error:  # a damaged head may ask for any amount of memory
         raise Damaged(f"chunk {name[:12]} is damaged ({error}); restore it from a backup") from error

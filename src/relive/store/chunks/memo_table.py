@@ -9,20 +9,19 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import xxhash
+from typing import Any
 
 from relive.errors import Damaged
+from relive.store.chunks.memo_rows import InputsRow, MemoRow, MissRow
 
-FORMAT = 1
+FORMAT = 2
 SCHEMA = """
 create table if not exists entries (
     key text primary key,          -- hash of the function, its code, its arguments and what else was declared
     function text not null,        -- module and name of the function
     kind text not null,            -- 'result' or 'exception'
     form blob not null,            -- the value as JSON; what is big lies in chunks
-    seal text not null,            -- XXH3 of key, kind and form: what doesn't fit it is damaged
+    seal text not null,            -- checksum of all columns but used_us: what doesn't fit it is damaged
     chunks text not null,          -- names of the chunks that hold the rest, separated by blanks
     size_bytes integer not null,   -- of form and chunks, before compression
     pickled text not null,         -- '' if reading runs no code, else the mark of the file that it was written to
@@ -48,65 +47,31 @@ create table if not exists misses (
     arguments text not null,
     extra text not null,
     found text not null,           -- what the look-up found: absent, expired, unreadable
-    kept text not null,            -- what became of the outcome: stored, filtered, raised, unstorable
+    kept text not null,            -- what became of the outcome: stored, filtered, raised, unstorable, unsettled
     run text not null,
     time_us integer not null
 );
 create index if not exists misses_function on misses (function, id);
+create table if not exists inputs (
+    key text not null,             -- of the call, without what it read
+    entry text not null,           -- key of the entry that was computed from these inputs
+    inputs blob not null,          -- JSON: [[kind, name, content, stamp], ...]
+    seal text not null,            -- checksum of the other columns
+    time_us integer not null,
+    primary key (key, entry)
+) without rowid;
+create index if not exists inputs_entry on inputs (entry);
 create table if not exists totals (bytes integer not null);
 insert into totals select 0 where not exists (select * from totals);
 create trigger if not exists entry_in after insert on entries
     begin update totals set bytes = bytes + new.size_bytes; end;
 create trigger if not exists entry_out after delete on entries
     begin update totals set bytes = bytes - old.size_bytes; end;
+create trigger if not exists inputs_out after delete on entries
+    begin delete from inputs where entry = old.key; end;
 """
 MAX_MISSES = 10_000
 _BUSY_TIMEOUT_S = 10.0
-
-
-class MemoRow(NamedTuple):
-    """A memoised call, as it is stored."""
-
-    key: str
-    function: str
-    kind: str
-    form: bytes
-    seal: str
-    chunks: str
-    size_bytes: int
-    pickled: str
-    code: str
-    arguments: str
-    extra: str
-    run: str
-    created_us: int
-    used_us: int
-    took_s: float
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the checksum matches the content."""
-        return self.seal == row_hash(self.key, self.kind, self.form)
-
-
-class MissRow(NamedTuple):
-    """A call that was not found and had to be computed, and whether its result was stored."""
-
-    key: str
-    function: str
-    code: str
-    arguments: str
-    extra: str
-    found: str
-    kept: str
-    run: str
-    time_us: int
-
-
-def row_hash(key: str, kind: str, form: object) -> str:
-    """Returns the checksum of a row: SQLite has neither checksums on its pages nor strict types."""
-    content = form if isinstance(form, bytes) else b"?"
-    return xxhash.xxh3_64_hexdigest(b"%b %b %b" % (key.encode(), kind.encode(), content))
 
 
 class _LockedConnection:
@@ -134,9 +99,9 @@ class _LockedConnection:
 
 _COLUMNS = ", ".join(MemoRow._fields)
 _PLACEHOLDERS = ", ".join("?" * len(MemoRow._fields))
-_UNUSED_BY_HITS = frozenset({"chunks", "code", "arguments", "extra"})
-_SELECT_HIT = f"""select {", ".join("''" if name in _UNUSED_BY_HITS else name for name in MemoRow._fields)}
-from entries where key = ?"""
+_SELECT_HIT = f"select {_COLUMNS} from entries where key = ?"
+_SELECT_INPUTS = "select key, entry, inputs, seal, time_us from inputs where key = ? order by time_us desc limit ?"
+MAX_INPUT_SETS = 16  # of one call: versions of the files that it reads
 
 
 class MemoTable:
@@ -154,7 +119,7 @@ class MemoTable:
     # --- one row ------------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> MemoRow | None:
-        """Returns the columns of a row that a hit needs: chunks, code, arguments and extra are left empty."""
+        """Returns the row of a key."""
         with self._lock:  # instead of `_open`, which takes longer: every hit passes here
             try:
                 found = self.connection().execute(_SELECT_HIT, (key,)).fetchone()
@@ -174,6 +139,21 @@ class MemoTable:
                 if added.lastrowid is not None and added.lastrowid % 1000 == 0:
                     connection.execute("delete from misses where id <= ?", (added.lastrowid - MAX_MISSES,))
 
+    def inputs(self, key: str) -> list[InputsRow]:
+        """Returns what the entries of a call have read, newest first."""
+        with self._open() as connection:
+            return [InputsRow(*found) for found in connection.execute(_SELECT_INPUTS, (key, MAX_INPUT_SETS))]
+
+    def all_inputs(self) -> list[InputsRow]:
+        with self._open() as connection:
+            return [InputsRow(*found) for found in connection.execute("select * from inputs")]
+
+    def put_inputs(self, key: str, entry: str, inputs: bytes) -> None:
+        """Adds what an entry has read, before the entry itself."""
+        row = InputsRow(key, entry, inputs, "", time.time_ns() // 1000)
+        with self._writing(False) as connection:
+            connection.execute("insert or replace into inputs values (?, ?, ?, ?, ?)", row.sealed())
+
     def touch(self, key: str, now_us: int) -> None:
         """Records when a row was last used."""
         with self._open() as connection:
@@ -182,8 +162,16 @@ class MemoTable:
     def adopt(self, key: str, run: str) -> None:
         """Assigns a row and its miss to a run that was opened only after they were computed."""
         with self._writing(False) as connection:
-            connection.execute("update entries set run = ? where key = ? and run = ''", (run, key))
+            self._change(connection, "key = ? and run = ''", (key,), run=run)
             connection.execute("update misses set run = ? where key = ? and run = ''", (run, key))
+
+    def _change(self, connection: sqlite3.Connection, where: str, values: Sequence[Any], **columns: Any) -> int:
+        """Changes columns of intact rows and seals them again; returns how many there were."""
+        rows = [MemoRow(*row) for row in connection.execute(f"select {_COLUMNS} from entries where {where}", values)]
+        changed = [row._replace(**columns).sealed() for row in rows if row.is_whole]
+        statement = "update entries set run = ?, pickled = ?, seal = ? where key = ?"
+        connection.executemany(statement, [(row.run, row.pickled, row.seal, row.key) for row in changed])
+        return len(changed)
 
     def remove(self, keys: Iterable[str]) -> int:
         """Removes rows; returns how many there were."""
@@ -210,7 +198,11 @@ class MemoTable:
         """Returns the rows that satisfy a condition (never text from a user), newest first."""
         query = f"select {_COLUMNS} from entries where {where} order by created_us desc, rowid desc limit ?"
         with self._open() as connection:
-            return [MemoRow(*found) for found in connection.execute(query, (*values, limit))]
+            connection.text_factory = _decode_leniently  # a damaged row must not hide the others
+            try:
+                return [MemoRow(*found) for found in connection.execute(query, (*values, limit))]
+            finally:
+                connection.text_factory = str
 
     def misses(self, where: str = "1", values: Sequence[Any] = (), *, limit: int = -1) -> list[MissRow]:
         """Returns the misses that satisfy a condition (never text from a user), newest first."""
@@ -232,9 +224,8 @@ class MemoTable:
 
     def trust(self) -> int:
         """Accepts pickles that were written to another file or by another user; returns how many there were."""
-        with self._open() as connection:
-            statement = "update entries set pickled = ? where pickled not in ('', ?)"
-            return connection.execute(statement, (self._mark, self._mark)).rowcount
+        with self._writing(False) as connection:
+            return self._change(connection, "pickled not in ('', ?)", (self._mark,), pickled=self._mark)
 
     @property
     def mark(self) -> str:
@@ -312,6 +303,10 @@ class MemoTable:
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{self.path}{suffix}", f"{aside}{suffix}")
             return aside
+
+
+def _decode_leniently(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from relive.errors import Damaged, Gone, ReliveError
 from relive.hashing import hasher
-from relive.store.durable_files import atomic_write, publish
+from relive.store.durable_files import publish, read_sealed, write_sealed
 
 OFFLOAD_FORMAT = 1
 OFFLOAD_SUFFIX = ".spooled"  # of a note: it follows the name of the pack
@@ -50,8 +50,8 @@ def is_offloaded(folder: Path, pack: str) -> bool:
 def read_note(path: Path) -> OffloadNote:
     """Reads a note; raises `Damaged` when it is unreadable or too new."""
     try:
-        note = _decode_note(path.read_bytes())
-    except msgspec.DecodeError as error:
+        note = _decode_note(read_sealed(path))
+    except (ValueError, Damaged) as error:
         raise Damaged(f"{path} can't be read ({error}); restore an earlier checkpoint") from error
     if note.v > OFFLOAD_FORMAT:
         raise Damaged(f"{path} was written by a newer relive; upgrade to read it")
@@ -68,7 +68,7 @@ def find_note(folder: Path, pack: str) -> OffloadNote | None:
 
 def write_note(folder: Path, pack: str, note: OffloadNote) -> None:
     """Writes a note. Once this returns, the note survives a power cut."""
-    atomic_write(folder / (pack + OFFLOAD_SUFFIX), msgspec.json.encode(note))
+    write_sealed(folder / (pack + OFFLOAD_SUFFIX), msgspec.json.encode(note))
 
 
 def fetch_back(folder: Path, pack: str) -> None:

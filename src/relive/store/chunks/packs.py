@@ -209,7 +209,7 @@ def decompress_into(stored: Any, buffer: Any, piece: Piece) -> None:
 
     try:
         plain = zstandard.decompress(stored, max_output_size=piece.size_bytes)
-    except zstandard.ZstdError as error:
+    except (zstandard.ZstdError, MemoryError) as error:  # a damaged head may ask for any amount of memory
         raise Damaged(f"pack {piece.pack} is damaged ({error}); restore an earlier checkpoint") from error
     if len(plain) != piece.size_bytes:
         raise _damaged(piece)

@@ -45,7 +45,7 @@ def read_dropped(folder: Path, journal: JournalName) -> frozenset[SeqAndManifest
 def _decode_tombstone(row: bytes) -> _Tombstone | None:
     try:
         return _decode(row)
-    except msgspec.DecodeError:
+    except ValueError:  # also for bytes that are no text
         return None
 
 

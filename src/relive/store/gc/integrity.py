@@ -1,11 +1,11 @@
-"""Checks a home: torn tails, damaged lines, and chunks and checkpoint pieces that are missing or damaged."""
+"""Checks a home: journals, and chunks and checkpoint pieces that are missing or damaged, beside its other files."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,22 @@ from relive.store.chunks import (
     list_kept_checkpoints,
     named_chunks,
 )
+from relive.store.gc.file_integrity import Finding, check_files
 from relive.store.gc.garbage_plan import preview_garbage
 from relive.store.gc.offload import is_stored_intact
 from relive.store.gc.repack_plan import pack_sizes
 from relive.store.gc.retention import Policy
 from relive.store.home import Home, list_journals
-from relive.store.journal import is_shipped, line_schema, parse_run, read_lines, read_slots
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something worth reporting about a run; `damage` when something that was recorded can't be read."""
-
-    run: str
-    text: str
-    damage: bool = False
+from relive.store.journal import (
+    ParsedJournal,
+    describe_losses,
+    is_shipped,
+    line_schema,
+    parse_run,
+    read_lines,
+    read_slots,
+)
+from relive.store.registry import Registry
 
 
 def check_home(home: Home, *, deep: bool = False) -> Iterator[Finding]:
@@ -53,31 +54,45 @@ def check_home(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             for chunk in sorted(named):
                 yield from _check_chunk(run, chunks, chunk, deep, shipped=shipped)
         try:
-            parse_run(home, run)
+            yield from (Finding(run, text, damage=True) for text in _lost_by_damage(parse_run(home, run)))
         except Exception as error:  # noqa: BLE001 - whatever is in it, it is reported and the others are checked
             problem = f"it can't be parsed and is left out of tables ({type(error).__name__}: {error})"
             yield Finding(run, f"{problem}; remove it with `relive rm`", damage=True)
             continue
         yield from checkpoints.check_run(run, shipped=shipped)
     yield from checkpoints.list_offloaded()
+    yield from check_files(home, deep=deep)
+    with contextlib.suppress(Damaged):  # reported with the registry
+        for chunk in sorted(Registry(home).promoted_chunks()):
+            yield from _check_chunk("registry", chunks, chunk, deep)
     yield from _check_memo(home, chunks, deep)
-    if orphans := preview_garbage(home, Policy()).total_bytes:
+    if orphans := _orphaned_bytes(home):
         yield Finding("home", f"orphans: {orphans} bytes; `relive gc` removes them")
 
 
 def _check_journal(path: Path) -> Iterator[tuple[str, bool]]:
     read, slots = read_lines(path), read_slots(path)
-    yield from ((problem, True) for problem in slots.problems)
+    yield from ((f"incomplete: {text}", False) for text in describe_losses(read.lines))
     if read.torn_bytes:
         yield f"a torn tail of {read.torn_bytes} bytes is ignored", False
     if read.damaged:
-        yield f"{read.damaged} lines can't be read", True
+        yield f"{read.damaged} lines can't be read, or are not as they were written", True
     if read.newer:
         yield f"{read.newer} lines were written by a newer relive; upgrade to read them", True
     if slots.torn:
         yield f"{slots.torn} half-written slots are ignored", False
     if slots.holes:
         yield f"{slots.holes} slots were reserved but never written; they are ignored", False
+
+
+def _lost_by_damage(journals: list[ParsedJournal]) -> Iterator[str]:
+    """Yields what checksums show to be damaged, and how many values are left."""
+    for journal in journals:
+        yield from journal.damage
+        if journal.damage:
+            counts = Counter(journal.names[number] for number in journal.name.tolist())
+            left = ", ".join(f"{count} of {name}" for name, count in sorted(counts.items())) or "none"
+            yield f"{journal.journal.stem}: values that are still there: {left}; copy both files back from a backup"
 
 
 def _lines_with_chunks(path: Path) -> list[dict[str, Any]]:
@@ -104,15 +119,21 @@ def _check_memo(home: Home, chunks: Chunks, deep: bool) -> Iterator[Finding]:
         return
     try:
         with contextlib.closing(MemoTable(home.memo)) as table:
-            rows = table.rows()
+            rows, inputs = table.rows(), table.all_inputs()
     except (Damaged, sqlite3.Error, OSError) as error:
         yield Finding("memo", f"{error}; memoised calls are computed again")
         return
     for row in rows:
         problems = [] if row.is_whole else ["is not what was written"]
-        problems += [found.text for name in row.chunks.split() for found in _check_chunk("memo", chunks, name, deep)]
+        problems += [
+            found.text for name in str(row.chunks).split() for found in _check_chunk("memo", chunks, name, deep)
+        ]
         if problems:
-            yield Finding("memo", f"entry {row.key[:12]} of {row.function}: {problems[0]}; it is computed again")
+            yield Finding("memo", f"entry {str(row.key)[:12]} of {row.function}: {problems[0]}; it is computed again")
+    for damaged in (one for one in inputs if not one.is_whole):
+        yield Finding(
+            "memo", f"inputs of entry {str(damaged.entry)[:12]} are not what was written; it is computed again"
+        )
 
 
 class _CheckpointChecker:
@@ -182,3 +203,10 @@ class _CheckpointChecker:
         if not is_stored_intact(note):
             raise Damaged(f"{note.name} in {note.url} is damaged; restore an earlier checkpoint")
         self._intact.add(note)
+
+
+def _orphaned_bytes(home: Home) -> int:
+    try:
+        return preview_garbage(home, Policy()).total_bytes
+    except Damaged:  # what refers to chunks can't be read, which is reported; nothing counts as an orphan then
+        return 0

@@ -6,7 +6,6 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.store.journal import line_schema, slot_kinds
-    from relive.store.journal.heartbeat import is_shipped, mark_for_reindexing, record_heartbeat
     from relive.store.journal.journal_file import (
         ROOT,
         SLOT_BYTES,
@@ -16,13 +15,28 @@ if TYPE_CHECKING:
     )
     from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
     from relive.store.journal.line_reader import first_line, read_lines
-    from relive.store.journal.liveness import is_process_alive, process_age_s, process_start_stamp
+    from relive.store.journal.line_schema import encode_line
+    from relive.store.journal.liveness import (
+        is_process_alive,
+        is_shipped,
+        mark_for_reindexing,
+        process_age_s,
+        process_start_stamp,
+        record_heartbeat,
+    )
     from relive.store.journal.loop_context import TABLE_ROOM, LoopRow
     from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
-    from relive.store.journal.record_builder import build_record, is_live
+    from relive.store.journal.record_builder import build_record, complete_record, describe_losses, is_live
     from relive.store.journal.run_journals import RunJournals, parse_run
-    from relive.store.journal.slot_reader import count_written_slots, encode_slots, read_slots
+    from relive.store.journal.slot_reader import (
+        count_written_slots,
+        encode_slots,
+        has_line_slots,
+        read_slots,
+        seal_fields,
+    )
     from relive.store.journal.value_codec import (
+        Redaction,
         decode_value,
         encode_value,
         from_json,

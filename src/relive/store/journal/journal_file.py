@@ -13,6 +13,7 @@ threads, signal handlers and the training loop never wait for each other and the
 
 from __future__ import annotations
 
+import errno
 import itertools
 import mmap
 import os
@@ -23,13 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from relive.errors import ReliveError
 from relive.model import clean_name
 from relive.store.durable_files import sync_folder
 from relive.store.journal import slot_kinds
-from relive.store.journal.line_schema import JournalLine, NameDefined
+from relive.store.journal.line_schema import JournalLine, NameDefined, SlotsSealed, encode_line
 
 SLOT_BYTES = 24
 SLOTS_MAGIC = b"relive\x00\x01" + bytes(16)
@@ -37,6 +36,9 @@ FIRST_GROWTH_BYTES = 64 << 10
 LAST_GROWTH_BYTES = 8 << 20
 ROOT = 1  # the loop number of the run itself
 MAX_NAMES = 1 << 24  # a slot has 24 bits for the name
+SEAL_SLOTS = 512  # a seal is written when this many slots lack one, or when this much time has passed
+SEAL_NS = 5 * 10**9
+HOLE_NS = 10 * 10**9  # a slot that was reserved so long ago is not written any more
 TICK_NS = 600 * 10**9  # the interval of ticks, well below the 73 minutes after which the 32-bit clock wraps
 _CLOCK_MASK = 0xFFFFFFFF
 
@@ -46,7 +48,6 @@ _pack_pair = struct.Struct("<IIiiII").pack_into
 _pack_unsigned_pair = struct.Struct("<IIIIII").pack_into
 _now = time.monotonic_ns
 _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
-_encode = msgspec.json.Encoder().encode
 
 _FLOAT_TAG = slot_kinds.FLOAT << 24
 _CLOSED = bytearray()
@@ -91,6 +92,9 @@ class Journal:
         self._name_ids = itertools.count(1)
         self._loop_ids = itertools.count(ROOT + 1 + loops_begun)
         self._synced = 0
+        self._sealed = 1  # the first slot without a checksum
+        self._sealed_ns = self._hole_ns = _now()
+        self._hole = 0  # the slot that the last seal stopped at, because it was not written
         self._has_torn_line = False
         self._ticked_ns = 0
         self.tick()
@@ -144,12 +148,16 @@ class Journal:
 
     # --- loops --------------------------------------------------------------------------------------------------
 
-    def begin_loop(self, name: str, parent: int, parent_iteration: int) -> int:
-        """Records that a loop begins; returns the loop's number."""
-        loop = next(self._loop_ids)
+    def begin_loop(self, name: str, parent: int, parent_iteration: int, loop: int | None = None) -> int:
+        """Records that a loop begins; returns the loop's number, which may be reserved before."""
+        loop = self.reserve_loop() if loop is None else loop
         tag = slot_kinds.LOOP << 24 | (self._names.get(name) or self._define_name(name))
         self._append_slot(_pack_unsigned_pair, loop, 0, parent, parent_iteration, tag=tag)
         return loop
+
+    def reserve_loop(self) -> int:
+        """Returns the number of a new loop."""
+        return next(self._loop_ids)
 
     def append_loop_range(self, loop: int, start: int, step: int) -> None:
         """Records that the items of a loop are start + step * iteration."""
@@ -174,24 +182,30 @@ class Journal:
         if self._buffer is _CLOSED:
             raise self._closed_error()
         sequence = self._next()
-        record = kind(seq=sequence, t=_now(), loop=loop, i=iteration, **content)
-        try:
-            data = _encode(record) + b"\n"
-        except UnicodeEncodeError:  # for example a path that isn't valid Unicode
-            data = _encode(_escape_surrogates(msgspec.to_builtins(record))) + b"\n"
-        self._write_line(data)
+        self._write_line(encode_line(kind(seq=sequence, t=_now(), loop=loop, i=iteration, **content)))
         self._write_slot(sequence, _pack_int, loop, iteration, 0, tag=slot_kinds.LINE << 24)
 
     def last_line(self, kind: type[JournalLine], /, **content: Any) -> None:
         """Records the end of the run in a closed journal that could not grow: closing it has freed some disk space."""
-        record = msgspec.to_builtins(kind(seq=self._next(), t=_now(), loop=ROOT, i=0, **content))
-        self._write_line((b"\n" if self._has_torn_line else b"") + _encode(_escape_surrogates(record)) + b"\n")
+        self._write_line(encode_line(kind(seq=self._next(), t=_now(), loop=ROOT, i=0, **content)))
         _fdatasync(self._lines.fd)
 
     def _write_line(self, data: bytes) -> None:
-        if os.write(self._lines.fd, data) != len(data):
+        whole = b"\n" + data if self._has_torn_line else data
+        if os.write(self._lines.fd, whole) != len(whole):
             self._has_torn_line = True
-            raise OSError(f"{self.path}.lines: only part of a line could be written; free some disk space")
+            raise OSError(
+                errno.ENOSPC, "only part of a line could be written; free some disk space", f"{self.path}.lines"
+            )
+        self._has_torn_line = False
+
+    def make_room(self, slots: int) -> None:
+        """Allocates disk space for so many further slots."""
+        self._grow((self.written() + slots) * SLOT_BYTES)
+
+    def is_deleted(self) -> bool:
+        """Whether somebody has removed the files of the journal."""
+        return not os.fstat(self._slots.fd).st_nlink
 
     def tick(self) -> None:
         """Records the full 64-bit clock, from which readers reconstruct the 32-bit times of other slots."""
@@ -208,8 +222,40 @@ class Journal:
             sync_folder(self.path.parent.parent)
         if written != self._synced:
             _fdatasync(self._slots.fd)
-            _fdatasync(self._lines.fd)
             self._synced = written
+            if written - self._sealed >= SEAL_SLOTS or _now() - self._sealed_ns > SEAL_NS:
+                self.seal(written)  # only what is on disk: a power cut must not leave a seal without its slots
+            _fdatasync(self._lines.fd)
+
+    def seal(self, end: int) -> None:
+        """Records checksums of the slots before `end` that have none yet, up to one that is still being written."""
+        for fields in self._seals(self._buffer, end, is_last=False):
+            self.line(SlotsSealed, **fields)
+
+    def _seals(self, buffer: mmap.mmap | bytearray, end: int, *, is_last: bool) -> list[dict[str, Any]]:
+        """Returns the checksums of slots that have none yet; those that were reserved and never written get none."""
+        from xxhash import xxh3_64_hexdigest
+
+        begin = first = self._sealed
+        end = max(first, min(end, len(buffer) // SLOT_BYTES))  # a slot may be reserved before the file has grown
+        kinds, found = bytes(buffer[SLOT_BYTES * (first + 1) - 1 : SLOT_BYTES * end : SLOT_BYTES]), []
+        while first < end:
+            hole = kinds.find(0, first - begin)
+            at = begin + hole if hole >= 0 else end
+            if at > first:
+                digest = xxh3_64_hexdigest(buffer[SLOT_BYTES * first : SLOT_BYTES * at])
+                found.append({"first": first, "count": at - first, "digest": digest, "last": is_last})
+            if at < end and not is_last and not self._is_given_up(at):
+                end = at
+            first = at + 1 if at < end else end
+        self._sealed, self._sealed_ns = end, _now()
+        return found
+
+    def _is_given_up(self, slot: int) -> bool:
+        """Whether a slot that is not written yet never will be."""
+        if slot != self._hole:
+            self._hole, self._hole_ns = slot, _now()
+        return _now() - self._hole_ns > HOLE_NS
 
     def touch(self) -> None:
         """Updates the mtime of the lines file: the heartbeat for machines that can't see this process."""
@@ -224,16 +270,26 @@ class Journal:
         return _peek(self._loop_ids) - ROOT - 1
 
     def close(self, *, is_lasting: bool = True) -> None:
-        """Cuts off the unused tail and, if the journal is to last, syncs the rest to disk."""
+        """Cuts off the unused tail and, if the journal is to last, seals it and syncs the rest to disk."""
         # A thread that still uses the old map reserved its slot before this line, so the slot is below `used` and stays
         # in the file: writing past the end of a mapped file would be a bus error in the user's training.
         with self._grow_lock:
-            self._buffer = _CLOSED
-        used = self.written() * SLOT_BYTES
-        os.ftruncate(self._slots.fd, used)
+            buffer, self._buffer = self._buffer, _CLOSED
+        used = self.written()
+        os.ftruncate(self._slots.fd, used * SLOT_BYTES)
         if is_lasting:
+            self._write_last_seals(buffer, min(used, len(buffer) // SLOT_BYTES))
             _fdatasync(self._slots.fd)
             _fdatasync(self._lines.fd)
+
+    def _write_last_seals(self, buffer: mmap.mmap | bytearray, end: int) -> None:
+        """Writes seals that have no slot of their own: no slot follows those that they cover."""
+        for fields in self._seals(buffer, end, is_last=True):
+            line = SlotsSealed(seq=self._next(), t=_now(), loop=ROOT, i=0, **fields)
+            try:
+                self._write_line(encode_line(line))
+            except OSError:  # the disk is full, which is reported elsewhere
+                return
 
     def abandon(self) -> None:
         """Stops writing and leaves the files as they are (in a forked child they belong to the parent)."""
@@ -288,15 +344,6 @@ class Journal:
                 _allocate(self._slots.fd, before, size - before)
                 self._buffer = mmap.mmap(self._slots.fd, size)
                 self._size = size
-
-
-def _escape_surrogates(form: Any) -> Any:
-    """Returns the same JSON with lone surrogates, which UTF-8 can't encode, written as backslash escapes."""
-    if isinstance(form, str):
-        return form.encode("utf-8", "backslashreplace").decode()
-    if isinstance(form, dict):
-        return {_escape_surrogates(key): _escape_surrogates(value) for key, value in form.items()}
-    return [_escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form
 
 
 def _peek(counter: itertools.count[int]) -> int:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from relive.store.home import JournalName
 from relive.store.journal import slot_kinds
+from relive.store.journal.journal_checks import find_damage, trusted_lines
+from relive.store.journal.journal_file import ROOT
 from relive.store.journal.line_reader import Lines, read_lines
 from relive.store.journal.line_schema import (
     UNKNOWN_START,
@@ -58,6 +60,7 @@ class ParsedJournal:
     known_items: IterationItems
     marks: list[tuple[int, int, int]] = field(default_factory=list)  # loop, iteration, time in microseconds
     ended: list[tuple[int, int]] = field(default_factory=list)  # loops that this process left, and their iterations
+    damage: tuple[str, ...] = ()  # what its checksums show to be lost
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -77,12 +80,21 @@ class ParsedJournal:
 
 def parse_journal(path: Path, journal: JournalName, forked_from: ParsedJournal | None = None) -> ParsedJournal:
     """Parses a whole journal. `forked_from` is the parent's: a forked child may log inside loops of its parent."""
-    read, slots = read_lines(path), read_slots(path)
+    slots = read_slots(path)
+    read = read_lines(path)  # read after the slots: each line is written before its slot
+    damage = find_damage(path, read, slots)
+    if damage.first_slot is not None:
+        slots = slots.first(int((slots.seq < damage.first_slot).sum()))
+    # Lines that were written since the slots were read may name loops that are not among these.
+    read = read._replace(lines=trusted_lines(read.lines, 1 + (int(slots.seq[-1]) if len(slots.seq) else 0)))
     progress = ParseProgress(known=forked_from).with_lines(read)
-    if not read.damaged and not lines_of(RunEnded, read.lines):
-        # The run may still be running, and define a name after its lines were read, or fetched from a server.
+    if damage.texts:
+        slots, lines = _without_lost_loops(slots, read.lines, progress)
+        read = read._replace(lines=lines)
+    elif not read.damaged and not lines_of(RunEnded, read.lines):
+        # The run may still be running, and define a name after its lines were fetched from a server.
         slots = _before_unknown_name(slots, progress.name_of)
-    return _build_parsed(journal, read, slots, progress)
+    return replace(_build_parsed(journal, read, slots, progress), damage=damage.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,25 @@ def parse_appended(
         pending_lines=tuple(line for line in lines if line.seq > last),
         tick_ns=int(ticks[-1]) if len(ticks) else progress.tick_ns, has_more=last == first + count - 1,
     )  # fmt: skip
+
+
+def _without_lost_loops(
+    slots: Slots, lines: list[JournalLine], progress: ParseProgress
+) -> tuple[Slots, list[JournalLine]]:
+    """Returns what belongs to names and loops that are known: the lines and slots that define the others are lost."""
+    import numpy as np
+
+    slots = slots.where(np.isin(slots.name, [0, *progress.name_of]))
+    loops = {ROOT, *(progress.known.loops if progress.known is not None else ())}
+    begun = slots.of(slot_kinds.LOOP)
+    for loop, bits in zip(begun.loop.tolist(), begun.bits.tolist(), strict=True):
+        if bits & 0xFFFFFFFF in loops:
+            loops.add(loop)
+    names = progress.name_of
+    known = [
+        line for line in lines if line.loop in loops and not (type(line) is ValueLogged and line.name not in names)
+    ]
+    return slots.where(np.isin(slots.loop, list(loops))), known
 
 
 def _before_unknown_name(slots: Slots, name_of: dict[int, str]) -> Slots:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,14 +12,16 @@ import msgspec
 
 from relive.store.journal.line_schema import (
     JOURNAL_FORMAT,
+    SUM,
     JournalLine,
     JournalStarted,
     kinds,
     line_decoder,
-    tag_decoder,
 )
 
 _MIN_LINE = 2
+_SUM_BYTES = len(SUM % 0)
+FIRST_WITH_SUMS = 2  # the format since which lines have checksums
 
 
 class Lines(NamedTuple):
@@ -24,9 +29,10 @@ class Lines(NamedTuple):
 
     lines: list[JournalLine]
     torn_bytes: int = 0  # an unfinished line at the end
-    damaged: int = 0  # whole lines that are not JSON, or not what their kind must be
+    damaged: int = 0  # whole lines that are not JSON, not what their kind must be, or not as they were written
     newer: int = 0  # lines of a later format than this reader knows
     end: int = 0  # the offset behind the last whole line
+    skipped: frozenset[int] = frozenset()  # positions of lines that a later release wrote
 
 
 def read_lines(path: Path, at: int = 0) -> Lines:
@@ -40,33 +46,66 @@ def read_lines(path: Path, at: int = 0) -> Lines:
     body, _, tail = raw.rpartition(b"\n")
     decode = line_decoder()
     lines: list[JournalLine] = []
+    skipped: set[int] = set()
     damaged = newer = 0
     for row in body.split(b"\n"):
         if len(row) < _MIN_LINE:
             continue
         try:
-            lines.append(decode(row))
+            line = decode(row)
+            if _is_whole(row) if _has_sum(row) else line.v < FIRST_WITH_SUMS:
+                lines.append(line)
+            else:
+                damaged += 1
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            is_newer, is_unknown = _classify(row)
-            newer += is_newer
-            damaged += not (is_newer or is_unknown)
-    return Lines(lines, len(tail), damaged, newer, at + len(raw) - len(tail))
+            later = _of_later_release(row)
+            if later is None:
+                damaged += 1
+            else:
+                newer += later.v > JOURNAL_FORMAT
+                skipped.add(later.seq)
+    return Lines(lines, len(tail), damaged, newer, at + len(raw) - len(tail), frozenset(skipped))
 
 
-def _classify(row: bytes) -> tuple[bool, bool]:
-    """Whether a line that does not fit the schema is of a later format, or of a kind that a later release added."""
+def _of_later_release(row: bytes) -> _LineTag | None:
+    """Returns the tag of a line of a later format, or of a kind that a later release added; None for others."""
+    if _has_sum(row) and not _is_whole(row):
+        return None
     try:
-        line = tag_decoder()(row)
+        line = _tag_decoder()(row)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return False, False
-    return line.v > JOURNAL_FORMAT, bool(line.k) and line.k not in kinds()
+        return None
+    return line if line.v > JOURNAL_FORMAT or (line.k and line.k not in kinds()) else None
 
 
 def first_line(path: Path) -> JournalStarted | None:
     """The line that opens the journal, without reading the rest; None when there is none that fits the schema."""
     try:
         with path.with_name(path.name + ".lines").open("rb") as file:
-            line = line_decoder()(file.readline())
+            row = file.readline().rstrip(b"\n")
+            line = line_decoder()(row)
     except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return line if isinstance(line, JournalStarted) else None
+    return line if isinstance(line, JournalStarted) and (_is_whole(row) or not _has_sum(row)) else None
+
+
+def _has_sum(row: bytes) -> bool:
+    return row[-_SUM_BYTES : 8 - _SUM_BYTES] == SUM[:8]
+
+
+def _is_whole(row: bytes) -> bool:
+    """Whether a line that has a checksum is as it was written."""
+    return row[-_SUM_BYTES:] == SUM % zlib.crc32(row[:-_SUM_BYTES])
+
+
+class _LineTag(msgspec.Struct, frozen=True):
+    """The format, the kind and the position of a line, of any release."""
+
+    v: int = 0
+    k: str = ""
+    seq: int = 0
+
+
+@lru_cache(maxsize=1)
+def _tag_decoder() -> Callable[[bytes], _LineTag]:
+    return msgspec.json.Decoder(_LineTag).decode

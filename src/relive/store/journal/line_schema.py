@@ -7,6 +7,7 @@ do not know.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, Union
@@ -16,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from relive.model import MAX_NAME_CHARS
 
-JOURNAL_FORMAT = 1
+JOURNAL_FORMAT = 2  # lines and slots have checksums since format 2
 MAX_RANKS = 1_000_000  # readers make tables of this size
 
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
@@ -25,6 +26,7 @@ Word32 = Annotated[int, Meta(ge=0, lt=1 << 32)]  # a slot has room for this much
 NameId = Annotated[int, Meta(ge=1, lt=1 << 24)]
 Name = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+SUM = b',"sum":"%08x"}'  # ends every line: CRC-32 of all that comes before it
 Encoded = Any  # a value in the form that `value_codec` gives it
 
 
@@ -316,6 +318,24 @@ class WarningGiven(JournalLine, tag="warning", kw_only=True, frozen=True):
     slug: str | UnsetType = UNSET
 
 
+class RecordsLost(JournalLine, tag="lost", kw_only=True, frozen=True):
+    """What could not be recorded, how often, why, and since when; the last line of a `what` and `why` counts."""
+
+    what: str
+    why: str
+    count: Count
+    wall_ns: int
+
+
+class SlotsSealed(JournalLine, tag="seal", kw_only=True, frozen=True):
+    """The checksum of `count` slots from slot `first` on."""
+
+    first: Annotated[int, Meta(ge=1, lt=1 << 40)]
+    count: Annotated[int, Meta(ge=1, lt=1 << 40)]
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]  # XXH3, 64 bits
+    last: bool = False  # the journal was closed: no slot follows, not even that of this line
+
+
 class RunEnded(JournalLine, tag="end", kw_only=True, frozen=True):
     """The run ended by itself."""
 
@@ -325,17 +345,6 @@ class RunEnded(JournalLine, tag="end", kw_only=True, frozen=True):
 
 
 # --- decoding --------------------------------------------------------------------------------------------------------
-
-
-class LineEnvelope(msgspec.Struct, frozen=True):
-    """The fields of any line, of kinds that a later release may add too."""
-
-    v: Annotated[int, Meta(ge=1)]
-    seq: Annotated[int, Meta(ge=1, lt=1 << 40)]
-    t: Count
-    k: Annotated[str, Meta(max_length=40)]
-    loop: Word32
-    i: Word32
 
 
 @lru_cache(maxsize=1)
@@ -357,6 +366,7 @@ def line_decoder() -> Callable[[bytes], JournalLine]:
 
 UNKNOWN_START = JournalStarted(seq=1, t=0, loop=1, i=0, wall_ns=0, clock_ns=0)  # of a journal whose first line is lost
 
+_to_json = msgspec.json.Encoder().encode
 L = TypeVar("L", bound=JournalLine)
 
 
@@ -365,18 +375,26 @@ def lines_of(kind: type[L], lines: Iterable[JournalLine]) -> list[L]:
     return [line for line in lines if isinstance(line, kind)]
 
 
-class LineTag(msgspec.Struct, frozen=True):
-    """The format and the kind of a line, of any release."""
-
-    v: int = 0
-    k: str = ""
+# --- encoding ---------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def tag_decoder() -> Callable[[bytes], LineTag]:
-    return msgspec.json.Decoder(LineTag).decode
+def encode_line(line: JournalLine) -> bytes:
+    """Returns a line with its checksum and a newline."""
+    try:
+        return with_sum(_to_json(line))
+    except UnicodeEncodeError:  # for example a path that isn't valid Unicode
+        return with_sum(_to_json(_escape_surrogates(msgspec.to_builtins(line))))
 
 
-@lru_cache(maxsize=1)
-def envelope_decoder() -> Callable[[bytes], LineEnvelope]:
-    return msgspec.json.Decoder(LineEnvelope).decode
+def with_sum(row: bytes) -> bytes:
+    """Returns a JSON object with the field `sum` as its last one, and a newline."""
+    return row[:-1] + SUM % zlib.crc32(row[:-1]) + b"\n"
+
+
+def _escape_surrogates(form: Any) -> Any:
+    """Returns the same JSON with lone surrogates, which UTF-8 can't encode, written as backslash escapes."""
+    if isinstance(form, str):
+        return form.encode("utf-8", "backslashreplace").decode()
+    if isinstance(form, dict):
+        return {_escape_surrogates(key): _escape_surrogates(value) for key, value in form.items()}
+    return [_escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form

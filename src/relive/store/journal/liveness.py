@@ -1,4 +1,4 @@
-"""Whether the process that wrote a journal is still alive, even if its pid was reused."""
+"""Whether the process that wrote a journal is alive: by its pid, or by the last heartbeat from another machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import subprocess
 import time
 from pathlib import Path
+
+MARK_FILE = "shipped"
+SILENCE_S = 120  # without a heartbeat for this long a process counts as dead; it sends one every ten seconds
 
 
 def process_start_stamp(pid: int) -> str | None:
@@ -42,3 +45,32 @@ def is_process_alive(pid: int | None, start: str | None) -> bool:
 def _start_from_ps(pid: int) -> str | None:
     done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+def last_contact(folder: Path) -> float | None:
+    """The time of the last heartbeat of a shipped run, by this machine's clock; None for a run recorded here."""
+    try:
+        return (folder / MARK_FILE).stat().st_mtime
+    except OSError:
+        return None
+
+
+def is_shipped(folder: Path) -> bool:
+    """Whether a run was recorded on another machine. If so, its checkpoints are there and chunks may still arrive."""
+    return last_contact(folder) is not None
+
+
+def record_heartbeat(folder: Path) -> None:
+    """Records a heartbeat. After a silence the index may list the run as killed, so it has to read the run again."""
+    mark, before = folder / MARK_FILE, last_contact(folder)
+    if before is None:
+        mark.touch()
+    else:
+        os.utime(mark)
+    if before is not None and before < time.time() - SILENCE_S:
+        mark_for_reindexing(folder)
+
+
+def mark_for_reindexing(folder: Path) -> None:
+    """Makes the index read the run again, by changing the folder's mtime, which the index compares."""
+    os.utime(folder)

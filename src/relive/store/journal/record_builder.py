@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import time
@@ -14,9 +15,9 @@ from msgspec import UNSET
 
 from relive.model import KILLED, RUNNING, RunRecord
 from relive.store.journal import line_schema
-from relive.store.journal.heartbeat import SILENCE_S, last_contact
+from relive.store.journal.journal_parser import ParsedJournal
 from relive.store.journal.line_schema import EntryPointFields, JournalLine, RunEnded, RunStarted, lines_of
-from relive.store.journal.liveness import is_process_alive
+from relive.store.journal.liveness import SILENCE_S, is_process_alive, last_contact
 
 STALE_S = 300  # a run on another machine that showed no sign of life for this long is taken for dead
 _CODE_FIELDS = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
@@ -36,9 +37,22 @@ def build_record(run: str, lines: Sequence[JournalLine], ranks: tuple[int, ...],
         parent=start.parent if start else None, world_size=start.world_size if start else 1, ranks=ranks,
         tags=_tags(start, lines), config=_config(start, lines), code=_code(entry, lines),
         data=_data(lines), environment=_environment(start, lines), artifacts=_artifacts(lines),
+        incomplete=describe_losses(lines),
         warnings=tuple(line.message for line in lines_of(line_schema.WarningGiven, lines)),
         process={key: getattr(start, key, None) for key in ("pid", "start", "host")},
     )  # fmt: skip
+
+
+def complete_record(record: RunRecord, journals: Sequence[ParsedJournal]) -> RunRecord:
+    """Adds what only the whole journals tell: what is damaged, and when a killed run ended."""
+    damage = tuple(text for journal in journals for text in journal.damage)
+    if damage:
+        record = dataclasses.replace(record, incomplete=(*record.incomplete, *damage))
+    if record.outcome != KILLED:
+        return record
+    # Its last line may be much older than its last record.
+    last = max((int(journal.time_us[-1]) for journal in journals if len(journal)), default=0)
+    return dataclasses.replace(record, ended_us=max(last, record.ended_us or 0))
 
 
 def is_live(lines: Sequence[JournalLine], folder: Path) -> bool:
@@ -81,6 +95,15 @@ def _filename(entry: EntryPointFields) -> str:
     if entry.root and entry.script.startswith(entry.root + os.sep):
         return os.path.relpath(entry.script, entry.root)
     return os.path.basename(entry.script)
+
+
+def describe_losses(lines: Sequence[JournalLine]) -> tuple[str, ...]:
+    """What the run could not record."""
+    found = {(line.what, line.why): line for line in lines_of(line_schema.RecordsLost, lines)}
+    return tuple(
+        f"{line.count} {line.what} lost, {line.why} at {time.strftime('%H:%M:%S', time.localtime(line.wall_ns / 1e9))}"
+        for line in found.values()
+    )
 
 
 def _tags(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Slots:
     holes: int = 0  # reserved but not written (the process died, or is writing now)
     torn: int = 0  # half written
     problems: list[str] = field(default_factory=list)
+    raw: NDArray[Any] | Any = None  # the bytes of the file, if it was read from its beginning
+    has_file: bool = True
 
     def first(self, count: int) -> Slots:
         """Returns the first `count` slots."""
@@ -39,7 +41,10 @@ class Slots:
 
     def of(self, *kinds: int) -> Slots:
         """Returns the slots of the given kinds."""
-        keep = is_kind(self.kind, kinds).nonzero()[0]
+        return self.where(is_kind(self.kind, kinds).nonzero()[0])
+
+    def where(self, keep: NDArray[Any]) -> Slots:
+        """Returns the slots that a mask or a list of rows selects."""
         return Slots(
             self.seq[keep], self.loop[keep], self.iteration[keep], self.bits[keep], self.time[keep], self.kind[keep],
             self.name[keep],
@@ -74,20 +79,29 @@ def encode_slots(rows: Sequence[tuple[int, int, int, int, int]], clock_ns: int) 
     return SLOTS_MAGIC + table.tobytes()
 
 
+def seal_fields(data: bytes) -> dict[str, Any]:
+    """Returns the fields of the seal of a whole slots file."""
+    from xxhash import xxh3_64_hexdigest
+
+    count = len(data) // SLOT_BYTES - 1
+    return {"first": 1, "count": count, "digest": xxh3_64_hexdigest(data[SLOT_BYTES:]), "last": True}
+
+
 def read_slots(path: Path, first: int = 1, count: int = -1) -> Slots:
     """Reads the written slots of `<path>.slots` in order: all, or those among `count` slots from slot `first` on."""
     import numpy as np
 
     problems: list[str] = []
+    has_file = True
     size_bytes = (count + 1) * SLOT_BYTES if count >= 0 else -1  # with the slot before, which may be the magic number
     try:
         file = path.with_name(path.name + ".slots")
         raw = np.fromfile(file, dtype=np.uint8, offset=(first - 1) * SLOT_BYTES, count=size_bytes)
     except FileNotFoundError:
-        raw = np.empty(0, np.uint8)
+        raw, has_file = np.empty(0, np.uint8), False
         problems.append("the slots file is missing")
     if first == 1 and len(raw) >= SLOT_BYTES and raw[:SLOT_BYTES].tobytes() != SLOTS_MAGIC:
-        problems.append("the slots file does not begin with the magic number; it is not read")
+        problems.append("the file does not begin with the magic number; it is not read")
         raw = raw[:0]
     table = raw[: len(raw) // SLOT_BYTES * SLOT_BYTES].view(_slot_dtype())[1:]
     tag = table["tag"]
@@ -110,7 +124,14 @@ def read_slots(path: Path, first: int = 1, count: int = -1) -> Slots:
         holes=last - len(seq) - torn,
         torn=torn,
         problems=problems,
+        raw=raw if first == 1 else None,
+        has_file=has_file,
     )
+
+
+def has_line_slots(path: Path) -> bool:
+    """Whether lines of a journal were written, by its slots."""
+    return bool((read_slots(path).kind == slot_kinds.LINE).any())
 
 
 def count_written_slots(path: Path, slots: Collection[int]) -> int:

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,9 +23,20 @@ MAX_CONTAINERS = 200_000
 _SMALL_INT = 1 << 63
 
 
-def encode_value(value: Any, put_chunk: PutChunk) -> Json:
+class Redaction(NamedTuple):
+    """What is left of a value when its secrets are removed; `hides` tells by the name of an item whether it is one."""
+
+    text: Callable[[str], str]
+    description: Callable[[str], str]  # of the `repr` of an object
+    hides: Callable[[str, Any], bool]
+
+
+NOT_REDACTED = Redaction(lambda text: text, lambda text: text, lambda _name, _value: False)
+
+
+def encode_value(value: Any, put_chunk: PutChunk, redaction: Redaction = NOT_REDACTED) -> Json:
     """Returns the JSON form of a value; large parts go to `put_chunk`. Never raises because of the value."""
-    return _ValueEncoder(put_chunk).encode(value, 0)
+    return _ValueEncoder(put_chunk, redaction).encode(value, 0)
 
 
 def decode_value(form: Json, get_chunk: GetChunk) -> Any:
@@ -72,8 +83,9 @@ def from_json(text: str | bytes) -> Json:
 
 
 class _ValueEncoder:
-    def __init__(self, put_chunk: PutChunk) -> None:
+    def __init__(self, put_chunk: PutChunk, redaction: Redaction) -> None:
         self._put = put_chunk
+        self._redaction = redaction
         self._ancestors: set[int] = set()  # ids of the containers being encoded, to detect cycles
         self._containers = 0
 
@@ -109,6 +121,7 @@ class _ValueEncoder:
         return value if math.isfinite(value) else {"$float": repr(value)}
 
     def _str(self, value: str) -> Json:
+        value = self._redaction.text(value)
         raw = value.encode("utf-8", "surrogatepass")
         if len(value) <= INLINE_TEXT_CHARS:
             return value if _is_utf8(raw) else {"$surrogates": base64.b64encode(raw).decode()}
@@ -121,10 +134,17 @@ class _ValueEncoder:
         return {"$blob": {"chunk": self._put(bytes(value)), "bytes": len(value)}}
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Json:
-        items = [(key, self.encode(item, depth + 1)) for key, item in value.items()]
-        if all(type(key) is str and key.isprintable() for key, _ in items) and not _looks_like_a_tag(value):
+        items = [(self._key(key), self._item(key, item, depth + 1)) for key, item in value.items()]
+        is_plain = all(type(key) is str and key.isprintable() for key, _ in items) and not _looks_like_a_tag(value)
+        if is_plain and len(items) == len({key for key, _ in items}):
             return dict(items)
         return {"$map": [[self.encode(key, depth + 1), item] for key, item in items]}
+
+    def _key(self, key: Any) -> Any:
+        return self._redaction.text(key) if type(key) is str else key
+
+    def _item(self, key: Any, value: Any, depth: int) -> Json:
+        return {"$secret": ""} if type(key) is str and self._redaction.hides(key, value) else self.encode(value, depth)
 
     def _encode_library_value(self, value: Any, depth: int) -> Json:
         """Encodes values of libraries without importing any: a library whose value is given is already loaded."""
@@ -133,11 +153,11 @@ class _ValueEncoder:
         except OSError:  # the disk failed, not the value: the caller has to know
             raise
         except Exception:  # noqa: BLE001 - a value that can't be encoded must not stop the training that logged it
-            return {"$repr": {"type": _type_name(value), "text": safe_repr(value)}}
+            return self._repr(value)
 
     def _encode_known_type(self, value: Any, depth: int) -> Json:
         if isinstance(value, PurePath):
-            return {"$path": str(value)}
+            return {"$path": self._redaction.text(str(value))}
         if type(value) is datetime.datetime:
             return {"$datetime": value.isoformat()}
         if isinstance(value, datetime.datetime):  # a pandas subclass: with nanoseconds, or NaT
@@ -157,7 +177,11 @@ class _ValueEncoder:
             return {"$image": {**self._array(numpy.asarray(value), numpy), "mode": value.mode}}
         if root == "pandas":
             return self._frame(value, depth)
-        return {"$repr": {"type": _type_name(value), "text": safe_repr(value)}}
+        return self._repr(value)
+
+    def _repr(self, value: Any) -> Json:
+        text = safe_repr(value, describe=lambda value: self._redaction.description(repr(value)))
+        return {"$repr": {"type": _type_name(value), "text": text}}
 
     def _numpy_scalar(self, value: Any, np: Any) -> Json:
         if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
@@ -235,10 +259,10 @@ def _type_name(value: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def safe_repr(value: object, limit_chars: int = 1_000) -> str:
+def safe_repr(value: object, limit_chars: int = 1_000, *, describe: Callable[[object], str] = repr) -> str:
     """Returns the repr of a value, shortened, or a placeholder if it raises."""
     try:
-        text = repr(value)
+        text = describe(value)
     except Exception:  # noqa: BLE001 - the user's __repr__ may do anything
         return f"<{_type_name(value)} whose repr failed>"
     text = text.encode("utf-8", "replace").decode()

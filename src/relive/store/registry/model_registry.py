@@ -16,7 +16,7 @@ from relive.errors import NotFound, ReliveError
 from relive.store.chunks import artifact_chunks
 from relive.store.home import Home
 from relive.store.journal import plain_value
-from relive.store.ledger import Line, append_lines, read_all_lines
+from relive.store.ledger import HEAD_SUFFIX, Line, append_lines, read_all_lines
 
 LATEST = "latest"  # reserved alias of the newest version
 SUFFIX = ".lines"
@@ -74,8 +74,9 @@ class Model:
 class Registry:
     """The registry of a home. Any number of processes may promote at once."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, by: str | None = None) -> None:
         self._folder = home.registry
+        self._by = by  # who makes changes; None means the user of this process
 
     def models(self) -> list[Model]:
         """Returns every model, in order of name."""
@@ -119,9 +120,9 @@ class Registry:
             model = _build_model(name, existing)
             same = next((version for version in model.versions if _is_same(version, facts)), None)
             number = same.version if same else len(model.versions) + 1
-            added = [] if same else [_make_line("version", version=number, **facts)]
+            added = [] if same else [self._line("version", version=number, **facts)]
             moving = (alias for alias in wanted_aliases if model.aliases.get(alias) != number)
-            return added + [_alias_line(model, alias, number, _SET) for alias in moving]
+            return added + [self._alias_line(model, alias, number, _SET) for alias in moving]
 
         added = self._add(name, make_lines)
         numbers = [line["version"] for line in added]
@@ -136,7 +137,7 @@ class Registry:
             model = _build_model(name, existing)
             if _find_version(model, version).is_retired:
                 raise ReliveError(f"{name}@{version} was retired; point {alias} to another version")
-            return [_alias_line(model, alias, version, _SET)] if model.aliases.get(alias) != version else []
+            return [self._alias_line(model, alias, version, _SET)] if model.aliases.get(alias) != version else []
 
         self._add_to_existing(name, make_lines)
         return self.find(f"{name}@{version}")
@@ -149,7 +150,7 @@ class Registry:
             stack = [number for number in model.stacks.get(alias, ()) if not _find_version(model, number).is_retired]
             if len(stack) < 2:
                 raise ReliveError(f"{name}@{alias} pointed to no other version before; choose one with `relive alias`")
-            return [_alias_line(model, alias, stack[-2], _ROLLBACK)]
+            return [self._alias_line(model, alias, stack[-2], _ROLLBACK)]
 
         (line,) = self._add_to_existing(name, make_lines)
         return self.find(f"{name}@{line['version']}")
@@ -163,7 +164,7 @@ class Registry:
             if aliases := model.aliases_of(version):
                 listed = " and ".join(aliases)
                 raise ReliveError(f"{found.reference} is {listed}; point {listed} to another version first")
-            return [] if found.is_retired else [_make_line("retired", version=version)]
+            return [] if found.is_retired else [self._line("retired", version=version)]
 
         self._add_to_existing(name, make_lines)
         return _find_version(self.model(name), version)
@@ -190,7 +191,9 @@ class Registry:
 
     def _names(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
-            found = (name.removesuffix(SUFFIX) for name in os.listdir(self._folder) if name.endswith(SUFFIX))
+            # Of a ledger that is missing the head is left, and reading it is then an error.
+            files = (os.path.splitext(name) for name in os.listdir(self._folder))
+            found = {name for name, suffix in files if suffix in (SUFFIX, HEAD_SUFFIX)}
             return sorted(name for name in found if _MODEL_NAME.fullmatch(name))
         return []
 
@@ -205,6 +208,12 @@ class Registry:
     def _add_to_existing(self, name: str, make_lines: Callable[[list[Line]], list[Line]]) -> list[Line]:
         self.model(name)  # raises an error that lists the known models
         return self._add(name, make_lines)
+
+    def _line(self, kind: str, **facts: Any) -> Line:
+        return {"k": kind, "t": time.time_ns(), "by": self._by or _user_at_host(), **facts}
+
+    def _alias_line(self, model: Model, alias: str, version: int, how: str) -> Line:
+        return self._line("alias", alias=alias, version=version, before=model.aliases.get(alias), how=how)
 
     def _add(self, name: str, make_lines: Callable[[list[Line]], list[Line]]) -> list[Line]:
         return append_lines(self._folder / (name + SUFFIX), make_lines)
@@ -252,14 +261,6 @@ def _find_version(model: Model, number: int) -> ModelVersion:
     if found is None:
         raise NotFound(f"model {model.name!r} has no version {number}; it has 1 to {len(model.versions)}")
     return found
-
-
-def _make_line(kind: str, **facts: Any) -> Line:
-    return {"k": kind, "t": time.time_ns(), "by": _user_at_host(), **facts}
-
-
-def _alias_line(model: Model, alias: str, version: int, how: str) -> Line:
-    return _make_line("alias", alias=alias, version=version, before=model.aliases.get(alias), how=how)
 
 
 def _user_at_host() -> str:

@@ -31,8 +31,11 @@ class Promotion:
     force: bool = False
 
 
-def promote(index: Index, promotion: Promotion) -> ModelVersion:
-    """Makes a run, as it is now, the next version of a model. Refuses an incomplete record unless forced."""
+def promote(index: Index, promotion: Promotion, *, by: str | None = None) -> ModelVersion:
+    """Makes a run, as it is now, the next version of a model. Refuses an incomplete record unless forced.
+
+    `by` is who promotes; None means the user of this process.
+    """
     entry = find_run(index.runs(), promotion.run)
     record = entry.record
     artifact = _find_artifact(record, promotion.artifact)
@@ -47,7 +50,7 @@ def promote(index: Index, promotion: Promotion) -> ModelVersion:
         "code": {key: record.code[key] for key in _CODE_FIELDS if key in record.code},
         "data_version": record.data_version, "environment": record.environment, "missing": list(missing),
     }  # fmt: skip
-    return Registry(index.home).add(promotion.model, facts, promotion.aliases)
+    return Registry(index.home, by).add(promotion.model, facts, promotion.aliases)
 
 
 def _find_artifact(record: RunRecord, name: str | None) -> dict[str, Any] | None:
@@ -81,7 +84,7 @@ def _outcome_problem(record: RunRecord) -> str | None:
     if record.outcome == RUNNING:
         return "it is still running"
     reason = f" ({record.error['type']})" if record.outcome == FAILED and record.error else ""
-    return f"it {'failed' if record.outcome == FAILED else 'was killed'}{reason}"
+    return f"it {'' if record.outcome == FAILED else 'was '}{record.outcome}{reason}"
 
 
 def _code_problem(home: Home, record: RunRecord) -> str | None:

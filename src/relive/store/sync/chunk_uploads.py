@@ -15,6 +15,7 @@ from relive.store.sync.intake import StoreFull, file_size
 
 MAX_CHUNK_BYTES = 4 << 30
 _READ_BYTES = 1 << 20
+_LOCKS = 256
 
 
 class ChunkUploads:
@@ -24,7 +25,7 @@ class ChunkUploads:
         self._folder = folder
         self._chunks = chunks
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]  # by name: verifying one chunk holds few others up
 
     def position(self, name: str) -> int | None:
         """Returns how many bytes are stored; None when the chunk is complete."""
@@ -34,7 +35,7 @@ class ChunkUploads:
         """Adds a part; returns where to continue, None when the chunk is complete. Ignores a part at another offset."""
         check_size("chunk", size, at + len(part), self._max_bytes)
         partial = self._partial(name)
-        with self._lock:
+        with self._locks[int(name[:8], 16) % _LOCKS]:
             if name in self._chunks:
                 return None
             stored = file_size(partial)
@@ -53,7 +54,7 @@ class ChunkUploads:
     def _finish(self, name: str, partial: Path) -> None:
         hash_ = hasher(0)
         try:
-            for piece in _read_decoded(partial, self._max_bytes):
+            for piece in read_decoded(partial, self._max_bytes):
                 hash_.update(piece)
             if hash_.hexdigest() != name:
                 raise ReliveError(f"the bytes of chunk {name[:12]} don't match its name; send them again")
@@ -65,7 +66,7 @@ class ChunkUploads:
         publish(partial, target)
 
 
-def _read_decoded(path: Path, limit_bytes: int) -> Iterator[bytes]:
+def read_decoded(path: Path, limit_bytes: int) -> Iterator[bytes]:
     """Yields the decoded content of a chunk's file, piece by piece."""
     import zstandard
 

@@ -16,52 +16,30 @@ import queue
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.store.durable_files import sync_file, sync_folder
 from relive.store.home import Home, JournalName
-from relive.store.journal import mark_for_reindexing, record_heartbeat
+from relive.store.journal import first_line, line_schema, mark_for_reindexing, record_heartbeat
+from relive.store.sync.audit_log import AuditLog
+from relive.store.sync.journal_range import (
+    IntakePosition,
+    JournalRange,
+    RangeConflict,
+    RangeGap,
+    check_overlap,
+    lines_file,
+    slots_file,
+    trim_to_new,
+)
 from relive.store.sync.redo_log import FrameHeader, RedoLog
+from relive.store.sync.run_owners import NotOwner, RunOwners
 
 MAX_LOG_BYTES = 64 << 20  # beyond it, the journals are forced to disk and the log is emptied
 MAX_PENDING_BYTES = 64 << 20  # waiting for the disk; beyond it, clients are asked to retry
 MAX_SINGLE_SYNCS = 16  # more files are forced to disk by one call for the whole file system
 HEARTBEAT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class IntakePosition:
-    """How many bytes of a journal are stored."""
-
-    slots: int
-    lines: int
-
-
-@dataclass(frozen=True, slots=True)
-class JournalRange:
-    """Bytes of a journal and their offsets in its files. `final` says that the journal ends with them."""
-
-    run: str
-    journal: JournalName
-    slots_at: int
-    slots: bytes | memoryview
-    lines_at: int
-    lines: bytes | memoryview
-    final: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.slots) + len(self.lines)
-
-
-class RangeGap(ReliveError):
-    """A range that starts beyond the end of what is stored."""
-
-    def __init__(self, stored: IntakePosition) -> None:
-        super().__init__(f"bytes before these are missing; continue from slots {stored.slots} and lines {stored.lines}")
-        self.held = stored
 
 
 class IntakeBusy(ReliveError):
@@ -72,17 +50,7 @@ class StoreFull(ReliveError):
     """The disk is full or can't be written."""
 
 
-def trim_to_new(received: JournalRange, stored: IntakePosition) -> JournalRange:
-    """Returns the part of a range that is not stored yet, which may be empty; raises `RangeGap` if it leaves a gap."""
-    if received.slots_at > stored.slots or received.lines_at > stored.lines:
-        raise RangeGap(stored)
-    return replace(
-        received,
-        slots_at=stored.slots,
-        slots=received.slots[stored.slots - received.slots_at :],
-        lines_at=stored.lines,
-        lines=received.lines[stored.lines - received.lines_at :],
-    )
+_Queued = tuple[JournalRange, "Future[IntakePosition]"]
 
 
 class Intake:
@@ -93,6 +61,8 @@ class Intake:
         self._home = home
         self._lock = _lock_home(home)
         self._log = RedoLog(home.path / "redo.log")
+        self._owners = RunOwners(home.path)
+        self.audit = AuditLog(home.path)
         self._dirty: set[Path] = set()  # files that only the redo log makes durable
         self._heartbeats: dict[str, float] = {}  # run → when its heartbeat was last recorded
         self._pending_bytes = 0
@@ -126,7 +96,7 @@ class Intake:
     def held(self, run: str, journal: JournalName) -> IntakePosition:
         """Returns how much of a journal is stored."""
         path = self._home.run_folder(run) / journal.stem
-        return IntakePosition(file_size(_slots_file(path)), file_size(_lines_file(path)))
+        return IntakePosition(file_size(slots_file(path)), file_size(lines_file(path)))
 
     def close(self) -> None:
         """Writes what was submitted, forces everything to disk, and unlocks the home."""
@@ -148,30 +118,78 @@ class Intake:
             is_open = None not in batch
             self._process([queued for queued in batch if queued is not None])
 
-    def _process(self, batch: list[tuple[JournalRange, Future[IntakePosition]]]) -> None:
-        positions: dict[tuple[str, JournalName], IntakePosition] = {}
-        accepted: list[tuple[JournalRange, Future[IntakePosition]]] = []
+    def _process(self, batch: list[_Queued]) -> None:
+        accepted: list[_Queued] = []
+        ends: dict[tuple[str, JournalName], IntakePosition] = {}  # of journals whose bytes are accepted, not yet stored
         for received, future in batch:
             key = received.run, received.journal
+            if key in ends and not _continues(received, ends[key]):  # it is compared with bytes, which must be on disk
+                self._log_and_apply(accepted)
+                accepted, ends = [], {}
             try:
-                new = trim_to_new(received, positions.get(key) or self.held(*key))
-            except RangeGap as gap:
-                self._answer(received, future, gap)
+                new = self._fit(received, ends.get(key))
+            except (RangeGap, RangeConflict, NotOwner) as refusal:
+                self._refuse(received, future, refusal)
                 continue
-            positions[key] = _end_of(new)
+            ends[key] = new.end
             accepted.append((new, future))
         self._log_and_apply(accepted)
         for received, _ in batch:
             with self._pending_lock:
                 self._pending_bytes -= received.size_bytes
 
-    def _log_and_apply(self, accepted: list[tuple[JournalRange, Future[IntakePosition]]]) -> None:
+    def _fit(self, received: JournalRange, end: IntakePosition | None) -> JournalRange:
+        """Returns what is new of a range; raises if its sender may not append, or if it does not fit what is stored."""
+        if received.sender is not None and (received.size_bytes or self._owners.owner(received.run)):
+            project = self._project_of(received)
+            self._owners.claim(received.run, received.journal, received.sender, project)
+        if end is None:
+            new = trim_to_new(received, self.held(received.run, received.journal))
+            if new.size_bytes < received.size_bytes:
+                check_overlap(received, self._home.run_folder(received.run) / received.journal.stem)
+            return new
+        return trim_to_new(received, end)
+
+    def _project_of(self, received: JournalRange) -> str:
+        """Returns the project of the run that a range belongs to; it is in the first line of every rank."""
+        if received.project is not None:
+            return received.project
+        if self._owners.owner(received.run) is not None:
+            return ""  # it is recorded with the owner
+        for rank in (received.journal.rank, 0):
+            header = first_line(self._home.run_folder(received.run) / JournalName(rank).stem)
+            if isinstance(header, line_schema.RunStarted):
+                return header.project
+        return ""
+
+    def _refuse(self, received: JournalRange, future: Future[IntakePosition], refusal: ReliveError) -> None:
+        sender = received.sender
+        if not isinstance(refusal, RangeGap):
+            facts = {"file": refusal.file, "at": refusal.at} if isinstance(refusal, RangeConflict) else {}
+            self.audit.record(
+                "conflict" if isinstance(refusal, RangeConflict) else "not-owner",
+                token=sender.token if sender else "", run=received.run, name=sender.name if sender else "",
+                address=sender.address if sender else "", journal=received.journal.stem, **facts,
+            )  # fmt: skip
+        self._answer(received, future, refusal)
+
+    def _log_and_apply(self, accepted: list[_Queued]) -> None:
+        if not accepted:
+            return
         try:
+            self._owners.save()  # before the bytes: a run that is here has its owner
             self._log.append((_frame_header(one), (one.slots, one.lines)) for one, _ in accepted if one.size_bytes)
         except OSError as error:
             for one, future in accepted:
                 self._answer(one, future, StoreFull(f"{error.strerror} on the server; free some space there"))
             return
+        self._apply_all(accepted)
+        self.batches += 1
+        if self._log.size_bytes > MAX_LOG_BYTES:
+            with contextlib.suppress(OSError):  # the log stays, and this is tried again after the next batch
+                self._flush_journals()
+
+    def _apply_all(self, accepted: list[_Queued]) -> None:
         failed: set[tuple[str, JournalName]] = set()
         for one, future in accepted:
             try:
@@ -181,10 +199,6 @@ class Intake:
             except OSError as error:
                 failed.add((one.run, one.journal))
                 self._answer(one, future, StoreFull(f"{error.strerror or error} on the server; free some space there"))
-        self.batches += 1
-        if self._log.size_bytes > MAX_LOG_BYTES:
-            with contextlib.suppress(OSError):  # the log stays, and this is tried again after the next batch
-                self._flush_journals()
 
     def _answer(self, one: JournalRange, future: Future[IntakePosition], answer: IntakePosition | ReliveError) -> None:
         if isinstance(answer, IntakePosition):
@@ -192,7 +206,7 @@ class Intake:
             self.taken_bytes += one.size_bytes
             future.set_result(answer)
         else:
-            self.failures += not isinstance(answer, RangeGap)
+            self.failures += isinstance(answer, StoreFull)
             future.set_exception(answer)
 
     def _apply(self, one: JournalRange) -> IntakePosition:
@@ -201,8 +215,8 @@ class Intake:
         path = folder / one.journal.stem
         # Slots first: once the last line of a journal is stored, the values before it must be, too.
         for file, at, data in (
-            (_slots_file(path), one.slots_at, one.slots),
-            (_lines_file(path), one.lines_at, one.lines),
+            (slots_file(path), one.slots_at, one.slots),
+            (lines_file(path), one.lines_at, one.lines),
         ):
             if data or not file.exists():
                 _append(file, at, data)
@@ -213,7 +227,7 @@ class Intake:
             record_heartbeat(folder)
         if one.final:
             mark_for_reindexing(folder)
-        return _end_of(one)
+        return one.end
 
     # --- durability ---------------------------------------------------------------------------------------------
 
@@ -236,8 +250,8 @@ class Intake:
         for header, body in self._log.frames():
             path = self._home.run_folder(header.run) / header.stem
             parts = (
-                (_slots_file(path), header.slots_at, body[: header.slots_bytes]),
-                (_lines_file(path), header.lines_at, body[header.slots_bytes :]),
+                (slots_file(path), header.slots_at, body[: header.slots_bytes]),
+                (lines_file(path), header.lines_at, body[header.slots_bytes :]),
             )
             for file, at, data in parts:
                 if file_size(file) >= at and (at == 0 or file.exists()):  # else the run was removed since
@@ -252,20 +266,12 @@ class Intake:
         self._flush_journals()
 
 
-def _end_of(one: JournalRange) -> IntakePosition:
-    return IntakePosition(one.slots_at + len(one.slots), one.lines_at + len(one.lines))
+def _continues(received: JournalRange, end: IntakePosition) -> bool:
+    return received.slots_at >= end.slots and received.lines_at >= end.lines
 
 
 def _frame_header(one: JournalRange) -> FrameHeader:
     return FrameHeader(one.run, one.journal.stem, one.slots_at, len(one.slots), one.lines_at)
-
-
-def _slots_file(path: Path) -> Path:
-    return path.with_name(path.name + ".slots")
-
-
-def _lines_file(path: Path) -> Path:
-    return path.with_name(path.name + ".lines")
 
 
 def file_size(path: Path) -> int:

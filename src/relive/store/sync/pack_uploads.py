@@ -15,6 +15,7 @@ from relive.store.sync.intake import file_size
 
 MAX_PACK_BYTES = 64 << 30
 _PACK_NAME = re.compile(r"[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\.pack")
+_LOCKS = 256
 _TRAILER_BYTES = 16  # the length of the footer, and the magic
 
 
@@ -25,7 +26,8 @@ class PackUploads:
         self._folder = folder
         self._packs = packs
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]  # by hash: verifying one pack holds few others up
+        self._publishing = threading.Lock()  # of two packs with the same name, the second gets another one
 
     def has(self, pack: str, size: int) -> bool:
         """Whether the pack is here. Two packs hardly ever share a name; if they do, their sizes tell them apart."""
@@ -39,11 +41,11 @@ class PackUploads:
     def put(self, pack: str, digest: str, *, at: int, size: int, part: bytes) -> int | None:
         """Adds a part; returns where to continue, None when the pack is complete. Ignores a part at another offset."""
         check_size("pack", size, at + len(part), self._max_bytes)
-        with self._lock:
+        partial = self._partial(digest)
+        with self._locks[int(digest[:8], 16) % _LOCKS]:
             stored = self.position(pack, digest, size)
             if stored != at:
                 return stored
-            partial = self._partial(digest)
             add_part(partial, at, part)
             if at + len(part) < size:
                 return at + len(part)
@@ -62,7 +64,7 @@ class PackUploads:
             partial.unlink(missing_ok=True)
             raise
         sync_file(partial)  # before the lock is held, since a large pack takes a while
-        with self._packs.shared_lock():  # keeps packs from being removed meanwhile
+        with self._publishing, self._packs.shared_lock():  # the latter keeps packs from being removed meanwhile
             target = self._packs.folder / pack
             # A pack of the same name is not overwritten: pieces are found by their hash as well.
             publish(partial, self._packs.folder / _content_name(digest) if target.exists() else target)

@@ -115,6 +115,8 @@ class ServerClient:
         encoding = {"Content-Encoding": "zstd"} if plain else {}
         path = f"/api/runs/{run}/journals/{journal.stem}?{urlencode(query)}"
         status, answer = self._request("POST", path, body, encoding, expected=(200, 409))
+        if "differs" in answer:
+            raise RequestRefused(f"{self.url} answered {status}: {answer.get('error')}", status)
         pause_s = float(answer.get("pause_s", 0.0))
         return Position(answer["slots"], answer["lines"], accepted=status == 200, pause_s=pause_s)
 

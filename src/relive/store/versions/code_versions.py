@@ -12,6 +12,7 @@ from typing import NamedTuple
 from relive.errors import VersionError
 from relive.store.versions.git import EMAIL, Git, GitFailed, text
 from relive.store.versions.git_prefetch import GitPrefetch, start_git_prefetch
+from relive.store.versions.version_objects import VersionObjects
 from relive.store.versions.version_refs import REF_FORMAT, Tip, read_tips, refs_for
 from relive.store.versions.version_repository import VersionRepository, locate_repository
 from relive.store.versions.work_tree import FileSelection, LargeFile, Limits, select_files
@@ -91,31 +92,28 @@ def materialise(version_id: str, *, repository: Path, into: Path) -> None:
         raise VersionError(f"{into} isn't empty; give a new folder for version {version_id[:12]}")
     import tempfile
 
+    with VersionObjects(repository) as objects:
+        objects.verify(version_id)
     with tempfile.TemporaryDirectory(prefix="relive-") as scratch:
         git = Git(into).with_paths(repository=repository, work_tree=into, index=Path(scratch) / "index")
-        git.run("read-tree", _tree_argument(version_id))
+        git.run("read-tree", version_id + "^{tree}")
         git.run("checkout-index", "--all", "--force", "--quiet")
 
 
 def read_file(version_id: str, path: str, *, repository: Path) -> bytes:
     """Returns the content of a file in a version, as git stores it."""
-    name = f"{_tree_argument(version_id)}:{path}"
-    try:
-        return Git(repository).with_paths(repository=repository).run("cat-file", "blob", name)
-    except GitFailed as error:
-        remedy = "`list_files` returns the files that it holds"
-        raise VersionError(f"version {version_id[:12]} in {repository} holds no file {path!r}; {remedy}") from error
+    with VersionObjects(repository) as objects:
+        name = next((file.name for file in objects.files(version_id) if file.path == path), None)
+        if name is None:
+            remedy = "`list_files` returns the files that it holds"
+            raise VersionError(f"version {version_id[:12]} in {repository} holds no file {path!r}; {remedy}")
+        return objects.content(name)
 
 
 def list_files(version_id: str, *, repository: Path) -> list[str]:
     """Returns the paths of the files in a version, in git's order; without submodules."""
-    out = (
-        Git(repository)
-        .with_paths(repository=repository)
-        .run("ls-tree", "-r", "-z", "--full-tree", _tree_argument(version_id))
-    )
-    entries = (entry.split(b"\t", 1) for entry in out.split(b"\0") if entry)
-    return [text(path) for facts, path in entries if facts.split()[1] == b"blob"]
+    with VersionObjects(repository) as objects:
+        return [file.path for file in objects.files(version_id)]
 
 
 def history(repository: Path) -> list[HistoryEntry]:
@@ -125,13 +123,6 @@ def history(repository: Path) -> list[HistoryEntry]:
     out = Git(repository).with_paths(repository=repository).run("log", "-z", *plain, "--format=%H %ct %s", *ours)
     rows = (text(row).split(" ", 2) for row in out.split(b"\0") if row)
     return [HistoryEntry(id, int(time_s), subject) for id, time_s, subject in rows]
-
-
-def _tree_argument(version_id: str) -> str:
-    """Returns the id as an argument that git can't mistake for an option or a branch."""
-    if not re.fullmatch("[0-9a-f]{7,64}", version_id):
-        raise VersionError(f"{version_id!r} isn't a version id; take one from the history of the repository")
-    return version_id + "^{tree}"
 
 
 @contextmanager

@@ -30,6 +30,7 @@ _CONFIG = {
     "gc.auto": "0",
     "i18n.commitEncoding": "UTF-8",
     "i18n.logOutputEncoding": "UTF-8",
+    "index.skipHash": "false",  # its checksum is verified before an index is used again
     "index.sparse": "false",
     "init.defaultBranch": "main",
     "maintenance.auto": "false",

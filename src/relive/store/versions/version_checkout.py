@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from relive.errors import VersionError
 from relive.store.home import Home
 from relive.store.versions.code_versions import materialise
 from relive.store.versions.git import Git, GitFailed, text
+from relive.store.versions.version_objects import VersionObjects
 
 Code = Mapping[str, Any]  # the field `code` of a run's record
 # Plumbing options, so that the user's diff settings have no effect; -M detects renames.
@@ -73,6 +74,7 @@ def diff(home: Home, old: Code, new: Code) -> str:
     if repositories[0] != repositories[1]:  # lets git read the objects of both
         also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repositories[0] / "objects")}
         git = git._replace(variables={**git.variables, **also})
+    _verify_difference(repositories, _version_id(old), _version_id(new))
     try:
         return text(git.run("diff-tree", *_DIFF_OPTIONS, _version_id(old) + "^{tree}", _version_id(new) + "^{tree}"))
     except GitFailed as error:
@@ -80,6 +82,15 @@ def diff(home: Home, old: Code, new: Code) -> str:
             f"the two versions can't be compared ({os.fsdecode(error.stderr)});"
             " check that both are still in their repositories"
         ) from error
+
+
+def _verify_difference(repositories: Sequence[Path], old: str, new: str) -> None:
+    """Verifies what a diff shows: the files that are in one of the versions only."""
+    with VersionObjects(repositories[0]) as of_old, VersionObjects(repositories[1]) as of_new:
+        old_files, new_files = set(of_old.files(old)), set(of_new.files(new))
+        for objects, files in ((of_old, old_files - new_files), (of_new, new_files - old_files)):
+            for file in files:
+                objects.content(file.name)
 
 
 def _version_id(code: Code) -> str:

@@ -116,7 +116,17 @@ def _use_private_repository(top: Path, home: Path, scratch: Path) -> VersionRepo
 
     with suppress(FileNotFoundError):
         copy2(cache, index)  # with its mtime, by which git knows which entries it can trust
+        if not is_index_whole(index):  # git would store a version that names wrong contents
+            index.unlink()
     return VersionRepository(git, repository, top, stem, status, user=WorkTreeStatus(), cache=cache)
+
+
+def is_index_whole(path: Path) -> bool:
+    """Whether an index ends in its own checksum, which git writes but does not verify."""
+    import hashlib
+
+    raw = path.read_bytes()
+    return any(raw[-size:] == hash_(raw[:-size]).digest() for size, hash_ in ((20, hashlib.sha1), (32, hashlib.sha256)))
 
 
 def _project_stem(top: Path) -> str:

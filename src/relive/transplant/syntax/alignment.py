@@ -5,10 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from relive.transplant.syntax.moved_code import pair_containers, pair_moved_code
 from relive.transplant.syntax.statement_pairs import Alignment, StatementPairs, dice_similarity, unpaired
 from relive.transplant.syntax.statement_tree import SCOPES, Node, Tree
+
+_MIN_LEFTOVER = 4  # statements without partners that make a block worth pairing
+_MIN_SHARE = 0.5  # the share of words that two such blocks have in common
+_MAX_RIVAL = 0.6  # the share of another block, as a part of that of the best one
+_MAX_BLOCK_PAIRS = 2500
 
 
 def align(old: Tree, new: Tree, *, without: Collection[Node] = ()) -> Alignment:
@@ -19,8 +25,18 @@ def align(old: Tree, new: Tree, *, without: Collection[Node] = ()) -> Alignment:
     aligner.pair_scopes(old.root, new.root)
     aligner.pair_leftover_scopes()
     pair_moved_code(aligner)
+    aligner.pair_leftover_blocks()
     pair_containers(aligner)
     return Alignment(old, new, aligner.old, aligner.new, aligner.similarity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leftover:
+    """A block, the statements in it that have no partners, and their words."""
+
+    block: Node
+    nodes: list[Node]
+    words: frozenset[str]
 
 
 class _Aligner(StatementPairs):
@@ -83,6 +99,36 @@ class _Aligner(StatementPairs):
                 self.pair(best, node, share * 0.4 if doubtful else share)
                 self.pair_scopes(best, node)
 
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    def pair_leftover_blocks(self) -> None:
+        """Pairs blocks that moved or changed their kind, such as a script's main block that became a function.
+
+        Two blocks correspond if the statements in them without partners are alike, and no two separate blocks are:
+        a function that replaced twins has no single counterpart.
+        """
+        olds = [block for node in self.old_tree.nodes if (block := self._leftover(node, self.new)) is not None]
+        news = [block for node in self.new_tree.nodes if (block := self._leftover(node, self.old)) is not None]
+        found = []
+        for block in news if len(olds) * len(news) <= _MAX_BLOCK_PAIRS else ():
+            shares = [(dice_similarity(block.words, other.words), other) for other in olds]
+            share, best = max(shares, key=lambda each: each[0], default=(0.0, block))
+            near = [other.block for each, other in shares if each >= _MAX_RIVAL * share]
+            if share >= _MIN_SHARE and all(_is_nested(one, other) for one in near for other in near):
+                found.append((share, best, block))
+        for _, old, new in sorted(found, key=lambda each: -each[0]):
+            ours, theirs = unpaired(new.nodes, self.old), unpaired(old.nodes, self.new)
+            self._pair_in_order(theirs, [node for node in ours if not self.is_excluded[node.order]])
+
+    def _leftover(self, node: Node, partners: Sequence[Node | None]) -> _Leftover | None:
+        """Returns the statements of a block without partners, if they are several."""
+        if node.body is None or node.after - node.order <= _MIN_LEFTOVER:
+            return None
+        nodes = unpaired(node.scope_nodes() if node.kind in SCOPES else list(node.descendants()), partners)
+        if len(nodes) < _MIN_LEFTOVER:
+            return None
+        return _Leftover(node, nodes, frozenset(word for each in nodes for word in each.words))
+
     # --- sequences ---------------------------------------------------------------------------------------------------
 
     def _pair_in_order(self, olds: Sequence[Node], news: Sequence[Node]) -> None:
@@ -122,6 +168,11 @@ class _Aligner(StatementPairs):
             spans.append((first, i + a, second, j + b))
             first, second = i + a + 1, j + b + 1
         return [*spans, (first, i_end, second, j_end)]
+
+
+def _is_nested(one: Node, other: Node) -> bool:
+    """Whether one block is the other, or inside it, or around it."""
+    return one.order <= other.order < one.after or other.order <= one.order < other.after
 
 
 def _anchors(olds: Sequence[Node], news: Sequence[Node]) -> list[tuple[int, int]]:

@@ -26,10 +26,10 @@ class Bound(IntEnum):
 
 
 class DefiniteAssignment:
-    """Definite-assignment analysis of one tree."""
+    """Definite-assignment analysis of one tree; with `loops_run`, as if loops ran and an `if` took one of its cases."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+    def __init__(self, tree: Tree, *, loops_run: bool = False) -> None:
+        self.tree, self.loops_run = tree, loops_run
         self._touching: dict[tuple[Node, str], list[Node]] = {}
         self._bindings: dict[tuple[Node, str], Bound] = {}
 
@@ -214,7 +214,7 @@ class DefiniteAssignment:
 
     def _compute_binding(self, node: Node, name: str) -> Bound:
         if name in node.words and name in effects(self.tree, node).binds:
-            if node.kind != "for":
+            if node.kind != "for" or self.loops_run:
                 return Bound.YES if not node.is_clause else Bound.PERHAPS
             return Bound.PERHAPS
         if node.kind in SCOPES or node.body is None:
@@ -228,6 +228,8 @@ class DefiniteAssignment:
         if node.kind == "with" or node.key == "if__name__=='__main__':":
             return blocks[0]
         kinds = [clause.kind for clause in node.clauses]
+        if self.loops_run and (node.kind in LOOPS or (node.kind == "if" and kinds)):
+            return blocks[0] if node.kind in LOOPS else min(blocks)
         if node.kind == "if" and "else" in kinds:
             return Bound.YES if min(blocks) == Bound.YES else Bound.PERHAPS
         if node.kind == "try":

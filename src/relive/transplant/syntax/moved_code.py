@@ -161,7 +161,11 @@ def _learn_renames(pairs: StatementPairs) -> dict[str, str]:
 def pair_containers(pairs: StatementPairs) -> None:
     """Pairs blocks whose headers differ too much, if most of their contents are paired."""
     for new in reversed(pairs.new_tree.nodes):
-        if new.body is None or pairs.old[new.order] is not None or pairs.is_excluded[new.order]:
+        if new.body is None or pairs.is_excluded[new.order]:
+            continue
+        if pairs.old[new.order] is not None and not _is_elsewhere(pairs, new):
+            continue
+        if _pair_by_clauses(pairs, new):
             continue
         partners = [pairs.old[child.order] for child in new.body]
         votes = Counter(partner.parent for partner in partners if partner is not None and partner.parent is not None)
@@ -176,4 +180,21 @@ def pair_containers(pairs: StatementPairs) -> None:
         ):
             continue
         if 2 * count >= min(len(best.body), len(new.body)):
-            pairs.pair(best, new, 0.5)
+            pairs.repair(best, new, 0.5)
+
+
+def _is_elsewhere(pairs: StatementPairs, new: Node) -> bool:
+    """Whether a block has a doubtful partner, and all of its statements that have partners have them elsewhere."""
+    partners = [old for child in new.body or () if (old := pairs.old[child.order]) is not None]
+    own = pairs.old[new.order]
+    return bool(partners) and _is_doubtful(pairs, new) and all(old.parent is not own for old in partners)
+
+
+def _pair_by_clauses(pairs: StatementPairs, new: Node) -> bool:
+    """Pairs a statement with the one whose `elif`, `else` or `except` is the partner of its own."""
+    owners = [old.parent for clause in new.clauses if (old := pairs.old[clause.order]) is not None and old.is_clause]
+    for old in owners:
+        if old is not None and old.kind == new.kind and pairs.new[old.order] is None:
+            pairs.repair(old, new, 0.5)
+            return True
+    return False

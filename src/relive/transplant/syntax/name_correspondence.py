@@ -11,6 +11,7 @@ from relive.transplant.syntax.statement_effects import dedented_head, effects, p
 from relive.transplant.syntax.statement_pairs import Alignment
 from relive.transplant.syntax.statement_tree import SCOPES, Node, Tree
 
+_ANNOTATIONS_AS_TEXT = "from __future__ import annotations"
 _MAX_TOKENS = 120  # longer headers, such as tables of constants, are no evidence about names
 _MAX_VOTERS = 40  # statements that vote on a name
 
@@ -26,7 +27,8 @@ def free_names(tree: Tree, nodes: Iterable[Node]) -> dict[str, bool]:
         found = effects(tree, node)
         own = set().union(*(names for _, names in enclosing))
         at_once = all(scope.kind == "class" for scope, _ in enclosing)
-        for name in sorted(found.reads - bound - own):
+        is_read = bool(found.annotations) and node.scope.kind != "def" and _ANNOTATIONS_AS_TEXT not in tree.text
+        for name in sorted((found.reads | (found.annotations if is_read else set())) - bound - own):
             needed[name] = needed.get(name, False) or at_once
         if not enclosing:
             bound |= found.binds

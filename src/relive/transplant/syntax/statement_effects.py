@@ -31,6 +31,7 @@ class Effects:
     elsewhere: frozenset[str] = frozenset()  # declared global or nonlocal
     attributes: frozenset[str] = frozenset()  # attributes that it assigns: self.net
     star: bool = False  # whether it binds unknown names: from … import *
+    annotations: frozenset[str] = frozenset()  # names in the annotation of a variable: classes and modules read them
     known: bool = True  # False if the running Python can't parse it, and regular expressions had to do
 
 
@@ -90,6 +91,7 @@ class _EffectReader(ast.NodeVisitor):
         self.unbinds: set[str] = set()
         self.elsewhere: set[str] = set()
         self.attributes: set[str] = set()
+        self.annotations: set[str] = set()
         self.star = False
         self.local: list[set[str]] = []  # names bound by the enclosing comprehensions and lambdas
 
@@ -103,6 +105,7 @@ class _EffectReader(ast.NodeVisitor):
             frozenset(self.elsewhere),
             frozenset(self.attributes),
             self.star,
+            frozenset(self.annotations),
         )
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -118,6 +121,7 @@ class _EffectReader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.annotations |= {each.id for each in ast.walk(node.annotation) if isinstance(each, ast.Name)}
         if node.value is not None:
             self.visit(node.target)
             self.visit(node.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -22,7 +23,9 @@ def places(tmp_path: Path) -> Path:
     return project
 
 
-def guarded(project: Path, action: str, *, landlock: bool = False) -> subprocess.CompletedProcess[str]:
+def guarded(
+    project: Path, action: str, *, landlock: bool = False, copies: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Runs code under guard, in a process of its own: a guard can't be removed."""
     script = f"""
     import os, shutil, sqlite3, sys
@@ -34,7 +37,7 @@ def guarded(project: Path, action: str, *, landlock: bool = False) -> subprocess
     if {landlock}:
         sys.exit(3) if not restrict_writes([str(project)], [str(own)]) else None
     else:
-        WriteGuard([str(project)], [str(own)]).start()
+        WriteGuard([str(project)], [str(own)], copies={copies!r}).start()
     """
     code = textwrap.dedent(script) + textwrap.dedent(action)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -144,3 +147,69 @@ def test_everything_except_the_parents_of_the_project_is_listed(tmp_path: Path) 
     assert found is not None
     inside = {Path(path).relative_to(tmp_path).as_posix() for path in found if Path(path).is_relative_to(tmp_path)}
     assert inside == {"a/other", "b"}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "open(beside, 'w')",
+        "open(beside, 'a')",
+        "os.remove(beside)",
+        "os.replace('new.txt', beside)",
+        "os.truncate(beside, 0)",
+        "import torch, collections; torch.save(collections.OrderedDict(), beside)",
+    ],
+)
+def test_files_outside_of_the_project_that_are_older_than_the_replay_are_not_changed(places: Path, action: str) -> None:
+    beside = places.parent / "best.pt"
+    beside.write_text("of the run")
+    os.utime(beside, (1_700_000_000, 1_700_000_000))
+    (places / "own" / "new.txt").write_text("new")
+
+    done = guarded(places, f"beside = {str(beside)!r}\n{action}")
+
+    assert "may not change" in done.stderr
+    assert beside.read_text() == "of the run"
+
+
+def test_new_files_outside_of_the_project_may_be_made_and_changed(places: Path) -> None:
+    beside = places.parent / "made.txt"
+
+    done = guarded(places, f"for text in 'ab':\n    open({str(beside)!r}, 'w').write(text)")
+
+    assert done.returncode == 0, done.stderr
+    assert beside.read_text() == "b"
+
+
+def test_an_older_file_is_written_and_read_again_as_a_copy(places: Path) -> None:
+    beside = places.parent / "log.txt"
+    beside.write_text("of the run\n")
+    os.utime(beside, (1_700_000_000, 1_700_000_000))
+    action = f"""
+    beside = {str(beside)!r}
+    with open(beside, "a") as file:
+        file.write("of the replay\\n")
+    print(open(beside).read(), end="")
+    Path("new.txt").write_text("renamed\\n")
+    os.replace("new.txt", beside)
+    print(Path(beside).read_text(), end="")
+    """
+
+    done = guarded(places, action, copies=str(places / "own" / "copies"))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "of the run\nof the replay\nrenamed\n"
+    assert beside.read_text() == "of the run\n"
+
+
+def test_a_model_is_saved_to_a_copy_and_loaded_from_it(places: Path) -> None:
+    pytest.importorskip("torch")
+    beside = places.parent / "best.pt"
+    beside.write_text("of the run")
+    os.utime(beside, (1_700_000_000, 1_700_000_000))
+    action = f"import torch; torch.save([7], {str(beside)!r}); print(torch.load({str(beside)!r}))"
+
+    done = guarded(places, action, copies=str(places / "own" / "copies"))
+
+    assert done.stdout == "[7]\n", done.stderr
+    assert beside.read_text() == "of the run"

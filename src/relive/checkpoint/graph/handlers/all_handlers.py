@@ -10,12 +10,11 @@ from relive.checkpoint.graph.handlers.iterators import choose_iterator
 from relive.checkpoint.graph.handlers.objects import choose_frame, choose_object
 from relive.checkpoint.graph.handlers.process_state import choose_process
 from relive.checkpoint.graph.handlers.streams import choose_stream
-from relive.checkpoint.graph.handlers.torch_modules import choose_torch_module
+from relive.checkpoint.graph.handlers.torch_objects import choose_torch_object
 
 __all__ = ["CHOOSERS", "choose_class_state"]
 
 CHOOSERS = (
-    choose_container, choose_array, choose_torch_module, choose_generator, choose_stream, choose_frame, choose_iterator,
-    choose_code,
-    choose_process, choose_folder, choose_object,
+    choose_container, choose_torch_object, choose_array, choose_generator, choose_stream, choose_frame, choose_iterator,
+    choose_code, choose_process, choose_folder, choose_object,
 )  # fmt: skip

@@ -46,7 +46,9 @@ def _attributes_of(kind: type) -> Attributes:
 
 # Attributes that are no state: caches, links to the whole library, clocks.
 _SKIPPED: dict[str, frozenset[str]] = {
-    "logging": frozenset({"_cache", "manager", "parent"}),
+    "logging": frozenset(
+        {"_cache", "disabled", "filters", "handlers", "level", "manager", "name", "parent", "propagate", "root"}
+    ),
     "numpy": frozenset({"_mmap"}),  # of a memmap, whose memory is seen like that of any array
     "pathlib": frozenset({"_str", "_hash", "_parts_normcase_cached", "_cached_cparts"}),
     "torch._dynamo.eval_frame": frozenset(

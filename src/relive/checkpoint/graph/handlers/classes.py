@@ -14,7 +14,7 @@ from typing import Any
 
 from relive.checkpoint.analysis import is_project_module
 from relive.checkpoint.graph.handlers.attributes import HEAP_TYPE, Attributes, module_name, own_dict
-from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
+from relive.checkpoint.graph.handlers.objects import DISPLAY_PACKAGES
 from relive.checkpoint.graph.object_tokens import BY_NAME, PLAIN_TYPES, Token
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, Walker
 
@@ -129,7 +129,7 @@ def choose_class_state(kind: type) -> Handler | None:
     if not is_library_class(kind):
         return AnyClassHandler.of_nodes
     package = module_name(kind).partition(".")[0]
-    if package in IGNORED_PACKAGES or package in sys.stdlib_module_names or module_name(kind).startswith(COMPILERS):
+    if package in DISPLAY_PACKAGES or package in sys.stdlib_module_names or module_name(kind).startswith(COMPILERS):
         return None
     return _OF_LIBRARY_CLASSES if _state_of_library_class(kind) else None
 

@@ -1,14 +1,17 @@
-"""Handlers of iterators of C, such as those of lists, ranges, `zip` and itertools; of generators and coroutines."""
+"""Handlers of iterators: those of C, such as of lists, `zip` and itertools; generators, coroutines; data loaders."""
 
 from __future__ import annotations
 
 import gc
 import itertools
 import opcode
+import sys
 import types
 from typing import Any
 
+from relive.checkpoint.graph.object_tokens import pickled_value
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
+from relive.checkpoint.state import is_tracked_iterator, make_iterator
 
 
 class IteratorHandler(Handler):
@@ -125,10 +128,43 @@ _COPYING_ITERATORS: frozenset[type] = frozenset(
 )
 
 
+class LoaderIteratorHandler(Handler):
+    """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        if not is_tracked_iterator(obj):
+            raise Unreadable("the position of this iterator over a data loader can't be seen")
+        indices = obj._sampler_iter
+        return indices.number, indices.count, pickled_value(indices.states), walk.ref(indices.sampler, ".", "(sampler)")
+
+    def create(self, kind: str, content: Any, restore: Restorer) -> Any:
+        """Makes an iterator of the loader that has this sampler."""
+        sampler = restore.value(content[3])
+        loader = restore.find_live(lambda obj: _has_sampler(obj, sampler))
+        if loader is None:
+            raise CannotRestore("its data loader is not here")
+        made = make_iterator(loader)
+        if not is_tracked_iterator(made):
+            raise CannotRestore("its position can't be set")
+        return made
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        obj._sampler_iter.seek(content[1], restore.value(content[2]))
+        obj._num_yielded = content[1]
+
+
+def _has_sampler(obj: Any, sampler: Any) -> bool:
+    loaders = sys.modules.get("torch.utils.data")
+    return loaders is not None and isinstance(obj, loaders.DataLoader) and obj._index_sampler is sampler
+
+
 def choose_iterator(kind: type) -> Handler | None:
     if issubclass(kind, (itertools._tee, itertools._tee_dataobject)):  # type: ignore[attr-defined]
         return TeeHandler()
     if issubclass(kind, (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)):
         return GeneratorHandler()
+    loaders = sys.modules.get("torch.utils.data.dataloader")
+    if loaders is not None and issubclass(kind, loaders._BaseDataLoaderIter):
+        return LoaderIteratorHandler()
     iterators: Any = _ITERATORS
     return IteratorHandler() if issubclass(kind, iterators) else None

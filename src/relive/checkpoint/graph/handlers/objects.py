@@ -8,6 +8,7 @@ import enum
 import fractions
 import gc
 import io
+import logging
 import pathlib
 import pickle
 import re
@@ -39,11 +40,11 @@ from relive.checkpoint.graph.object_tokens import (
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
 # Objects of these packages only display or report progress; the training does not depend on them.
-IGNORED_PACKAGES = frozenset(
+DISPLAY_PACKAGES = frozenset(
     "tqdm rich relive wandb matplotlib IPython ipykernel tensorboard tensorboardX mlflow logging comet_ml neptune aim "
     "clearml swanlab loguru structlog colorama termcolor alive_progress progressbar faulthandler warnings".split()
 )
-_IGNORED_MODULES = ("torch.utils.tensorboard", "concurrent.futures.thread")  # a pool of threads has none of its own
+_DISPLAY_MODULES = ("torch.utils.tensorboard", "concurrent.futures.thread")  # a pool of threads has none of its own
 # Boosters pickle their trees, rounded or not, and leave out what the next round needs: data, margins, generators.
 _COMPARED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
 _UNKNOWN_PACKAGES = frozenset({"multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "ssl", "sqlite3"})
@@ -145,10 +146,13 @@ def _plain_value(obj: Any) -> Any:
     return str.__str__(obj) if base is str else base(obj)
 
 
-class IgnoredHandler(Handler):
+class DisplayHandler(Handler):
+    """An object that only displays or reports progress: it is left out, and a statement that reads it is told so."""
+
     is_inline = True
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        walk.note_displayed(obj, form, key)
         return (UNSEEN, type(obj).__qualname__)
 
 
@@ -338,8 +342,10 @@ def choose_object(kind: type) -> Handler | None:
         return WeakContainerHandler()
     if issubclass(kind, weakref.ref):
         return WeakReferenceHandler()
-    if any(_is_ignored(base) for base in kind.__mro__) and not is_project_module(module):
-        return IgnoredHandler()
+    if issubclass(kind, logging.Logger):
+        return ObjectHandler()  # by the attributes that the script gives it
+    if any(_is_for_display(base) for base in kind.__mro__) and not is_project_module(module):
+        return DisplayHandler()
     if package in _COMPARED_PACKAGES and _pickles_itself(kind):
         return ComparedHandler()
     if package in _UNKNOWN_PACKAGES:
@@ -359,9 +365,9 @@ def _choose_by_memory(kind: type, where: Attributes) -> Handler:
     return UnknownHandler()
 
 
-def _is_ignored(kind: type) -> bool:
+def _is_for_display(kind: type) -> bool:
     module = module_name(kind)
-    return module.partition(".")[0] in IGNORED_PACKAGES or module.startswith(_IGNORED_MODULES)
+    return module.partition(".")[0] in DISPLAY_PACKAGES or module.startswith(_DISPLAY_MODULES)
 
 
 def _pickles_itself(kind: Any) -> bool:

@@ -24,7 +24,7 @@ from relive.checkpoint.analysis import is_project_module, project_modules
 from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.handlers.classes import has_same_values, is_library_state
 from relive.checkpoint.graph.handlers.code import is_made_at_run_time
-from relive.checkpoint.graph.handlers.objects import IGNORED_PACKAGES
+from relive.checkpoint.graph.handlers.objects import DISPLAY_PACKAGES
 from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import capture_random_states, restore_random_states
@@ -91,7 +91,7 @@ def _library_of(value: Any) -> types.ModuleType | None:
 def _keepers_of(library: str, variables: dict[str, Any]) -> list[str]:
     """Returns the names of lists, dicts, sets and objects that a library may use to keep something."""
     package = library.partition(".")[0]
-    if package in IGNORED_PACKAGES or package in sys.stdlib_module_names:
+    if package in DISPLAY_PACKAGES or package in sys.stdlib_module_names:
         return []
     return [
         name
@@ -338,6 +338,9 @@ def _is_standard(name: str, value: Any) -> bool:
     """Whether a name in `builtins` is Python's own, rather than one that a script has put there."""
     if name[0] == "_" or name in _CONSTANTS or type(value).__module__ == "_sitebuiltins":
         return True
+    value = (
+        getattr(value, "__wrapped__", value) if name == "open" else value
+    )  # a replay maps files that it leaves alone
     return isinstance(value, type | types.BuiltinFunctionType) and value.__module__ in ("builtins", "io", "_io")
 
 

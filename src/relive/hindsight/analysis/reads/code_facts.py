@@ -57,20 +57,47 @@ class CodeFacts:
         """Whether an added statement of this name reads the object at a path, or one that holds it or is part of it."""
         return any(
             _overlap(chain, other)
-            for _, _, reads in self._statements_of(name)
-            for chain in reads.chains
+            for file, _, reads in self._statements_of(name)
+            for chain in reads.chains | self._read_by_calls(file, reads.calls)
             for other in self._chains_of(path)
         )
 
     def reads_by_flow(self, name: str, path: str) -> bool:
         """Whether what an added statement reads was computed, in the same function, from the object at a path."""
-        return any(
-            _overlap(chain, other)
-            for _, scope, reads in self._statements_of(name)
-            for chain in scope.sources_of(reads.chains)
-            if chain[0] not in {own[0] for own in reads.chains}  # those are read directly, or not at all
-            for other in self._chains_of(path)
-        )
+        for file, scope, reads in self._statements_of(name):
+            own = {chain[0] for chain in reads.chains}  # those are read directly, or not at all
+            sources = {chain for chain in scope.sources_of(reads.chains) if chain[0] not in own}
+            called = self._read_by_calls(file, {chain[0] for chain in sources if len(chain) == 1})
+            if any(_overlap(chain, other) for chain in sources | called for other in self._chains_of(path)):
+                return True
+        return False
+
+    def _read_by_calls(self, file: FileScopes, calls: Collection[str]) -> frozenset[Chain]:
+        """Returns the variables of modules that functions of the project read, and those that these call."""
+        found: set[Chain] = set()
+        left, seen = [(file, call) for call in calls], set()
+        while left:
+            caller, call = left.pop()
+            name = caller.resolve(call).rpartition(".")[2]
+            if name in seen:
+                continue
+            seen.add(name)
+            for owner, scope in self._functions.get(name, ()):
+                own = {*scope.parameters, *(target[0] for targets, _ in scope.assigned for target in targets)}
+                own -= scope.global_names
+                found |= {chain for _, chain in scope.loads if chain[0] not in own}
+                left += [(owner, called) for _, called in scope.called if called]
+        return frozenset(found)
+
+    @cached_property
+    def _functions(self) -> dict[str, list[tuple[FileScopes, Scope]]]:
+        """The functions of the project by their names; methods too, since their objects are not known."""
+        found: dict[str, list[tuple[FileScopes, Scope]]] = {}
+        for file in self._scopes:
+            for scope in file.scopes:
+                if scope.name:
+                    found.setdefault(scope.simple_name, []).append((file, scope))
+        return found
 
     def reads_files(self, name: str) -> bool:
         """Whether an added statement of this name calls something that reads files, by the name of the function."""

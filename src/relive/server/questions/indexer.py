@@ -1,0 +1,74 @@
+"""Takes runs that have ended into the index, in a process of its own, while others send and ask."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from relive.errors import ReliveError
+from relive.server.http import HttpError
+from relive.server.questions.answers import ProjectIndex, StoreQuestion
+from relive.server.questions.store_process import StoreProcess
+from relive.store import Home
+from relive.store.sync import Intake
+
+REFRESH_S = 1.0
+TRY_AGAIN_S = 30.0
+SEGMENT_ROWS = 250_000  # fewer at a time than elsewhere: memory is shared with everything else
+BUSY_BYTES_S = 4 << 20  # while so much comes in, ended runs wait: who sends goes first
+LONGEST_WAIT_S = 15.0  # but not for longer
+_STOPPING = HttpError(503, "the server stops")
+_log = logging.getLogger("relive.server")
+
+
+class Indexer:
+    """A thread that asks a process to bring the index up to date whenever something came in."""
+
+    def __init__(self, home: Home, intake: Intake, memory_bytes: int) -> None:
+        self._home, self._intake, self._memory_bytes = home, intake, memory_bytes
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="relive-index", daemon=True)
+        self._process: StoreProcess | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        seen, before_bytes, done = -1, 0, time.monotonic()
+        while not self._stop.wait(REFRESH_S):
+            now, taken_bytes = self._intake.ranges, self._intake.taken_bytes
+            is_busy = taken_bytes - before_bytes > BUSY_BYTES_S * REFRESH_S
+            before_bytes = taken_bytes
+            if now != seen and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S) and self._refresh():
+                seen, done = now, time.monotonic()
+        if self._process is not None:
+            self._process.close()
+
+    def _refresh(self) -> bool:
+        """Returns whether the index is up to date now."""
+        try:
+            if self._process is None or not self._process.is_usable:
+                self._process = StoreProcess(self._home, self._memory_bytes, segment_rows=SEGMENT_ROWS)
+                self._process.lower_priority()  # who sends and who asks goes first
+            self._process.ask(StoreQuestion(refresh), self._check_stop)
+        except (OSError, ReliveError, RuntimeError) as error:  # a full disk, say: it is tried again
+            if not self._stop.is_set():
+                _log.warning("the index could not be brought up to date: %s", error)
+                self._stop.wait(TRY_AGAIN_S)
+            return False
+        return True
+
+    def _check_stop(self, _cpu_s: float) -> None:
+        if self._stop.is_set():
+            raise _STOPPING
+
+
+def refresh(index: ProjectIndex) -> dict[str, str]:
+    """Brings the index up to date; returns the runs that could not be read, with the reasons."""
+    index.refresh()
+    return index.set_aside
