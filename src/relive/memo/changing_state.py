@@ -11,6 +11,19 @@ from relive.memo.code import StateRoot
 _Place = tuple[int, str]
 
 
+class _Identity:
+    """Equal for the same object only. Holds it, so that no other object gets its address."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 class ChangingState:
     """The state of one function in this process.
 
@@ -20,7 +33,7 @@ class ChangingState:
 
     def __init__(self, hash_value: Callable[[Any], str]) -> None:
         self._hash = hash_value
-        self._known: dict[_Place, tuple[Any, Any, str]] = {}  # holder, content after the last look, token
+        self._known: dict[_Place, tuple[Any, str | _Identity, str]] = {}  # holder, content after the last look, token
 
     def tokens(self, roots: Sequence[StateRoot]) -> dict[str, str]:
         """Returns what counts of each state; raises `Unstable` if somebody else put something there without a hash."""
@@ -32,7 +45,7 @@ class ChangingState:
                 found[root.label] = known[2]
                 continue
             if not isinstance(now, str):
-                raise Unstable(f"{root.label}: no stable hash for an object of type {now[0].__qualname__}")
+                raise Unstable(f"{root.label}: no stable hash for an object of type {type(now.value).__qualname__}")
             self._known[place] = root.holder, now, now
             found[root.label] = now
         return found
@@ -60,12 +73,12 @@ class ChangingState:
 
         return changed
 
-    def _content(self, value: Any) -> Any:
-        """Returns the hash of a value; its type and identity if it has none."""
+    def _content(self, value: Any) -> str | _Identity:
+        """Returns the hash of a value; its identity if it has none."""
         try:
             return self._hash(value)
         except Unstable:
-            return type(value), id(value)
+            return _Identity(value)
 
     def _filled(self, value: Any, names: Any = None) -> tuple[Any, Any] | None:
         """Returns the keys and the hash of those items of a dict, set or object that are not None."""

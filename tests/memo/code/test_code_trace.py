@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import json
 import linecache
 import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -291,6 +292,24 @@ def test_a_global_without_a_stable_hash_is_named_in_the_error(load: Load):
 
     with pytest.raises(Unstable, match=r"the global steps\.STREAM"):
         code(module)
+
+
+def test_a_method_at_the_address_of_the_one_it_replaces_is_another(load: Load):
+    """Of a method that is replaced nothing may be left but its address, which the new one may get."""
+    module = load("import json\ndef f():\n    return json.JSONEncoder().encode(1)\n")
+    before, keys = json.JSONEncoder.encode, Keys(module.f)
+    try:
+        json.JSONEncoder.encode = FunctionType(before.__code__, before.__globals__)  # a library's, as far as one sees
+        address, first = id(json.JSONEncoder.encode), keys.code()
+        json.JSONEncoder.encode = None
+        made = []
+        while not made or (id(made[-1]) != address and len(made) < 1000):
+            made.append(lambda self, o: "second")
+        json.JSONEncoder.encode = made[-1]
+
+        assert keys.code() != first
+    finally:
+        json.JSONEncoder.encode = before
 
 
 def test_locks_and_loggers_do_not_count(load: Load):

@@ -187,7 +187,7 @@ class _Tracer(TraceGraph):
 
     def _docstrings(self) -> list[str | None]:
         """Returns the docstrings of all code that was visited, which count only if one is read."""
-        things = [thing for thing in self._alive if isinstance(thing, types.FunctionType | type)]
+        things = [thing for thing in self._snapshot.alive if isinstance(thing, types.FunctionType | type)]
         found = [thing.__doc__ for thing in things]
         self._snapshot.checks.append((lambda: [thing.__doc__ for thing in things], found))
         return found
@@ -202,7 +202,7 @@ class _Tracer(TraceGraph):
                 continue
             if id(base) not in self._whole:
                 self._whole.add(id(base))
-                self._snapshot.members.append((members, [*map(id, members.values())]))
+                self._snapshot.members.append((members, [*members.values()]))
             own = [(name, part) for name, part in members.items() if isinstance(part, types.FunctionType)]
             replaced += [[name, self.visit(part)] for name, part in own if is_own_function(part)]
         return [f"class {qualified_label(kind)}", *replaced] if replaced else f"class {qualified_label(kind)}"

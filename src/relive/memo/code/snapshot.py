@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +52,10 @@ class Snapshot:
     cells: list[tuple[types.CellType, Any]] = field(default_factory=list)
     values: list[tuple[Any, str]] = field(default_factory=list)  # mutable values, with their hashes
     files: list[tuple[str, str]] = field(default_factory=list)  # modules imported at run time, with their hashes
-    members: list[tuple[Mapping[str, Any], list[int]]] = field(default_factory=list)  # of library classes, by identity
+    members: list[tuple[Mapping[str, Any], list[Any]]] = field(default_factory=list)  # of library classes, by identity
     checks: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)  # other facts, with their values
     index: dict[int, int] = field(default_factory=dict)  # id of each visited function and class → its number
+    alive: list[Any] = field(default_factory=list)  # what an id stands for: another object must not get its address
     states: list[StateRoot] = field(default_factory=list)  # what the code both reads and changes; not in the hash
     volatile: dict[str, None] = field(default_factory=dict)  # clocks and sources of chance that it asks, by name
     unseen: dict[str, str] = field(default_factory=dict)  # what it may depend on and can't be seen, with the reason
@@ -77,7 +79,7 @@ class Snapshot:
         return self._are_contents_fresh()
 
     def _are_contents_fresh(self) -> bool:
-        if self.members and any([*map(id, members.values())] != expected for members, expected in self.members):
+        if self.members and not all(_are_same(members.values(), expected) for members, expected in self.members):
             return False
         if self.cells and any(cell_content(cell) is not expected for cell, expected in self.cells):
             return False
@@ -101,6 +103,10 @@ class Snapshot:
         if number is None:
             raise StaleSnapshot
         return number
+
+
+def _are_same(found: Collection[Any], expected: list[Any]) -> bool:
+    return len(found) == len(expected) and all(map(operator.is_, found, expected))
 
 
 def value_hash(value: Any, substitute: Callable[[Any], object]) -> str:

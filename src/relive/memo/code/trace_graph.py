@@ -35,7 +35,6 @@ class TraceGraph:
         self._snapshot = Snapshot()
         self._nodes: list[tuple[str, str]] = []  # label and own hash, in visiting order
         self._links: list[tuple[int, str, object]] = []
-        self._alive: list[Any] = []  # keeps ids from being reused
         self._pending: list[PendingValue] = []  # hashed once it is known which values the code mutates
         self._places: list[tuple[Place, tuple[Mapping[str, Any], str, Any]]] = []
         self._holders: dict[Place, StateRoot] = {}
@@ -83,7 +82,7 @@ class TraceGraph:
         self._rebound[place] = holder.label
         self._holders.setdefault(place, holder)
         if value is not ABSENT and type(value) not in IMMUTABLE_TYPES:  # immutable objects may be shared between names
-            self._alive.append(value)
+            self._snapshot.alive.append(value)
             self._mutated[id(value)] = place
 
     def _guard(self, namespace: Mapping[str, Any], name: str, value: Any, place: Place) -> None:
@@ -91,7 +90,7 @@ class TraceGraph:
 
     def _add_node(self, thing: Any, label: str, own: str) -> int:
         number = self._snapshot.index[id(thing)] = len(self._nodes)
-        self._alive.append(thing)
+        self._snapshot.alive.append(thing)
         self._nodes.append((label, own))
         return number
 
@@ -122,6 +121,6 @@ class TraceGraph:
             raise Unstable(f"the global {one.label}: {error}") from error
         self._nodes.append((one.label, own))
         if type(value) not in IMMUTABLE_TYPES:  # identity does not reveal changes inside
-            self._alive.append(value)
+            self._snapshot.alive.append(value)
             self._snapshot.values.append((value, own))
         return ["value", len(self._nodes) - 1]
