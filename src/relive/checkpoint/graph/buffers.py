@@ -65,6 +65,14 @@ def address_of(source: Any) -> int:
     return int(source.data_ptr())
 
 
+def size_of(source: Any) -> int:
+    """Returns the size of the memory of a storage or array."""
+    if isinstance(source, np.ndarray):
+        low, high = np.lib.array_utils.byte_bounds(source) if source.size else (0, 0)
+        return int(high - low)
+    return int(source.nbytes())
+
+
 class GivesWays(Protocol):
     """The walk that meets the buffers."""
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
+from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of, size_of
 from relive.checkpoint.graph.handlers import own_dict
 from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 from relive.checkpoint.graph.registry import Handler, Unreadable, class_handler_of, handler_of, type_name
@@ -94,6 +94,13 @@ def is_still_at(guard: Any, address: int) -> bool:
     """Whether the object that a buffer was met in is still there, with its memory at this address."""
     holder = guard() if type(guard) is weakref.ref else guard
     return holder is not None and address_of(holder) == address
+
+
+def held_source(guard: Any, address: int, size_bytes: int) -> Any:
+    """Returns what owns a buffer's memory, if that is still all there; None otherwise, and for what has no guard."""
+    holder = guard() if type(guard) is weakref.ref else None
+    is_there = holder is not None and address_of(holder) == address and size_of(holder) >= size_bytes
+    return holder if is_there else None
 
 
 def is_still(guard: Any, obj: Any) -> bool:
