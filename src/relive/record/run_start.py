@@ -26,7 +26,7 @@ from relive.record.process import (
     read_launch_context,
     warn_once,
 )
-from relive.record.provenance import ImportedModules, InputWatch, Provenance, SecretFilter, runtime_environment
+from relive.record.provenance import CodeLines, InputWatch, Provenance, SecretFilter, runtime_environment
 from relive.record.recorder import Recorder
 from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
@@ -94,12 +94,13 @@ class OpenRun:
         all_tags = {**_sweep_tags(os.environ), **(tags or {})}
         encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
         given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
+        self._code = CodeLines(self.recorder.journal, context.entry.root, secrets)
         header = _header(self.run, context, given, secrets)
+        with _warn_on_failure("provenance-incomplete"):
+            header["environment"]["variables"].update(self._code.variables_of(context.entry.script))
         self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(header))
         self._record_random_states()
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
-        self._modules = ImportedModules(context.entry.root)
-        self._has_recorded_imports = False
         self._exit = ExitWatch()
         self._syncer: JournalSyncer | None = None
         self._shipper: Shipper | None = None
@@ -165,10 +166,7 @@ class OpenRun:
 
     def _record_imports(self, *, is_last: bool = False) -> None:
         with _warn_on_failure("provenance-incomplete"):
-            files = self._modules.new_files(is_last=is_last)
-            if files or not self._has_recorded_imports:  # the first line says that there will be more if need be
-                self.recorder.journal.line(line_schema.ModulesImported, files=_as_valid_text(files))
-                self._has_recorded_imports = True
+            self._code.record_imports(is_last=is_last)
 
     def _record_version(self) -> None:
         from relive.store.versions import code_versions

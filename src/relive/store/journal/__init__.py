@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     )
     from relive.store.journal.loop_context import TABLE_ROOM, LoopRow
     from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
-    from relive.store.journal.record_builder import build_record, complete_record, describe_losses, is_live
+    from relive.store.journal.record_builder import (
+        build_record,
+        complete_record,
+        describe_losses,
+        is_live,
+        recorded_variables,
+    )
     from relive.store.journal.run_journals import RunJournals, parse_run
     from relive.store.journal.slot_reader import (
         count_written_slots,

@@ -141,7 +141,17 @@ def _data(lines: Sequence[JournalLine]) -> dict[str, Any]:
 def _environment(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, Any]:
     installed = lines_of(line_schema.PackagesInstalled, lines)
     packages = installed[0].packages if installed else {}
-    return {**((start.environment if start else None) or {}), "packages": packages}
+    found = (start.environment if start else None) or {}
+    found = {**found, "variables": recorded_variables(start, lines)} if found else found
+    return {**found, "packages": packages}
+
+
+def recorded_variables(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, str]:
+    """Returns the environment variables of a run that were recorded: when it began, or when code was imported."""
+    found = dict(((start.environment if start else None) or {}).get("variables") or {})
+    for line in lines_of(line_schema.ModulesImported, lines):
+        found.update(line.variables or {})
+    return found
 
 
 def _artifacts(lines: Sequence[JournalLine]) -> tuple[dict[str, Any], ...]:
