@@ -337,9 +337,9 @@ def _random_states(rank: RankHistory) -> list[str]:
     return [line.states for line in line_schema.lines_of(line_schema.RandomStates, rank.recorded.lines)]
 
 
-def _digests(rank: RankHistory) -> list[tuple[int, int, str]]:
+def _digests(rank: RankHistory) -> list[tuple[int, int, str, int]]:
     lines = line_schema.lines_of(line_schema.StateDigest, rank.recorded.lines)
-    return [(line.loop, line.i, line.digest) for line in lines]
+    return [(line.loop, line.i, line.digest, line.leaves) for line in lines]
 
 
 def _moments(rank: RankHistory) -> list[Moment]:

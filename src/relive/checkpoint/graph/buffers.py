@@ -58,21 +58,6 @@ class Buffer:
         self.source = None
 
 
-def address_of(source: Any) -> int:
-    """Returns where the memory of a storage or array begins."""
-    if isinstance(source, np.ndarray):
-        return int(np.lib.array_utils.byte_bounds(source)[0]) if source.size else 0
-    return int(source.data_ptr())
-
-
-def size_of(source: Any) -> int:
-    """Returns the size of the memory of a storage or array."""
-    if isinstance(source, np.ndarray):
-        low, high = np.lib.array_utils.byte_bounds(source) if source.size else (0, 0)
-        return int(high - low)
-    return int(source.nbytes())
-
-
 class GivesWays(Protocol):
     """The walk that meets the buffers."""
 

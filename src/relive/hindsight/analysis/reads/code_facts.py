@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -178,6 +179,12 @@ class CodeFacts:
     def is_seeded(self) -> bool:
         """Whether the script seeds a random generator."""
         return any(_SEED.search(file.resolve(call)) for file in self._scopes for call in file.all_calls)
+
+    @cached_property
+    def may_draw(self) -> bool:
+        """Whether the script imports anything besides Python's own modules, or `random`: it may draw random numbers."""
+        roots = {name.partition(".")[0] for file in self._scopes for name in file.imported.values()}
+        return bool(roots - (sys.stdlib_module_names - {"random"}) - {"relive"})
 
     @cached_property
     def has_own_seeds(self) -> bool:
