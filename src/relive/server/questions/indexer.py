@@ -15,6 +15,7 @@ from relive.store.sync import Intake
 
 REFRESH_S = 1.0
 TRY_AGAIN_S = 30.0
+INDEX_PRIORITY = 10  # between short questions and long ones
 SEGMENT_ROWS = 250_000  # fewer at a time than elsewhere: memory is shared with everything else
 BUSY_BYTES_S = 4 << 20  # while so much comes in, ended runs wait: who sends goes first
 LONGEST_WAIT_S = 15.0  # but not for longer
@@ -54,7 +55,7 @@ class Indexer:
         try:
             if self._process is None or not self._process.is_usable:
                 self._process = StoreProcess(self._home, self._memory_bytes, segment_rows=SEGMENT_ROWS)
-                self._process.lower_priority()  # who sends and who asks goes first
+                self._process.lower_priority(INDEX_PRIORITY)  # who sends and who asks goes first
             self._process.ask(StoreQuestion(refresh), self._check_stop)
         except (OSError, ReliveError, RuntimeError) as error:  # a full disk, say: it is tried again
             if not self._stop.is_set():

@@ -69,7 +69,7 @@ class _JournalFollower:
             self._restart()
         while True:
             part, self._progress = parse_appended(self._path, self._name, self._progress, PART_SLOTS)
-            for summary in summarise(part):
+            for summary in summarise(part) if part is not None else ():
                 before = self.summaries.get(summary.name)
                 self.summaries[summary.name] = summary if before is None else merge_summaries(before, summary)
             if not self._progress.has_more:
