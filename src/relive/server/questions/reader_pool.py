@@ -64,7 +64,7 @@ class ReaderPool:
         if not process.is_usable or self._is_closed:
             process.kill()
         else:
-            self._free.append(process)
+            self._free.insert(0, process)  # taken last: one that has answered already knows more of the store
 
     async def ask(self, request: Request, function: Callable[..., Any], *args: Any, finishes: bool = False) -> bytes:
         """Returns the answer of an importable function to the index and these arguments, as JSON.
