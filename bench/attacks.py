@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 SLOW_LOGINS, IDLE, SLOW_HEADS, SLOW_BODIES, UNREAD = 530, 10_000, 100, 300, 20
+MANY_RUNS, RECORD_BYTES = 300, 100 << 20
 HUGE = "len(range(60000000)) > 0"
 ENDLESS = "levenshtein(repeat('a', 1000000), repeat('b', 1000000)) > 0"
 
@@ -119,6 +120,32 @@ async def begin_large_run(target: Target, world_size: int) -> int:
     return status
 
 
+async def begin_many_runs(target: Target) -> None:
+    """Runs that begin and say nothing more: each question reads the records of all."""
+    for _ in range(MANY_RUNS):
+        if not target.does("many_runs") or target.is_over:
+            return
+        run = _run_id()
+        lines = _line("run", 1, run=run, wall_ns=1, clock_ns=1)
+        target.count("many_runs", await target.ask("POST", _append_path(run, lines, len(lines)), target.eve, lines))
+        await asyncio.sleep(0.1)
+
+
+async def grow_record(target: Target) -> None:
+    """A live run with hundreds of thousands of tags, and one more now and then: its record is part of each list."""
+    run, seq = _run_id(), 2
+    lines = _line("run", 1, run=run, wall_ns=1, clock_ns=1)
+    at = 0
+    while target.does("long_record") and not target.is_over:
+        status = await target.ask("POST", _append_path(run, lines, len(lines), (0, at)), target.eve, lines)
+        target.count("long_record", status)
+        at += len(lines) if status == 200 else 0
+        count = 5_000 if at < RECORD_BYTES else 1
+        lines = b"".join(_line("tag", seq + n, name=f"tag {seq + n}", value="x" * 2_000) for n in range(count))
+        seq += count
+        await asyncio.sleep(0.2 if at < RECORD_BYTES else 5.0)
+
+
 async def send_line(target: Target, extra: bytes) -> int:
     """A first line, and one of a kind that nobody knows, with this in it."""
     run = _run_id()
@@ -216,6 +243,8 @@ async def attack(target: Target) -> None:
     await asyncio.gather(
         stream_bombs(target),
         send_nested_json(target),
+        begin_many_runs(target),
+        grow_record(target),
         hold(target, "slow_login", count=SLOW_LOGINS, opening=login, drip=b"x"),
         hold(target, "idle", count=IDLE, opening=b"", drip=b""),
         hold(target, "slow_head", count=SLOW_HEADS, opening=b"GET /api/runs HTTP/1.1\r\nX: ", drip=b"x"),
