@@ -45,13 +45,14 @@ def test_the_only_asker_of_an_open_server_has_all_readers():
     assert shares(long(""), long(""), long("")).choose_next([""]) == ""
 
 
-def test_tokens_with_long_questions_share_half_of_the_readers_however_many_they_are():
+def test_tokens_with_long_questions_share_a_quarter_of_the_readers_however_many_they_are():
     people = ["eve", "mallory", "trudy"]
     use = used(*(long(who, HEAVY_S + 1) for who in people))
 
     assert shares(long("eve"), use=use).choose_next(["eve"]) is None
-    assert shares(long("eve"), long("mallory"), use=use).choose_next(["trudy"]) is None
-    assert shares(long("eve"), long("mallory"), use=use).choose_next(["trudy", "ada"]) == "ada"
+    assert shares(long("eve"), use=use).choose_next(["mallory", "trudy"]) is None
+    assert shares(long("eve"), use=use).choose_next(["trudy", "ada"]) == "ada"
+    assert shares(long("eve"), use=use, readers=8).choose_next(["trudy"]) == "trudy"
 
 
 def test_a_long_question_that_still_runs_counts():

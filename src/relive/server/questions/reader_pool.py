@@ -38,6 +38,7 @@ class _Asked:
     deadline: Deadline
     finishes: bool = False
     is_low: bool = False  # it runs at a low priority from the start
+    is_left: bool = False  # its client has gone
     future: asyncio.Future[bytes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -106,6 +107,7 @@ class ReaderPool:
             queue.remove(asked)
             if not asked.future.done():
                 asked.future.set_exception(_GONE)
+        asked.is_left = True
         asked.deadline.bring_forward(GONE_S, _GONE)
 
     def _dispatch(self) -> None:
@@ -128,7 +130,7 @@ class ReaderPool:
         return ReaderShares(self._limits.readers, self._use, [self._reading(asked) for asked in self._running])
 
     def _reading(self, asked: _Asked) -> Reading:
-        return Reading(asked.who, asked.deadline.cpu_s, time.monotonic() - self._running[asked])
+        return Reading(asked.who, asked.deadline.cpu_s, time.monotonic() - self._running[asked], asked.is_left)
 
     def _make_room(self, shares: ReaderShares) -> None:
         """Ends a long question if there are too many; looks again in a moment, since others may become long."""

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LONG_CPU_S = 0.25  # of processor time: a question that took more is long
-LONG_S = 1.5  # and so is one that took so long in all: its database may not answer, or there is no processor for it
+LONG_CPU_S = 1.0  # of processor time: a question that took more is long
+LONG_S = 5.0  # and so is one that took so long in all: its database may not answer, or there is no processor for it
 HEAVY_S = 5.0  # a token whose long questions had a reader for so long, lately, is heavy
 HALF_LIFE_S = 60.0  # what was used so long ago counts half
 MAX_REMEMBERED = 1_000
@@ -41,10 +41,11 @@ class Reading:
     who: str
     cpu_s: float
     took_s: float
+    is_left: bool = False  # its client has gone, which is cheap for the client and costs the server a process
 
     @property
     def is_long(self) -> bool:
-        return self.cpu_s >= LONG_CPU_S or self.took_s >= LONG_S
+        return self.is_left or self.cpu_s >= LONG_CPU_S or self.took_s >= LONG_S
 
 
 class ReaderUse:
@@ -81,7 +82,7 @@ class ReaderShares:
         of_heavy = sum(count for who, count in held.items() if self.is_heavy(who))
         may = [
             who for who in waiting
-            if held[who] < self._share(who) and not (self.is_heavy(who) and of_heavy >= self._half)
+            if held[who] < self._share(who) and not (self.is_heavy(who) and of_heavy >= max(1, self.readers // 4))
         ]  # fmt: skip
         return min(may, key=lambda who: (self.is_heavy(who), self.use.cpu_s(who)), default=None)
 
@@ -96,7 +97,7 @@ class ReaderShares:
         return max(long, key=lambda number: self._long_s(self.running[number].who))
 
     def is_heavy(self, who: str) -> bool:
-        """Whether a token asks for so much that it has one reader at a time, and all such tokens half of them."""
+        """Whether a token asks for so much that it has one reader at a time, and all such tokens a quarter."""
         return bool(who) and self._long_s(who) > HEAVY_S
 
     def _long_s(self, who: str) -> float:

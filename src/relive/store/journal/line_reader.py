@@ -111,12 +111,14 @@ class LineFollower:
             stat = os.fstat(file.fileno())
             if stat.st_ino != self._file or stat.st_size < self._at:  # it was rewritten
                 self._restart(stat.st_ino)
-            if stat.st_size == self._at:
+            if stat.st_size == self._at or self._kept_bytes > self._max_bytes:
                 return
             file.seek(self._at)
             while self._kept_bytes <= self._max_bytes and (raw := _read_rows(file)):
                 self._at += len(raw)
                 self._take(raw)
+        if self._kept_bytes > self._max_bytes:
+            self._kept = []
 
     def _take(self, raw: bytes) -> None:
         decode_tag = _tag_decoder()
