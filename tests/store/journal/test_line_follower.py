@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from relive.errors import Damaged
-from relive.store.journal import LineFollower, encode_line, line_schema, read_lines
+from relive.store.journal import RECORD_KINDS, LineFollower, encode_line, line_schema, read_lines, record_builder
 
 TAGS = frozenset({"tag", "end"})
 
@@ -63,3 +64,12 @@ def test_too_much_is_refused_and_not_read_further(tmp_path: Path):
     for _ in range(2):
         with pytest.raises(Damaged, match="describes the run in more than 1 MiB"):
             follower.lines()
+
+
+def test_the_followed_kinds_are_all_that_a_record_is_built_from():
+    source = Path(record_builder.__file__).read_text()
+    named = {getattr(line_schema, word, None) for word in re.findall(r"lines_of\((?:line_schema\.)?(\w+)", source)}
+    tags = {kind.__struct_config__.tag for kind in named if kind is not None}
+
+    assert len(tags) > 8
+    assert tags <= RECORD_KINDS
