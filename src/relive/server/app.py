@@ -15,7 +15,14 @@ from starlette.routing import Route
 
 from relive.server import routes
 from relive.server.authorization import Authorization, handle_failure, handle_not_found, handle_wrong_method
-from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
+from relive.server.endpoints import (
+    ComparisonEndpoints,
+    DownloadEndpoints,
+    IngestEndpoints,
+    PackEndpoints,
+    RunEndpoints,
+    ScrubEndpoints,
+)
 from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
@@ -44,6 +51,7 @@ class Service:
         self._ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
         self._downloads = DownloadEndpoints(home, self._readers)
         self._packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        self._scrubbing = ScrubEndpoints(self.intake, self._readers, home.path, self._indexer.rebuild)
         self._runs, self._comparisons = RunEndpoints(self._readers, chunks), ComparisonEndpoints(self._readers)
 
     def app(self) -> Starlette:
@@ -71,6 +79,7 @@ class Service:
         return {  # routes match in this order, so fixed paths come before parameters
             routes.HEALTH: self.health, routes.METRICS: self.prometheus, routes.OPENAPI: self.openapi,
             routes.RUNS: runs.runs, routes.ONE_RUN: runs.run, routes.SERIES: runs.series, routes.SKEW: comparisons.skew,
+            routes.SCRUB: self._scrubbing.scrub,
             routes.ALERT: comparisons.alert, routes.COMPARE: comparisons.compare,
             routes.LEADERBOARD: comparisons.leaderboard, routes.MODELS: comparisons.models,
             routes.ONE_MODEL: comparisons.model, routes.PROMOTE: comparisons.promote,

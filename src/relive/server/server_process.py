@@ -19,7 +19,8 @@ from relive.store.catalog import Index
 
 GRACE_S = 10
 KEEP_ALIVE_S = 75
-BACKLOG = 2048
+BACKLOG = 2048  # connections that the system keeps until the server accepts them
+ACCEPTED_AT_ONCE = 16  # in one turn of the event loop: a flood of connections must not hold up those that exist
 _M_MMAP_THRESHOLD, _LARGE_BYTES = -3, 256 << 10
 
 
@@ -58,7 +59,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         config = uvicorn.Config(
             service.app(), http=connection, ws="none", lifespan="on", log_level="warning", access_log=False,
             server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S, backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S, backlog=ACCEPTED_AT_ONCE,
         )  # fmt: skip
         host, port = sock.getsockname()[:2]
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -69,15 +70,22 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         sock.close()
 
 
+class _Listener(socket.socket):
+    """A socket whose queue stays long: asyncio sets its length to the number that it accepts in one turn."""
+
+    def listen(self, _at_once: int = BACKLOG, /) -> None:
+        super().listen(BACKLOG)
+
+
 def _listen(options: ServerOptions) -> socket.socket:
     try:
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
-        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sock = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Without this, the second write of a response (the body) waits up to 40 ms for the ACK of the first.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind((options.host, options.port))
-        sock.listen(BACKLOG)
+        sock.listen()
     except OSError as error:
         raise ReliveError(f"{options.host}:{options.port}: {error.strerror}; choose another with --port") from error
     return sock

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         JournalClosed,
     )
     from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
-    from relive.store.journal.line_reader import first_line, read_lines
+    from relive.store.journal.line_reader import LineFollower, first_line, read_lines
     from relive.store.journal.line_schema import encode_line
     from relive.store.journal.liveness import (
         is_process_alive,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from relive.store.journal.loop_context import TABLE_ROOM, LoopRow
     from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
     from relive.store.journal.record_builder import (
+        RECORD_KINDS,
         build_record,
         complete_record,
         describe_losses,

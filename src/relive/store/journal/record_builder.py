@@ -20,6 +20,10 @@ from relive.store.journal.line_schema import EntryPointFields, JournalLine, RunE
 from relive.store.journal.liveness import SILENCE_S, is_process_alive, last_contact
 
 STALE_S = 300  # a run on another machine that showed no sign of life for this long is taken for dead
+# The lines that a record is built from; the last line, of whatever kind, tells when a killed run ended.
+RECORD_KINDS = frozenset(
+    "run child replay arg tag version data read data_version packages modules artifact warning lost end".split()
+)
 _CODE_FIELDS = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
 _ENTRY_FIELDS = ("kind", "script", "module", "cwd", "instrumented")
 _DATA_FIELDS = ("path", "kind", "digest", "size_bytes", "detail", "role")
