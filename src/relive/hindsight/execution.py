@@ -176,7 +176,9 @@ class _Execution:
 
         def prepare() -> list[RankTask]:
             base = self._session.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
-            place = create_workspace(record, [rank.recorded for rank in history.ranks], self._tree(case), base)
+            place = create_workspace(
+                record, [rank.recorded for rank in history.ranks], self._tree(case), base, self._session.home.path
+            )
             rendezvous = rendezvous_variables(history.ranks[0].variables)
             protected = _protected(record, self._session.home)
             scratch = self._session.make_temporary_folder() if needs_temporary_folder(protected) else None
@@ -319,6 +321,7 @@ def _job(
     return Job.of(
         rank.translate(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
         script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
+        argv0="" if module or os.path.isabs(rank.argv[0]) else rank.argv[0],
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
         writable=[str(place.base), str(home.packs / "lock"), str(home.chunks), *map(str, writable)],
         args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.main_loops(history.profile)),

@@ -51,6 +51,7 @@ class Job(msgspec.Struct, frozen=True):
     stop: bool
     last_loop: int
     mains: list[int]
+    argv0: str = ""  # what the script sees in `sys.argv[0]`; "": its path
     nth: int = 0  # which `with relive.run()` of the script it was, counted from 1; 0: none
     ending: dict[str, Any] | None = None  # the error that ended the run when it was recorded
     tree: str = ""  # the project, as it was

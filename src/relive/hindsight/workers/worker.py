@@ -34,7 +34,7 @@ def main(path: str) -> int:
     job = Job.read(Path(path))
     dump_on_signal(Path(job.folder))
     os.chdir(job.cwd)
-    sys.argv = [job.script, *job.argv]
+    sys.argv = [job.argv0 or job.script, *job.argv]
     sys.path[:0] = job.search
     replayer = Replayer(job)
     session.first = session.driver = Off() if job.nth else replayer
@@ -132,7 +132,8 @@ def _run_script(job: Job) -> None:
         target, sources = job.module or job.script, job.instrumented["sources"]
         recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
         start = ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
-        start_hands_free(replace(start, holds_back=bool(job.instrumented.get("holds_back"))))
+        holds_back = bool(job.instrumented.get("holds_back"))
+        start_hands_free(replace(start, holds_back=holds_back, argv0=job.argv0))
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)

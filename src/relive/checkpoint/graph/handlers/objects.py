@@ -8,7 +8,6 @@ import enum
 import fractions
 import gc
 import io
-import logging
 import pathlib
 import pickle
 import re
@@ -342,13 +341,11 @@ def choose_object(kind: type) -> Handler | None:
         return WeakContainerHandler()
     if issubclass(kind, weakref.ref):
         return WeakReferenceHandler()
-    if issubclass(kind, logging.Logger):
-        return ObjectHandler()  # by the attributes that the script gives it
     if any(_is_for_display(base) for base in kind.__mro__) and not is_project_module(module):
         return DisplayHandler()
     if package in _COMPARED_PACKAGES and _pickles_itself(kind):
         return ComparedHandler()
-    if package in _UNKNOWN_PACKAGES:
+    if package in _UNKNOWN_PACKAGES or (package == "ctypes" and hasattr(kind, "_func_restype_")):  # a library of C
         return UnknownHandler()
     if issubclass(kind, BaseException):
         return ExceptionHandler()

@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found]  # gives numbers, where `signal
 import builtins
 import decimal
 import functools
+import gc
 import locale
 import logging
 import operator
@@ -31,6 +32,9 @@ from relive.checkpoint.state import capture_random_states, restore_random_states
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
+
+
+_TINY, _ONE = 5e-324, 1.0  # their product is zero if the processor flushes denormal numbers
 
 
 class ProcessState:
@@ -117,6 +121,12 @@ class RandomState:
     """Stands for the global random generators in the graph."""
 
 
+def _path_from(start: str, folder: str) -> str:
+    """Returns the path of a folder from the one that a replay has in its place; of others, the whole path."""
+    relative = os.path.relpath(folder, start)
+    return folder if relative.split(os.sep)[0] == os.pardir else relative
+
+
 def _current_folder() -> str:
     try:
         return os.getcwd()
@@ -143,6 +153,7 @@ def _torch_facts(torch: Any) -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "printing": (_torch_printing(torch), lambda options: torch.set_printoptions(**dict(options))),
         "cudnn.benchmark": (cudnn.benchmark, set_flag(cudnn, "benchmark")),
         "cudnn.deterministic": (cudnn.deterministic, set_flag(cudnn, "deterministic")),
+        "flush denormal": (_TINY * _ONE == 0.0, torch.set_flush_denormal),
         "mkldnn": (torch.backends.mkldnn.enabled, set_flag(torch.backends.mkldnn, "enabled")),
     }  # fmt: skip
 
@@ -156,10 +167,6 @@ def _umask() -> int:
         mask = os.umask(0o077)
         os.umask(mask)
         return mask
-
-
-def _set_umask(mask: int) -> None:
-    os.umask(mask)
 
 
 def _torch_printing(torch: Any) -> tuple[tuple[str, Any], ...]:
@@ -179,7 +186,9 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "decimal rounding": (context.rounding, lambda value: setattr(context, "rounding", value)),
         "switch interval": (sys.getswitchinterval(), sys.setswitchinterval),
         "integer digits": (sys.get_int_max_str_digits(), sys.set_int_max_str_digits),
-        "umask": (_umask(), _set_umask),
+        "umask": (_umask(), lambda mask: (os.umask(mask), None)[1]),
+        "garbage collection": (gc.isenabled(), lambda is_on: gc.enable() if is_on else gc.disable()),
+        "logging": (logging.root.manager.disable, logging.disable),
         "locale": (locale.setlocale(locale.LC_ALL), _set_locale),
     }
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -204,7 +213,7 @@ class ProcessHandler(Handler):
         )  # fmt: skip
         changed, removed = _environment_changes(obj)
         folder = _current_folder()
-        relative = os.path.relpath(folder, obj.folder) if folder and obj.folder and folder != obj.folder else ""
+        relative = _path_from(obj.folder, folder) if folder and obj.folder and folder != obj.folder else ""
         added = obj.added if has_same_values(vars(builtins), obj.builtins) else _names_of_scripts()
         searched = walk.refs([(at, path) for at, path in enumerate(sys.path) if path not in obj.search_path])
         if not obj.modules.issuperset(sys.modules):
