@@ -117,14 +117,17 @@ def restore(
     """Restore a checkpoint of a run into live objects, bit for bit; returns the checkpoint with the rest of the state.
 
     `at` names the iteration (`epoch=7`); the default is the last undamaged checkpoint. `rng=False` leaves the global
-    random number generators unchanged.
+    random number generators unchanged. From a home that you did not make, or a run that was fetched, only plain data is
+    restored until you trust it with `relive trust`.
 
     >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
     """
     from relive.checkpoint.io import find_checkpoints, restore_first_intact
-    from relive.record.process import warn_once
+    from relive.record.process import print_to_stderr, warn_once
 
     found = find_checkpoints(_home(home), run, at)
+    if found[0].origin:
+        print_to_stderr(found[0].origin)
     checkpoint, damaged = restore_first_intact(found, into or {}, random=rng and into is not None, only_first=bool(at))
     if damaged:
         warn_once("checkpoint-damaged", f"{damaged[0]}; an earlier one was restored, name its iteration to be sure")
@@ -293,13 +296,17 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
     """
     from relive.record.process import select_server
     from relive.record.provenance import load_from_server, load_object
+    from relive.store import require_trust
     from relive.store.chunks import Chunks, artifact_files
     from relive.store.registry import Registry
 
     place, remote = _home(home), select_server(home)
     if remote is not None:
         return load_from_server(remote, reference, place, allow_pickle=allow_pickle)
-    artifact = Registry(place).find(reference).require_artifact()
+    model = Registry(place).find(reference)
+    artifact = model.require_artifact()
+    if allow_pickle:
+        require_trust(place, model.run, doing="unpickling its artifact")
     if artifact["kind"] in artifact_files.PATH_KINDS:
         return artifact_files.verified_copy(artifact, place)
     return load_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)

@@ -27,6 +27,10 @@ class Gone(NotFound, Damaged):
     """Bytes that were stored and no longer exist."""
 
 
+class Untrusted(ReliveError):
+    """Something that would run code of an author whom the user has not trusted."""
+
+
 class StorageUnavailable(ReliveError):
     """A database or object store that can't be reached or refuses a request; the home is unaffected."""
 

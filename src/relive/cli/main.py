@@ -25,7 +25,7 @@ COMMANDS = {
     "gc": "checkpoint_commands",
     "pin": "runs_commands", "unpin": "runs_commands", "transplant": "transplant_command", "memo": "memo_commands",
     "serve": "server_commands:serve_command", "token": "server_commands", "sync": "server_commands",
-    "fetch": "server_commands",
+    "fetch": "server_commands", "trust": "home_commands",
 }  # fmt: skip
 
 

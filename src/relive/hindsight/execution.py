@@ -40,20 +40,23 @@ from relive.hindsight.workers import (
 from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
 from relive.record.provenance import OF_THE_PLACE, SecretFilter, named_in
-from relive.store import Home
+from relive.store import Home, require_trust
 from relive.store.chunks import list_checkpoints
 from relive.store.journal import line_schema
 
 
 def execute_plan(
     session: ReplaySession, plan: Plan, *, watch: Watch, strict: bool = False, offline: bool = True,
-    rebuild: bool = False, updates_costs: bool = True, falls_back: bool = True,
+    rebuild: bool = False, updates_costs: bool = True, falls_back: bool = True, is_own: bool = False,
 ) -> Answer:  # fmt: skip
     """Replays all cases of a plan, stores the values, and returns how far they can be trusted.
 
     `updates_costs`: whether the measured times enter the cost model. They must not when this process runs at a low
-    priority. `falls_back`: whether a run for which no checkpoint can serve runs from the start.
+    priority. `falls_back`: whether a run for which no checkpoint can serve runs from the start. `is_own`: this process
+    knows that its user has just recorded the runs, so that nobody has to be trusted.
     """
+    for case in () if is_own else plan.cases:
+        require_trust(session.home, case.record.run, doing="a replay")
     execution = _Execution(session, plan, watch, offline=offline, rebuild=rebuild)
     replays = [_CaseReplay(case, execution.history(case)) for case in plan.cases]
     execution.run(replays)

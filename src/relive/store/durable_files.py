@@ -75,11 +75,11 @@ def _seal(data: bytes) -> bytes:
     return b"%016x\n" % xxhash.xxh3_64_intdigest(data)
 
 
-def write_once(target: Path, data: bytes) -> None:
+def write_once(target: Path, data: bytes, *, permissions: int = 0o666) -> None:
     """Writes a whole file durably, unless it exists: of several writers at once, one succeeds."""
     partial = _partial_path(target)
     try:
-        with _create(partial, 0o666) as file:
+        with _create(partial, permissions) as file:
             file.write(data)
         sync_file(partial)
         with contextlib.suppress(FileExistsError):
