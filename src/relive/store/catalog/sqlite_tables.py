@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relive.store.catalog.catalog_tables import DATABASE_FILE, SCHEMA, SCHEMA_VERSION, Row
+from relive.store.catalog.catalog_tables import DATABASE_FILE, KEY_SUM, SCHEMA, SCHEMA_VERSION, Row
 from relive.store.catalog.row_seals import IndexDamaged, refuse, report_rebuild
 
 BUSY_TIMEOUT_S = 60.0
@@ -184,11 +184,12 @@ def check_database(db: sqlite3.Connection) -> None:
             refuse(f"{DATABASE_FILE} lacks rows")
 
 
-_MISSING_ROWS = """
-select (select coalesce(sum(details), 0) from runs) - (select count(*) from summaries) - (select count(*) from loops)
-         - (select count(*) from checkpoints),
+_MISSING_ROWS = f"""
+select (select coalesce(sum(details), 0) from runs) - (select coalesce(sum({KEY_SUM}), 0) from summaries)
+         - (select count(*) from loops) - (select count(*) from checkpoints),
        (select count(*) from summaries s
          where not exists (select 1 from names n where n.id = s.name_id)
+            or not exists (select 1 from runs r where r.id = s.run_id)
             or not exists (select 1 from paths p where p.id = s.path_id))
 """
 # Failures of the system rather than of the content.
