@@ -205,10 +205,12 @@ def replay(
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.hindsight.abandoned import take_up_killed
 
     strict, guesses, edit = bool(how.pop("strict", False)), bool(how.pop("guesses", False)), how.pop("edit", None)
     question = Question(names, where, tuple(how.pop("runs", None) or ()), workers, **how)
     with ReplaySession(_home(home)) as session:
+        take_up_killed(session)
         plan = plan_replay(session, question, edit=edit)
         chosen = plan if guesses else plan.without_guesses()
         return execute_plan(session, chosen, watch=lambda _tasks: None, strict=strict)
@@ -219,10 +221,12 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     import sys
 
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.hindsight.abandoned import take_up_killed
     from relive.model import count_words
     from relive.record.process import print_to_stderr
 
     with ReplaySession(home) as session:
+        take_up_killed(session)
         plan = plan_replay(session, Question(names, where)).without_guesses()
         if not plan.cases:
             return

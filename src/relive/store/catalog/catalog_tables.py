@@ -17,7 +17,7 @@ create table if not exists runs (
     started_us   integer not null,
     folder_ns    integer not null,   -- mtime of the run's folder when it was read: a new journal changes it
     record       text not null,      -- the whole record as JSON
-    details      integer not null,   -- how many rows of loops and checkpoints it has, and the sum of its summaries' keys
+    details      integer not null,   -- the number of its loops and checkpoints, plus the keys of its summaries
     seal         integer not null    -- here and below: the checksum of the row
 );
 create table if not exists names (id integer primary key, name text not null unique, seal integer not null);
