@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from relive.store import Home
 
 T = TypeVar("T")
+Asked = TypeVar("Asked", bound=Callable[..., Any])
 _here = current_place.get
 
 
@@ -42,6 +44,19 @@ def _asking_git() -> AbstractContextManager[None]:
             raise
         return contextlib.nullcontext()  # no file can be opened any more; opening the run says so, if it can
     return prefetch_version()
+
+
+def _telling_disk_errors(question: Asked) -> Asked:
+    """Has a question say which disk is full, or can't be written, instead of what the system says."""
+
+    @functools.wraps(question)
+    def asking(*args: Any, **how: Any) -> Any:
+        from relive.store import telling_disk_errors
+
+        with telling_disk_errors(lambda: _home(how.get("home")).path):
+            return question(*args, **how)
+
+    return asking  # type: ignore[return-value]
 
 
 def log(name: str, value: T) -> T:
@@ -111,6 +126,7 @@ def skipblock(name: str) -> RecordedBlock | PlainBlock:
     return session.place(_open).driver.skipblock(name)  # type: ignore[no-any-return]
 
 
+@_telling_disk_errors
 def restore(
     run: str, *, into: Mapping[str, Any] | None = None, home: str | Path | None = None, rng: bool = True, **at: Any
 ) -> Checkpoint:
@@ -173,6 +189,7 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> AbstractCon
     return explicit_run(name, dict(tags or {}))
 
 
+@_telling_disk_errors
 def dataframe(
     *names: str, where: str | None = None, ranks: str = "canonical", replays: str = "latest", sources: bool = False,
     contradicted: bool = False, fill: bool = False, home: str | Path | None = None,
@@ -194,6 +211,7 @@ def dataframe(
     )
 
 
+@_telling_disk_errors
 def replay(
     *names: str, where: str | None = None, workers: int | None = None, home: str | Path | None = None, **how: Any
 ) -> Answer:
@@ -239,6 +257,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
         print_to_stderr(f"{found.added:,} values added: {count_words(found.verdicts)}")
 
 
+@_telling_disk_errors
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     """Run read-only SQL over `runs`, `args`, `logs`, `loops`, `checkpoints` and the wide table `frame('a', 'b')`.
 
@@ -249,6 +268,7 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     return QueryEngine(_home(home)).sql(query).df()
 
 
+@_telling_disk_errors
 def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) -> pandas.DataFrame:
     """Return the runs that logged a metric, best first; runs on different data are ranked apart, see `data_version`.
 
@@ -263,6 +283,7 @@ def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) ->
     return rows_to_pandas(leaderboard_rows(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
 
 
+@_telling_disk_errors
 def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     """Return how far the ranks of a run differ, per step: canonical, mean, min, max, skew, and the farthest rank.
 
@@ -274,6 +295,7 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
     return rows_to_pandas(skew_rows(_runs(home).skew(run, name)))
 
 
+@_telling_disk_errors
 def diverge(
     one: str, other: str | None = None, *, ignore: Iterable[str] = (), replay: bool = False,
     home: str | Path | None = None,
@@ -291,6 +313,7 @@ def diverge(
     return diverge_runs(_home(home), one, other, ignored=tuple(ignore), replays=replay).to_json()
 
 
+@_telling_disk_errors
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
     """Load the model `name`, `name@alias` or `name@3` and verify its hash: an object, or the path of a file or folder.
 

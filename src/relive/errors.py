@@ -35,6 +35,10 @@ class StorageUnavailable(ReliveError):
     """A database or object store that can't be reached or refuses a request; the home is unaffected."""
 
 
+class DiskTrouble(ReliveError, OSError):
+    """A disk that is full or can't be written; what was stored before is unaffected."""
+
+
 class Incomplete(ReliveError):
     """A run whose record is incomplete, so that it can't be promoted; `missing` lists what it lacks."""
 

@@ -160,7 +160,15 @@ class SqliteTables:
 
 def check_file(path: Path) -> None:
     """Raises `IndexDamaged` if a file of this version is damaged, however large it is; changes nothing."""
-    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as db:
+    try:
+        _check_file(str(path))
+    except sqlite3.OperationalError:  # the files beside it can't be made: the disk is full, or can't be written
+        _check_file(f"{path.absolute().as_uri()}?immutable=1")
+
+
+def _check_file(name: str) -> None:
+    is_address = name.startswith("file:")
+    with contextlib.closing(sqlite3.connect(name, timeout=BUSY_TIMEOUT_S, isolation_level=None, uri=is_address)) as db:
         with _reporting_damage():
             version = db.execute("pragma user_version").fetchone()[0]
         if version == SCHEMA_VERSION:

@@ -27,6 +27,7 @@ _SEALED = (  # patterns of files, whether they are more than derived, and the re
     ("tokens.json", True, "restore it, or remove it and create new tokens"),
     ("chunks/packs/*.spooled", True, "restore it from a backup, or restore an earlier checkpoint"),
     ("runs/*/check.json", True, "remove it"),
+    ("runs/*/origin", True, "fetch the run again"),
     ("fits/*.json", False, _DERIVED),
     ("costs.json", False, _DERIVED),
 )
