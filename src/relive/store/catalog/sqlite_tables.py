@@ -46,7 +46,7 @@ class SqliteTables:
         self._inode = self._path.stat().st_ino if self._path.exists() else 0
         try:
             return self._open(str(self._path))
-        except (sqlite3.DatabaseError, IndexDamaged) as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError, IndexDamaged) as error:
             if not _is_damage(error):
                 raise
             report_rebuild(_to_index_damage(error))
@@ -212,7 +212,7 @@ _SYSTEM_CODES = frozenset(
 
 def _is_damage(error: Exception, path: Path | None = None) -> bool:
     if not isinstance(error, sqlite3.DatabaseError):
-        return isinstance(error, IndexDamaged)
+        return isinstance(error, IndexDamaged | UnicodeDecodeError)  # what SQLite says of a file may hold bytes of it
     code = getattr(error, "sqlite_errorcode", 0)  # 0: bytes that are no text
     if code == sqlite3.SQLITE_READONLY and path is not None and os.access(path, os.W_OK):
         return True  # the file says that it is of a format which SQLite only reads
@@ -229,7 +229,7 @@ def _to_index_damage(error: Exception) -> IndexDamaged:
 def _reporting_damage(path: Path | None = None) -> Iterator[None]:
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if _is_damage(error, path):
             raise _to_index_damage(error) from error
         raise

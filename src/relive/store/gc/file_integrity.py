@@ -97,7 +97,7 @@ def _check_fingerprints(path: Path) -> Iterator[Finding]:
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
             problem = db.execute("pragma integrity_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:  # what SQLite says of it may hold bytes of it
         problem = str(error)
     if problem != "ok":
         yield Finding("home", f"{path} is damaged ({problem}); remove it: it is derived")
