@@ -222,7 +222,7 @@ class Execution:
             materialise(case.record, case.patch.files, tree)
         return tree
 
-    def _new_variables(self, replay: _CaseReplay) -> frozenset[str]:
+    def _new_variables(self, replay: CaseReplay) -> frozenset[str]:
         """Today's environment variables that the code names, and that the run did not have."""
         then, case = replay.history.ranks[0].variable_names, replay.case
         new = {*os.environ} - {*(then or os.environ), *OF_THE_PLACE}
