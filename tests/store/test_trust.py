@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,14 @@ def test_a_list_that_cannot_be_written_says_what_to_do(place: Home, monkeypatch:
 
     with pytest.raises(ReliveError, match="RELIVE_TRUST"):
         trust_home(place)
+
+
+def test_a_file_system_without_hard_links_has_homes_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **_how: object) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    assert is_trusted(Home(_empty(tmp_path / "on-a-stick")))

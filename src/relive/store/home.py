@@ -124,10 +124,14 @@ class Home:
 
     def _mark_if_empty(self) -> None:
         """A home that is empty when this user begins to use it is the user's own, see `relive trust`."""
-        if set(os.listdir(self.path)) <= _OF_NEW_HOMES:
-            from relive.store.home_mark import mark_home
+        if not set(os.listdir(self.path)) <= _OF_NEW_HOMES:
+            return
+        from relive.store.home_mark import mark_home
 
+        try:
             mark_home(self.path, self.identity())
+        except OSError:  # a disk that is full: recording goes on, and the home has to be trusted by `relive trust`
+            return
 
     def run_folder(self, run: str) -> Path:
         return self.runs / run
