@@ -32,6 +32,17 @@ with relive.checkpointing(weights=weights, every=1):
 ASKING = TRAIN + '        relive.log("mean", float(weights.mean()))\n'
 
 
+def recorded_with_pace(script: Script, folder: Path) -> Path:
+    """Records a run, adds a statement, and returns the folder in which replays tell which iterations they run."""
+    pace = folder / "pace"
+    pace.mkdir()
+    script(TRAIN, env={"PACE": str(pace)})  # a replay has the variables that were recorded
+    for path in pace.iterdir():
+        path.unlink()
+    script.write(ASKING)
+    return pace
+
+
 def runs_of(folder: Path) -> dict[int, int]:
     """How often each iteration was run."""
     counts: dict[int, int] = {}
@@ -43,11 +54,8 @@ def runs_of(folder: Path) -> dict[int, int]:
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_killed_replay_is_taken_up_where_it_was(script: Script, tmp_path: Path, workers: int) -> None:
-    pace = tmp_path / "pace"
-    pace.mkdir()
+    pace = recorded_with_pace(script, tmp_path)
     env = {"PACE": str(pace)}
-    script(TRAIN)
-    script.write(ASKING)
     command = ("replay", "mean", "--yes", "--workers", str(workers))
 
     first = script.start_relive(*command, env=env)
@@ -71,10 +79,7 @@ def test_a_killed_replay_is_taken_up_where_it_was(script: Script, tmp_path: Path
 
 
 def test_the_workers_of_a_killed_replay_end_with_it(script: Script, tmp_path: Path) -> None:
-    pace = tmp_path / "pace"
-    pace.mkdir()
-    script(TRAIN)
-    script.write(ASKING)
+    pace = recorded_with_pace(script, tmp_path)
 
     first = script.start_relive("replay", "mean", "--yes", "--workers", "1", env={"PACE": str(pace)})
     deadline = time.monotonic() + 60
