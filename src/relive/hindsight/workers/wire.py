@@ -94,6 +94,14 @@ class Job(msgspec.Struct, frozen=True):
     def read(cls, path: Path) -> Job:
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
+    @classmethod
+    def read_if_there(cls, folder: Path) -> Job | None:
+        """Returns the job of a worker's folder; None if it was not written, or not to its end."""
+        try:
+            return cls.read(folder / JOB_FILE)
+        except (OSError, msgspec.DecodeError):
+            return None
+
 
 class StateCheck(msgspec.Struct, frozen=True):
     """The state of the script, compared with the recorded one at a moment of the run.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import runpy
+import signal
 import sys
 import threading
 import traceback
@@ -26,6 +28,7 @@ from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
 
+_DEATH_SIGNAL = 1  # of prctl(2): PR_SET_PDEATHSIG
 _OF_THE_STATEMENT = (NameError, SyntaxError, ImportError)  # errors that a restore does not cause
 
 
@@ -161,5 +164,14 @@ def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _end_with(parent: int) -> None:
+    """Has this process killed when the one that waits for its report is killed; other systems than Linux can't."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it was too late to ask
+            os._exit(1)
+
+
 if __name__ == "__main__":
+    _end_with(int(sys.argv[2]))
     leave(main(sys.argv[1]))

@@ -34,7 +34,7 @@ from relive.checkpoint.graph.object_tokens import (
     VALUE,
     WEAK,
     Token,
-    pickled_value,
+    value_token,
 )
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
@@ -59,6 +59,8 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 class ObjectHandler(Handler):
     """An object whose state is its attributes."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         return attribute_tokens(obj, walk)
 
@@ -74,7 +76,7 @@ class ValueHandler(Handler):
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if isinstance(obj, pathlib.PurePath):
             return (VALUE, type(obj).__name__, walk.ref(str(obj), form, key))
-        return pickled_value(obj)
+        return value_token(obj)
 
 
 class EnumHandler(Handler):
@@ -274,6 +276,8 @@ def _error_fields(error: Any) -> tuple[str, ...]:
 
 class StateDictHandler(Handler):
     """An object that can't be looked into, but has `state_dict` and `load_state_dict`."""
+
+    is_data = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
         return walk.ref(walk.made(obj.state_dict()), ".", "state_dict()")

@@ -5,18 +5,15 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # gives numbers, where `signal` makes an object for each
 import builtins
 import decimal
-import functools
 import gc
 import locale
 import logging
 import operator
 import os
-import pickle
 import signal
 import sys
 import time
 import types
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -26,9 +23,14 @@ from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.handlers.classes import has_same_values, is_library_state
 from relive.checkpoint.graph.handlers.code import is_made_at_run_time
 from relive.checkpoint.graph.handlers.objects import DISPLAY_PACKAGES
-from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, TYPED, value_token
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
-from relive.checkpoint.state import capture_random_states, restore_random_states
+from relive.checkpoint.state import (
+    capture_random_states,
+    current_filters,
+    restore_random_states,
+    set_warning_filters,
+)
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
@@ -180,7 +182,7 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
     """Returns settings of the process: the current value of each, and how it is set."""
     context = decimal.getcontext()
     found: dict[str, tuple[Any, Callable[[Any], None]]] = {
-        "warning filters": (_warning_filters(), _set_warning_filters),
+        "warning filters": (current_filters(), set_warning_filters),
         "recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
         "decimal precision": (context.prec, lambda value: setattr(context, "prec", value)),
         "decimal rounding": (context.rounding, lambda value: setattr(context, "rounding", value)),
@@ -359,25 +361,13 @@ def _own_log_handlers() -> list[Any]:
     return [one for one in handlers if one is not None and is_project_module(type(one).__module__)]
 
 
-def _warning_filters() -> bytes:
-    return _pickled_filters(tuple(warnings.filters))
-
-
-@functools.lru_cache(maxsize=2)
-def _pickled_filters(filters: tuple[Any, ...]) -> bytes:
-    return pickle.dumps(list(filters), 4)
-
-
-def _set_warning_filters(data: bytes) -> None:
-    warnings.filters[:] = pickle.loads(data)  # type: ignore[index]
-    warnings._filters_mutated()  # type: ignore[attr-defined]
-
-
 class GlobalRandomHandler(Handler):
     """The global generators of `random`, numpy and torch."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
-        return pickled_value(capture_random_states())
+        return value_token(capture_random_states())
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         restore_random_states(restore.value(content))
@@ -385,8 +375,10 @@ class GlobalRandomHandler(Handler):
 
 def have_same_random_states(one: Any, other: Any) -> bool:
     """Whether two contents agree on the generators of all libraries that both processes had loaded."""
-    first, second = pickle.loads(one[1]), pickle.loads(other[1])
-    return all(pickle.dumps(first[name]) == pickle.dumps(second[name]) for name in first if name in second)
+    if one[0] != TYPED or other[0] != TYPED:  # a generator of a device, whose state is no plain data
+        return bool(one == other)
+    first, second = (dict(zip(form[1::2], form[2::2], strict=True)) for form in (one[1], other[1]))
+    return all(first[name] == second[name] for name in first if name in second)
 
 
 def choose_process(kind: type) -> Handler | None:
