@@ -1115,6 +1115,7 @@ def test_variables_of_functions_are_restored_in_scripts_that_the_command_starts(
     script.relive("replay", "total", "epoch >= 4", "--yes")
     told = script.relive("dataframe", "loss", "total", "--where", "epoch >= 4", "--json").stdout
     rows = [json.loads(line) for line in told.splitlines()]
-    totals = list(itertools.accumulate(random.Random(0).random() for _ in range(6)))
+    drawn = random.Random(0)
+    totals = list(itertools.accumulate(drawn.random() for _ in range(6)))
 
     assert [row["total"] for row in rows] == totals[4:]
