@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from relive.record.provenance.secret_filter import SecretFilter, is_secret
+from relive.record.provenance.secret_filter import SecretFilter, is_ordinary, is_secret
 
 _QUOTED_NAME = re.compile(r"""["']([A-Za-z_][A-Za-z0-9_]*)["']""")
 _OWN_PREFIX = "RELIVE_"
@@ -43,7 +43,10 @@ class NamedVariables:
         self._left = {
             name: value
             for name, value in environ.items()
-            if name not in OF_THE_PLACE and not name.startswith(_OWN_PREFIX) and not is_secret(name)
+            if name not in OF_THE_PLACE
+            and not name.startswith(_OWN_PREFIX)
+            and not is_secret(name)
+            and is_ordinary(value)
         }
 
     def new(self, files: Iterable[str]) -> dict[str, str]:

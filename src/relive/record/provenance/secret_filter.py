@@ -62,6 +62,11 @@ def is_secret(name: str) -> bool:
     return any(_is_secret_word(words, at) for at in range(len(words)))
 
 
+def is_ordinary(value: str) -> bool:
+    """Whether a text is a number, a path, the name of a file or words: a secret hardly looks like that."""
+    return bool(_NUMBER.fullmatch(value) or _ORDINARY.fullmatch(value))
+
+
 def hides(name: str, value: Any) -> bool:
     """Whether this value is a secret because of its name. Empty ones, truth values and most numbers never are."""
     return is_secret(name) and _is_kept_secret(name, value, _MAX_DEPTH)
@@ -177,7 +182,7 @@ def _may_be_pin(name: str, number: str) -> bool:
 def _flag_hides(flag: str, value: str) -> bool:
     # `-p` is a path, a port or a name of something far more often than a password, and a replay needs those.
     if flag == _BARE_PASSWORD_FLAG:
-        return not (_NUMBER.fullmatch(value) or _ORDINARY.fullmatch(value))
+        return not is_ordinary(value)
     return hides(flag, value)
 
 
