@@ -13,13 +13,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from relive.server import routes
+from relive.server import page_routes, routes
 from relive.server.authorization import Authorization, handle_failure, handle_not_found, handle_wrong_method
 from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
+from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, TableEndpoints
 from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
-from relive.server.questions import Indexer, QuestionLimits, ReaderPool
+from relive.server.questions import ChangeWatcher, Indexer, QuestionLimits, ReaderPool
 from relive.server.tokens import Tokens
 from relive.server.web_pages import WebPages
 from relive.store import Home
@@ -46,6 +47,8 @@ class Service:
         self._packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
         self._runs, self._comparisons = RunEndpoints(self._readers, chunks), ComparisonEndpoints(self._readers)
 
+        self._watcher = ChangeWatcher(home, limits.memory_bytes)
+
     def app(self) -> Starlette:
         pages = WebPages(self._authorization)
         api_routes = [self._route(spec, endpoint) for spec, endpoint in self.endpoints().items()]
@@ -58,6 +61,7 @@ class Service:
         )
 
     def close(self) -> None:
+        self._watcher.close()
         self._indexer.close()
         self._readers.close()
         self._admission.close()
@@ -80,6 +84,15 @@ class Service:
             routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
             routes.FILES: downloads.files, routes.FILE: downloads.file, routes.CHECKPOINTS: downloads.checkpoints,
             routes.ONE_PACK: downloads.pack, routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,
+            **self._page_endpoints(),
+        }  # fmt: skip
+
+    def _page_endpoints(self) -> dict[RouteSpec, Endpoint]:
+        tables = TableEndpoints(self._readers)
+        return {
+            page_routes.TABLE: tables.table, page_routes.COLUMNS: tables.columns,
+            page_routes.CURVES: CurveEndpoints(self._readers).curves,
+            page_routes.EVENTS: EventEndpoints(self._watcher).events,
         }  # fmt: skip
 
     def _route(self, spec: RouteSpec, endpoint: Endpoint) -> Route:

@@ -45,6 +45,7 @@ class RouteSpec:
     answer: Schema | None = None
     status: int = 200
     media: str = "application/json"
+    description: str = ""
 
 
 def openapi_document(routes: Iterable[RouteSpec], version: str) -> dict[str, Any]:
@@ -59,6 +60,13 @@ def openapi_document(routes: Iterable[RouteSpec], version: str) -> dict[str, Any
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}],
     }
+
+
+def _operation_id(route: RouteSpec) -> str:
+    """Returns the name that generated clients call a route by: `get_runs_by_run`."""
+    words = [part.removeprefix("{").removesuffix("}").removesuffix(".json") for part in route.path.split("/") if part]
+    marked = [f"by_{word}" if f"{{{word}}}" in route.path else word for word in words if word != "api"]
+    return "_".join([route.method.lower(), *marked]).replace("-", "_")
 
 
 def _operation(route: RouteSpec) -> dict[str, Any]:
@@ -83,8 +91,9 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
         success["content"] = {route.media: {"schema": route.answer}}
     failure = {"description": "Not as asked; says why.", "content": {"application/json": {"schema": ERROR}}}
     operation: dict[str, Any] = {
-        "summary": route.summary, "parameters": parameters, "responses": {str(route.status): success, "4XX": failure,
-        "503": failure},
+        "operationId": _operation_id(route), "summary": route.summary,
+        "description": route.description or route.summary, "parameters": parameters,
+        "responses": {str(route.status): success, "4XX": failure, "503": failure},
     }  # fmt: skip
     if route.body is not None:
         media = "application/octet-stream" if route.body is BYTES else "application/json"

@@ -7,6 +7,7 @@ import threading
 import time
 
 from relive.errors import ReliveError
+from relive.query.series import build_pyramids
 from relive.server.http import HttpError
 from relive.server.questions.answers import ProjectIndex, StoreQuestion
 from relive.server.questions.store_process import StoreProcess
@@ -71,4 +72,5 @@ class Indexer:
 def refresh(index: ProjectIndex) -> dict[str, str]:
     """Brings the index up to date; returns the runs that could not be read, with the reasons."""
     index.refresh()
+    build_pyramids(index)
     return index.set_aside

@@ -287,7 +287,8 @@ class Index:
 
     def _loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
-        stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops() if row[0] in by_number]
+        few = by_number.keys() if len(by_number) <= FEW_RUNS else None
+        stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops(few) if row[0] in by_number]
         live = [
             (entry.record.run, journal.journal.rank, journal.journal.process, *loop_row(row))
             for entry in entries
