@@ -10,5 +10,6 @@ if TYPE_CHECKING:
     from relive.server.endpoints.pack_upload import PackEndpoints
     from relive.server.endpoints.run_download import DownloadEndpoints
     from relive.server.endpoints.runs import RunEndpoints
+    from relive.server.endpoints.login_session import SessionEndpoint
 
 __getattr__ = lazy_names(__name__)
