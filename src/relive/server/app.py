@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from relive.server import routes
+from relive.server import routes, run_routes
 from relive.server.access import LocalAccess
 from relive.server.authorization import (
     Authorization,
@@ -30,6 +30,7 @@ from relive.server.endpoints import (
     RunEndpoints,
     SessionEndpoint,
 )
+from relive.server.endpoints.run import ArtifactEndpoints, RunPageEndpoints
 from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
@@ -66,6 +67,8 @@ class Service:
         self._session = SessionEndpoint(str(home.path), token_of, can_ask=False)
         self._downloads = DownloadEndpoints(home, self._readers)
         self._writing = self._writing_endpoints(home, chunks)
+        self._run_page = RunPageEndpoints(self._readers, is_local=local is not None)
+        self._artifacts = ArtifactEndpoints(self._readers, chunks)
         self._runs, self._comparisons = RunEndpoints(self._readers, chunks), ComparisonEndpoints(self._readers)
 
     def app(self) -> Starlette:
@@ -99,7 +102,16 @@ class Service:
             routes.ONE_VERSION: comparisons.version, routes.RETIRE: comparisons.retire, routes.POINT: comparisons.point,
             routes.ROLL_BACK: comparisons.roll_back, routes.CHUNK_BYTES: runs.chunk,
             routes.FILES: downloads.files, routes.FILE: downloads.file, routes.CHECKPOINTS: downloads.checkpoints,
-            routes.ONE_PACK: downloads.pack, **self._writing,
+            routes.ONE_PACK: downloads.pack, **self._run_page_endpoints(), **self._writing,
+        }  # fmt: skip
+
+    def _run_page_endpoints(self) -> dict[RouteSpec, Endpoint]:
+        page = self._run_page
+        return {
+            run_routes.CONFIG: page.config, run_routes.CODE: page.code, run_routes.CODE_DIFF: page.code_diff,
+            run_routes.DATA: page.data, run_routes.ENVIRONMENT: page.environment, run_routes.MEMO: page.memo,
+            run_routes.CHECKPOINT_LIST: page.checkpoint_list, run_routes.COMMANDS: page.commands,
+            run_routes.ARTIFACTS: page.artifacts, run_routes.ARTIFACT: self._artifacts.artifact,
         }  # fmt: skip
 
     def _writing_endpoints(self, home: Home, chunks: Chunks) -> dict[RouteSpec, Endpoint]:
