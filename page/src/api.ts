@@ -15,7 +15,7 @@ export class ApiError extends Error {
 export const trouble = signal("");
 
 export function toLogin(): void {
-  const next = location.pathname.slice(prefix.length) + location.search;
+  const next = location.pathname + location.search;
   location.href = `${prefix}/login?next=${encodeURIComponent(next)}`;
 }
 

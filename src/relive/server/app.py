@@ -13,14 +13,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from relive.server import page_routes, routes
-from relive.server.authorization import Authorization, handle_failure, handle_not_found, handle_wrong_method
-from relive.server.endpoints import ComparisonEndpoints, DownloadEndpoints, IngestEndpoints, PackEndpoints, RunEndpoints
+from relive.server import page_routes, routes, run_routes
+from relive.server.access import LocalAccess
+from relive.server.authorization import (
+    Authorization,
+    handle_failure,
+    handle_not_found,
+    handle_wrong_method,
+    token_of,
+)
+from relive.server.endpoints import (
+    ComparisonEndpoints,
+    DownloadEndpoints,
+    IngestEndpoints,
+    PackEndpoints,
+    RunEndpoints,
+    SessionEndpoint,
+)
 from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, TableEndpoints
+from relive.server.endpoints.run import ArtifactEndpoints, RunPageEndpoints
 from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
-from relive.server.questions import ChangeWatcher, Indexer, QuestionLimits, ReaderPool
+from relive.server.questions import ChangeWatcher, Indexer, QuestionLimits, ReaderPool, RecordedHere
 from relive.server.tokens import Tokens
 from relive.server.web_pages import WebPages
 from relive.store import Home
@@ -32,19 +47,29 @@ Endpoint = Callable[[Request], Any]
 
 
 class Service:
-    """A store with everything that serves it: endpoints, authorization, metrics, and the index thread."""
+    """A store with everything that serves it: endpoints, authorization, metrics, and the index thread.
 
-    def __init__(self, home: Home, *, is_open: bool = False, limits: QuestionLimits = QuestionLimits()) -> None:  # noqa: B008 - frozen
-        self.intake = Intake(home)  # refuses a second server
+    With `local`, it shows the home of its one user beside everything that records into it, and takes nothing in.
+    """
+
+    def __init__(
+        self, home: Home, *, is_open: bool = False, limits: QuestionLimits = QuestionLimits(),  # noqa: B008 - frozen
+        local: LocalAccess | None = None,
+    ) -> None:  # fmt: skip
+        self.intake = Intake(home) if local is None else RecordedHere()  # an Intake refuses a second server
         self._admission = Admission()
         self.metrics = Metrics(self.intake, lambda: self._admission.in_flight)
         chunks = Chunks(home.chunks)
         self._readers = ReaderPool(home, limits)
         self._indexer = Indexer(home, self.intake, INDEX_MEMORY * limits.memory_bytes)
-        self._authorization = Authorization(Tokens(home.path), self.metrics, self._admission, is_open=is_open)
-        self._ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
+        self._authorization = Authorization(
+            Tokens(home.path), self.metrics, self._admission, is_open=is_open, local=local
+        )
+        self._session = SessionEndpoint(str(home.path), token_of, can_ask=False)
         self._downloads = DownloadEndpoints(home, self._readers)
-        self._packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        self._writing = self._writing_endpoints(home, chunks)
+        self._run_page = RunPageEndpoints(self._readers, is_local=local is not None)
+        self._artifacts = ArtifactEndpoints(self._readers, chunks)
         self._runs, self._comparisons = RunEndpoints(self._readers, chunks), ComparisonEndpoints(self._readers)
 
         self._watcher = ChangeWatcher(home, limits.memory_bytes)
@@ -70,21 +95,18 @@ class Service:
 
     def endpoints(self) -> dict[RouteSpec, Endpoint]:
         """Returns the endpoint of each route of the API."""
-        ingest, packs, downloads = self._ingest, self._packs, self._downloads
-        runs, comparisons = self._runs, self._comparisons
+        downloads, runs, comparisons = self._downloads, self._runs, self._comparisons
         return {  # routes match in this order, so fixed paths come before parameters
             routes.HEALTH: self.health, routes.METRICS: self.prometheus, routes.OPENAPI: self.openapi,
+            routes.SESSION: self._session.session,
             routes.RUNS: runs.runs, routes.ONE_RUN: runs.run, routes.SERIES: runs.series, routes.SKEW: comparisons.skew,
             routes.ALERT: comparisons.alert, routes.COMPARE: comparisons.compare,
             routes.LEADERBOARD: comparisons.leaderboard, routes.MODELS: comparisons.models,
             routes.ONE_MODEL: comparisons.model, routes.PROMOTE: comparisons.promote,
             routes.ONE_VERSION: comparisons.version, routes.RETIRE: comparisons.retire, routes.POINT: comparisons.point,
-            routes.ROLL_BACK: comparisons.roll_back, routes.POSITION: ingest.position, routes.APPEND: ingest.append,
-            routes.MISSING: ingest.missing, routes.CHUNK_BYTES: runs.chunk, routes.UPLOADED: ingest.upload_position,
-            routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
+            routes.ROLL_BACK: comparisons.roll_back, routes.CHUNK_BYTES: runs.chunk,
             routes.FILES: downloads.files, routes.FILE: downloads.file, routes.CHECKPOINTS: downloads.checkpoints,
-            routes.ONE_PACK: downloads.pack, routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,
-            **self._page_endpoints(),
+            routes.ONE_PACK: downloads.pack, **self._run_page_endpoints(), **self._page_endpoints(), **self._writing,
         }  # fmt: skip
 
     def _page_endpoints(self) -> dict[RouteSpec, Endpoint]:
@@ -93,6 +115,27 @@ class Service:
             page_routes.TABLE: tables.table, page_routes.COLUMNS: tables.columns,
             page_routes.CURVES: CurveEndpoints(self._readers).curves,
             page_routes.EVENTS: EventEndpoints(self._watcher).events,
+        }  # fmt: skip
+
+    def _run_page_endpoints(self) -> dict[RouteSpec, Endpoint]:
+        page = self._run_page
+        return {
+            run_routes.CONFIG: page.config, run_routes.CODE: page.code, run_routes.CODE_DIFF: page.code_diff,
+            run_routes.DATA: page.data, run_routes.ENVIRONMENT: page.environment, run_routes.MEMO: page.memo,
+            run_routes.CHECKPOINT_LIST: page.checkpoint_list, run_routes.COMMANDS: page.commands,
+            run_routes.ARTIFACTS: page.artifacts, run_routes.ARTIFACT: self._artifacts.artifact,
+        }  # fmt: skip
+
+    def _writing_endpoints(self, home: Home, chunks: Chunks) -> dict[RouteSpec, Endpoint]:
+        """Returns the endpoints that take runs in; none for a home into which its runs are recorded directly."""
+        if not isinstance(self.intake, Intake):
+            return {}
+        ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
+        packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        return {
+            routes.POSITION: ingest.position, routes.APPEND: ingest.append, routes.MISSING: ingest.missing,
+            routes.UPLOADED: ingest.upload_position, routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
+            routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,
         }  # fmt: skip
 
     def _route(self, spec: RouteSpec, endpoint: Endpoint) -> Route:

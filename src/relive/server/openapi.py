@@ -52,7 +52,7 @@ def openapi_document(routes: Iterable[RouteSpec], version: str) -> dict[str, Any
     """Returns the OpenAPI document."""
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path.replace(":path}", "}"), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "relive", "version": version, "description": "The store of relive behind HTTP."},
@@ -79,8 +79,9 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
         "model": MODEL,
         "alias": MODEL,
         "version": MODEL,
+        "artifact": {"type": "string", "minLength": 1, "maxLength": 1_000},
     }
-    path_names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    path_names = [part[1:-1].removesuffix(":path") for part in route.path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": named[name]} for name in path_names]
     parameters += [
         {"name": name, "in": "query", "required": name in route.required, "schema": schema}

@@ -9,8 +9,6 @@ import zstandard
 from starlette.requests import Request
 from starlette.responses import Response
 
-from relive.server.http.error_responses import HttpError
-
 MIN_BYTES = 1_000  # shorter answers are sent as they are
 
 
@@ -35,11 +33,3 @@ def _compress(accepted: str, body: bytes) -> tuple[str, bytes]:
     if "zstd" in accepted:
         return "zstd", zstandard.ZstdCompressor(level=3).compress(body)
     return ("gzip", gzip.compress(body, 3, mtime=0)) if "gzip" in accepted else ("", body)
-
-
-def refuse_unknown(request: Request, known: tuple[str, ...]) -> None:
-    """Raises if a query parameter is none of these: a misspelt one must not be ignored."""
-    unknown = [name for name in request.query_params if name not in known]
-    if unknown:
-        listed = ", ".join(known) or "none"
-        raise HttpError(422, f"the parameter {unknown[0][:60]!r} is not known here; the parameters are: {listed}")

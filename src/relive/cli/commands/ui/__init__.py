@@ -1,0 +1,1 @@
+"""`relive ui`: the page of the current home, and what it asks of replay."""
