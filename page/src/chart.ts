@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { extent, nearest, roomy, smooth, type Band, type Curve } from "./pure/curves";
-import { short } from "./pure/format";
+import { short, tickText } from "./pure/format";
 
 export interface Drawn { key: string; label: string; color: string; curve: Curve; dash?: number[]; isStrong?: boolean }
 export interface DrawnBand { key: string; label: string; color: string; band: Band }
@@ -69,8 +69,8 @@ export class Chart {
         y: { distr: look.logY ? 3 : 1, range: () => this.rangeOfY() },
       },
       axes: [
-        { ...axis, size: 26, gap: 4, space: 60, ...(look.isTime ? {} : { values: (_u: uPlot, ticks: number[]) => ticks.map((at) => (look.isRelative ? duration(at) : short(at))) }) },
-        { ...axis, size: 56, gap: 4, space: 28, values: (_u: uPlot, ticks: (number | null)[]) => ticks.map((at) => (at === null ? "" : short(at, 5))) },
+        { ...axis, size: 26, gap: 4, space: 60, ...(look.isTime ? {} : { values: (_u: uPlot, ticks: number[]) => ticks.map((at) => (look.isRelative ? duration(at) : tickText(at))) }) },
+        { ...axis, size: 56, gap: 4, space: 28, values: (_u: uPlot, ticks: (number | null)[]) => ticks.map((at) => (at === null ? "" : tickText(at))) },
       ],
       series: [{}, { paths: () => null, points: { show: false } }],
       hooks: { draw: [() => this.draw()], setSelect: [(u) => this.select(u)], ready: [(u) => this.listen(u)] },

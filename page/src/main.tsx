@@ -79,7 +79,7 @@ function App() {
       <span class="grow" />
       <span class="state" role="status">{trouble.value ? <span class="failure">{trouble.value}</span> : <span class={`pulse ${isConnected.value ? "on" : ""}`} title={isConnected.value ? "Changes appear as they happen" : "Connecting"}><span class="unseen">{isConnected.value ? "live" : "connecting"}</span></span>}</span>
       <button type="button" class="ghost" aria-label="Keys" title="Keys (?)" onClick={() => setSheet(true)}>?</button>
-      <Menu label={session.value?.name ? session.value.name.slice(0, 20) : "☰"} title="You and the look" align="right">{(close) => <div class="list">
+      <Menu label={<><span class="me">{session.value?.name ?? ""}</span> ☰</>} title="You and the look" align="right">{(close) => <div class="list">
         {([["", "as the system"], ["light", "light"], ["dark", "dark"]] as const).map(([key, text]) => <button key={key} type="button" aria-pressed={theme.value === key} onClick={() => { close(); setTheme(key); }}>{text}</button>)}
         <a href={hrefOf("/api/openapi.json")} target="_blank" rel="noreferrer">API</a>
         <form method="post" action={`${prefix}/logout`}><button type="submit">log out</button></form>

@@ -103,7 +103,7 @@ function Progress({ id, column, runs }: { id: string; column: string; runs: stri
 }
 
 function Questions({ current, onOpen }: { current: string; onOpen: (id: string) => void }) {
-  const { answer } = useAnswer((stop) => get<{ questions: (Question & { question?: string })[] }>("/api/ask/questions", {}, stop).catch(() => ({ questions: [] })), `questions ${current}`);
+  const { answer } = useAnswer((stop) => (session.value?.can_ask ? get<{ questions: (Question & { question?: string })[] }>("/api/ask/questions", {}, stop) : Promise.resolve({ questions: [] })), `questions ${current} ${session.value?.can_ask ?? false}`);
   if (!answer?.questions?.length) return null;
   return <><h2>Earlier questions</h2><ul class="plain">{answer.questions.map((one) => { const id = String(one.id ?? one.question ?? ""); return <li key={id}><button type="button" class="small" onClick={() => onOpen(id)}>{(one.names ?? [id]).join(", ")}</button> <span class="quiet">{one.state}, {one.done} of {one.of}</span></li>; })}</ul></>;
 }

@@ -8,7 +8,8 @@ import { band, smooth, type Curve } from "../pure/curves";
 import { cellText, durationText, exact, grouped, short } from "../pure/format";
 import { isDark } from "../state";
 import { watch } from "../store";
-import { MEANINGS, Menu, Verdict } from "./basics";
+import { table } from "../api";
+import { MEANINGS, Menu, useAnswer, Verdict } from "./basics";
 
 export interface RunView { run: string; label: string; color: string; group?: string | undefined; isStrong?: boolean; live?: boolean }
 export interface ChartTerms { x: string; smoothing: number; logX: boolean; logY: boolean; range: [number, number] | null; ranks: boolean; band: "" | "std" | "range" }
@@ -102,7 +103,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
   if (curves && !shown.length && runs.length) return <section class="card none" ref={card} hidden />;
   const replayed = [...new Set(numeric.flatMap((one) => one.sources.map((part) => part.verdict)))];
   const odd = numeric.reduce((sum, one) => sum + one.nonfinite.length, 0);
-  return <section class={`card ${isLarge ? "large" : ""}`} ref={card} aria-label={`Chart of ${name}`}>
+  return <section class={`card ${isLarge ? "large" : ""}`} ref={card} aria-label={`Chart of ${name}`} data-chart={name}>
     <header>
       <h3 title={name}>{name}</h3>
       {replayed.map((verdict) => <Verdict key={verdict} verdict={verdict} />)}
@@ -120,7 +121,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
       aria-label={isPlot ? `${name}, ${look.curves.length + look.bands.length} curves. Arrow keys move the crosshair, plus and minus zoom, 0 shows all.` : undefined} onKeyDown={onKey}>
       {!curves && <div class="loading" aria-label="Loading" />}
       {isSingle && <Bars curves={numeric} byRun={byRun} />}
-      {isText && <p class="quiet">{shown.reduce((sum, one) => sum + one.texts, 0)} texts; the table has the last of each run: pick the column <b>{name}</b>.</p>}
+      {isText && <Texts name={name} runs={runs} />}
       {!numeric.length && notes.length > 0 && <p class="quiet">{notes[0]!.note}. Choose another x axis.</p>}
     </div>
     {readings && isPlot && <Readings {...readings} x={readings.x} axis={terms.x} width={size[0]} />}
@@ -168,12 +169,20 @@ function Readings({ x, left, isHere, rows, axis, width }: { x: number; left: num
   const at = axis === "time" ? new Date(x * 1000).toLocaleString() : axis === "relative" ? durationText(x) : `${axis} ${short(nearestX(rows, x))}`;
   return <div class={`readings ${isHere ? "here" : ""}`} ref={box} aria-hidden="true">
     <b>{at}</b>
-    {shown.map((row) => <div key={row.key}><i ref={(node) => { if (node) node.style.background = row.color; }} /><span>{row.label}</span><em title={exact(row.y)}>{short(row.y)}</em>{row.verdict ? <small title={MEANINGS[row.verdict]}>{row.verdict} · replay {row.replay}</small> : null}</div>)}
+    {shown.map((row) => <div key={row.key}><i ref={(node) => { if (node) node.style.background = row.color; }} /><span>{row.label}</span><em title={exact(row.y)}>{cellText(row.y)}</em>{row.verdict ? <small title={MEANINGS[row.verdict]}>{row.verdict} · replay {row.replay}</small> : null}</div>)}
     {rows.length > shown.length && <small>and {rows.length - shown.length} more</small>}
   </div>;
 }
 
 const nearestX = (rows: Reading[], x: number) => rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best - x) ? row.x : best), rows[0]?.x ?? x);
+
+/** The last text of each run; what is no number and no text is shown as JSON. */
+function Texts({ name, runs }: { name: string; runs: RunView[] }) {
+  const key = `metric:${name}`;
+  const { answer } = useAnswer((stop) => table({ runs: runs.map((one) => one.run), columns: [key], limit: 100 }, stop), `${key}|${runs.map((one) => one.run).join()}`);
+  const labels = new Map(runs.map((one) => [one.run, one]));
+  return <table class="texts"><tbody>{(answer?.rows ?? []).filter((row) => row.cells[key] !== null).map((row) => <tr key={row.run}><th scope="row">{labels.get(row.run)?.label}</th><td>{cellText(row.cells[key])}</td></tr>)}</tbody></table>;
+}
 
 function Bars({ curves, byRun }: { curves: Curve[]; byRun: Map<string, RunView> }) {
   const rows = curves.map((one) => ({ view: byRun.get(one.run)!, value: one.last[0]!, verdict: one.sources[0]?.verdict })).sort((a, b) => b.value - a.value);

@@ -35,6 +35,9 @@ export function ChartTools({ loops, isGrouped, hasRanks, count }: { loops: strin
   </div>;
 }
 
+// What people look at first comes first.
+const place = (section: string) => { const at = ["train", "val", "valid", "validation", "eval", "test"].indexOf(section.toLowerCase()); return /^(system|sys|gpu|cpu|perf)$/i.test(section) ? 20 : at < 0 ? 10 : at; };
+
 export function ChartGrid({ metrics, runs, terms }: { metrics: Pick<Column, "name">[]; runs: RunView[]; terms: ChartTerms }) {
   const find = param("find").toLowerCase();
   const closed = new Set(toList(param("closed")));
@@ -46,7 +49,7 @@ export function ChartGrid({ metrics, runs, terms }: { metrics: Pick<Column, "nam
       const key = name.includes("/") ? name.slice(0, name.indexOf("/")) : "";
       found.set(key, [...(found.get(key) ?? []), name]);
     }
-    return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
+    return [...found].sort(([a], [b]) => place(a) - place(b) || (a < b ? -1 : 1));
   }, [metrics, find]);
   const toggle = (key: string) => { if (closed.has(key)) closed.delete(key); else closed.add(key); set({ closed: fromList([...closed]) }); };
   const zoom = (range: [number, number] | null) => set({ zoom: fromRange(range) }, param("zoom") && range ? "replace" : "push");

@@ -104,13 +104,14 @@ export function RunList(props: RunListProps) {
     else if (event.key === "Enter" && row) { document.getElementById(`open-${row.run}`)?.click(); event.preventDefault(); }
   };
 
+  const types = new Map((listed.first?.columns ?? []).map((one) => [one.name, one.type]));
   const shown: number[] = [];
   for (let i = first; i < Math.min(last, listed.total); i++) shown.push(i);
   const sorted = sort.replace(/^-/, "");
   return <div class="runs" role="grid" aria-label="Runs" aria-rowcount={listed.total + 1} aria-colcount={columns.length + 1} tabIndex={0} onKeyDown={onKey} aria-activedescendant={listed.total ? `row-${focus}` : undefined} ref={scroller} onScroll={(event) => setTop(event.currentTarget.scrollTop)}>
     <div class="head" role="row" aria-rowindex={1}>
       <div class="who" role="columnheader">run</div>
-      {columns.map((column, i) => <div key={column} role="columnheader" aria-sort={sorted === column ? (sort.startsWith("-") ? "descending" : "ascending") : "none"}>
+      {columns.map((column, i) => <div key={column} class={types.get(column) === "number" && column !== "tstamp" && column !== "took_s" ? "number" : ""} role="columnheader" aria-sort={sorted === column ? (sort.startsWith("-") ? "descending" : "ascending") : "none"}>
         <button type="button" class="sort" draggable onClick={() => props.onSort(column)} title={`Sort by ${column}; drag to move the column, or Alt with an arrow key`}
           onDragStart={(event) => event.dataTransfer?.setData("text/plain", String(i))} onDragOver={(event) => event.preventDefault()}
           onDrop={(event) => { const from = Number(event.dataTransfer?.getData("text/plain")); if (Number.isInteger(from)) props.onMove(columns[from]!, i - from); event.preventDefault(); }}
@@ -139,7 +140,7 @@ export function RunList(props: RunListProps) {
             <div class="swatches" role="group" aria-label="Colour">{PALETTE.map((color, n) => <button key={color} type="button" aria-label={`Colour ${n + 1}`} onClick={() => { close(); props.onColor(row.run, n); }} ref={(node) => { if (node) node.style.background = color; }} />)}</div>
           </div>}</Menu>
         </div>
-        {columns.map((column) => <div key={column} role="gridcell" class={typeof row.cells[column] === "number" ? "number" : ""}><CellOf row={row} column={column} /></div>)}
+        {columns.map((column) => <div key={column} role="gridcell" class={typeof row.cells[column] === "number" && column !== "tstamp" && column !== "took_s" ? "number" : ""}><CellOf row={row} column={column} /></div>)}
       </div>;
     })}</div>
   </div>;

@@ -88,6 +88,15 @@ export function exactText(cell: Cell | undefined): string {
   return cellText(cell);
 }
 
+/** A tick of an axis: 250M rather than 2.5e+08. */
+export function tickText(value: number): string {
+  const size = Math.abs(value);
+  for (const [unit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+    if (size >= unit && (unit > 1e3 || size >= 1e4) && size < 1e15) return `${short(value / unit, 5)}${letter}`;
+  }
+  return short(value, 5);
+}
+
 export function bytesText(bytes: number): string {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let at = 0;

@@ -157,8 +157,8 @@ def test_few_pixels_keep_the_lowest_and_the_highest(filled):
     line = found["series"][0]
 
     assert line["count"] == 500
-    assert line["x"] == line["last"] == line["high"] == [49 + 50 * n for n in range(10)]
-    assert line["low"] == [50 * n for n in range(10)]
+    assert line["x"] == line["last"] == line["high"] == [0, *(min(56 * n, 499) for n in range(1, 10))]
+    assert line["low"] == [0, *(56 * n + 1 for n in range(9))]
 
 
 def test_a_window_is_finer(filled):

@@ -48,10 +48,10 @@ class Buckets:
         return len(self.last)
 
     def reduce(self, size: int) -> Buckets:
-        """Returns buckets of `size` of these each."""
+        """Returns buckets of `size` of these each; the first one stays alone, so that a curve begins where it began."""
         if size <= 1 or not len(self):
             return self
-        starts = np.arange(0, len(self), size)
+        starts = np.r_[0, np.arange(1, len(self), size)]
         ends = np.r_[starts[1:], len(self)] - 1
         return Buckets(
             {name: axis[ends] for name, axis in self.axes.items()}, self.last[ends],

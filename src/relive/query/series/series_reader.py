@@ -230,7 +230,9 @@ def _window(buckets: Buckets, terms: SeriesTerms) -> Buckets:
 
 
 def _fit(buckets: Buckets, pixels: int) -> Buckets:
-    return buckets.reduce(-(-len(buckets) // pixels))
+    if len(buckets) <= pixels:
+        return buckets
+    return buckets.reduce(-(-(len(buckets) - 1) // max(pixels - 1, 1)))
 
 
 def _curve_json(key: tuple[str, str, int], count: int, texts: int, buckets: Buckets, x: str) -> dict[str, Any]:
