@@ -90,7 +90,7 @@ function Progress({ id, column, runs }: { id: string; column: string; runs: stri
     return () => { stop(); clearInterval(timer); };
   }, [id, answer?.state]);
   if (error) return <Failure error={error} />;
-  if (!answer) return <div class="loading" />;
+  if (!answer) return <div class="loading" role="status" aria-label="Loading" />;
   const isOver = /done|finished|failed|stopped|ended/.test(answer.state);
   return <section class="progress notice" aria-label="Progress"><p><b>{answer.state}</b>: {answer.done} of {answer.of} runs{answer.took_s !== null ? `, ${durationText(answer.took_s)}` : ""}</p>
     <progress max={Math.max(answer.of, 1)} value={answer.done} aria-label="Runs replayed" />

@@ -25,7 +25,7 @@ export function Compare() {
   const metrics = useMemo(() => (answer?.metrics ?? []).map((one) => ({ name: one.name })), [answer]);
   if (runs.length < 2) return <Empty title="Nothing to compare yet"><p>Show two runs or more, up to twenty, in the <a href={hrefOf("/")}>workspace</a>, and choose <b>compare</b>.</p></Empty>;
   if (error) return <Empty title="These runs can't be compared"><Failure error={error} /></Empty>;
-  if (!answer) return <div class="loading page" aria-label="Loading" />;
+  if (!answer) return <div class="loading page" role="status" aria-label="Loading" />;
   const shown = <T extends { differs: boolean }>(rows: T[]) => rows.filter((row) => all || row.differs);
   const facts: [string, (one: Compared["runs"][number]) => string][] = [["outcome", (one) => one.outcome], ["script", (one) => one.filename], ["code", (one) => one.version.slice(0, 8)], ["data", (one) => one.data_version?.slice(0, 8) ?? ""], ["took", (one) => durationText(one.took_s)], ["started", (one) => whenText(one.started_us)]];
   const same = Object.entries(answer.same);

@@ -47,7 +47,7 @@ export function Explore() {
   const kept = useMemo(() => (answer?.rows ?? []).map((_, i) => [...brushes].every(([key, [low, high]]) => { const place = axes.get(key)?.places[i] ?? NaN; return place >= low && place <= high; })), [answer, axes, brushes]);
   const brush = (key: string, range: [number, number] | null) => { const next = new Map(brushes); if (range) next.set(key, range); else next.delete(key); set({ brush: writeBrushes(next) }); };
   if (error) return <Empty title="Nothing to explore"><Failure error={error} /></Empty>;
-  if (!answer) return known.length ? <div class="loading page" aria-label="Loading" /> : <Empty title="Nothing to explore yet"><p>Runs with args and logged values appear here.</p></Empty>;
+  if (!answer) return known.length ? <div class="loading page" role="status" aria-label="Loading" /> : <Empty title="Nothing to explore yet"><p>Runs with args and logged values appear here.</p></Empty>;
   const shownAxes = keys.map((key) => axes.get(key)).filter((one): one is Axis => one !== undefined);
   const color = axes.get(target);
   const rows = answer.rows.filter((_, i) => kept[i]);

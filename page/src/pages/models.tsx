@@ -12,7 +12,7 @@ interface Model { name: string; aliases: Record<string, number>; versions: Versi
 export function Models() {
   const { answer, error, again } = useAnswer((stop) => get<{ models: Model[] }>("/api/registry", {}, stop), "models");
   if (error) return <Empty title="The models can't be shown"><Failure error={error} /></Empty>;
-  if (!answer) return <div class="loading page" aria-label="Loading" />;
+  if (!answer) return <div class="loading page" role="status" aria-label="Loading" />;
   return <article class="page">
     <header class="title"><h1>Models</h1></header>
     {param("promote") && <Promote models={answer.models} done={again} />}
@@ -44,7 +44,7 @@ export function ModelPage({ name }: { name: string }) {
   const [problem, setProblem] = useState<unknown>(null);
   const change = async (work: () => Promise<unknown>) => { try { await work(); setProblem(null); again(); } catch (failed) { setProblem(failed); } };
   if (error) return <Empty title="This model can't be shown"><Failure error={error} /><a href={hrefOf("/models")}>all models</a></Empty>;
-  if (!answer) return <div class="loading page" aria-label="Loading" />;
+  if (!answer) return <div class="loading page" role="status" aria-label="Loading" />;
   const path = `/api/registry/${encodeURIComponent(name)}`;
   return <article class="page">
     <header class="title"><h1>{answer.name}</h1><span class="quiet"><a href={hrefOf("/models")}>all models</a></span></header>

@@ -29,7 +29,7 @@ export function RunPage({ run }: { run: string }) {
   useEffect(() => onChange((change) => { if (change.kind === "reset" || run in change.runs) again(); }), [run]);
   const tab = param("tab");
   if (error && !answer) return <Empty title="This run can't be shown"><Failure error={error} /><a href={hrefOf("/")}>all runs</a></Empty>;
-  if (!answer) return <div class="loading page" aria-label="Loading" />;
+  if (!answer) return <div class="loading page" role="status" aria-label="Loading" />;
   const { record } = answer;
   return <article class="page">
     <header class="title">
@@ -140,7 +140,7 @@ function Code({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
       {against && <button type="button" onClick={() => set({ against: "" })}>files</button>}
     </form>
     {code.error ? <Failure error={code.error} /> : null}
-    {against ? (diff.error ? <Failure error={diff.error} /> : diff.answer ? <DiffView files={diff.answer.files} truncated={diff.answer.truncated} /> : <div class="loading" />)
+    {against ? (diff.error ? <Failure error={diff.error} /> : diff.answer ? <DiffView files={diff.answer.files} truncated={diff.answer.truncated} /> : <div class="loading" role="status" aria-label="Loading" />)
       : code.answer && <div class="files"><ul class="plain" aria-label="Files">{code.answer.files.map((one) => <li key={one.path}><a href={hrefOf(`/runs/${run}`, { tab: "code", file: one.path })} aria-current={file === one.path ? "true" : undefined}>{one.path}</a> <small class="quiet"><Bytes of={one.bytes} /> {one.status ?? ""}</small></li>)}</ul>
         <div>{file === "" ? <p class="quiet">Choose a file.</p> : text.error ? <Failure error={text.error} /> : text.answer && (text.answer.is_binary ? <p class="quiet">A binary file.</p> : <Source text={text.answer.text} truncated={text.answer.truncated} label={file} />)}</div></div>}
   </section>;
@@ -182,7 +182,7 @@ interface CheckpointRow { loop: string; iteration: number; context?: Record<stri
 function Checkpoints({ run }: { run: string }) {
   const found = useAnswer((stop) => get<{ checkpoints: CheckpointRow[]; restore: string }>(`/api/runs/${run}/checkpoint-list`, {}, stop), run);
   if (found.error) return <Failure error={found.error} />;
-  if (!found.answer) return <div class="loading" />;
+  if (!found.answer) return <div class="loading" role="status" aria-label="Loading" />;
   const rows = found.answer.checkpoints;
   if (!rows.length) return <Empty title="No checkpoints"><p>They are taken inside <code>with relive.checkpointing(model=net):</code>, when they are worth their cost.</p></Empty>;
   const seconds = (row: CheckpointRow) => (row.time > 1e14 ? row.time / 1e6 : row.time);
@@ -232,7 +232,7 @@ function Artifacts({ run }: { run: string }) {
     const kept = answer?.record.artifacts ?? [];
     return <section><Failure error={found.error} />{kept.length > 0 && <table><thead><tr><th>name</th><th>kind</th><th class="number">size</th></tr></thead><tbody>{kept.map((one) => <tr key={one.name}><th scope="row">{one.name}</th><td>{one.kind}</td><td class="number"><Bytes of={one.size_bytes} /></td></tr>)}</tbody></table>}</section>;
   }
-  if (!found.answer) return <div class="loading" />;
+  if (!found.answer) return <div class="loading" role="status" aria-label="Loading" />;
   if (!found.answer.artifacts.length) return <Empty title="No artifacts"><p>Keep one with <code>relive.artifact(model, name="weights")</code>.</p></Empty>;
   const address = (name: string, download: boolean) => `${prefix}/api/runs/${run}/artifacts/${encodeURIComponent(name)}${download ? "?download=1" : ""}`;
   return <section class="artifacts">{found.answer.artifacts.map((one) => <div key={one.name} class="card">

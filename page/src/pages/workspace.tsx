@@ -94,6 +94,7 @@ export function Workspace() {
   const onColor = (run: string, n: number) => set({ colors: fromList([...toList(param("colors")).filter((one) => !one.startsWith(`${run}:`)), `${run}:${n}`]) });
   const onPin = (run: string) => set({ pins: fromList(pins.includes(run) ? pins.filter((one) => one !== run) : [...pins, run]) });
   const isEmpty = listed !== null && listed.first !== null && listed.all === 0;
+  useEffect(() => (isEmpty ? onChange(() => setListed(null)) : undefined), [isEmpty]);
   if (isEmpty) return <Welcome />;
   const total = listed?.total ?? 0;
   const top = Math.min(Number(param("top", String(TOP))) || 0, MOST);
@@ -123,7 +124,7 @@ export function Workspace() {
     {param("view") !== "table" && <div class="right">
       <ChartTools loops={loops} isGrouped={isGrouped} hasRanks={(described.answer?.record.world_size ?? 1) > 1 || param("ranks") === "1"} count={metrics.length} />
       {isGrouped && <Legend views={views} />}
-      {listed?.first ? <ChartGrid metrics={metrics} runs={views} terms={terms} /> : <div class="loading" aria-label="Loading" />}
+      {listed?.first ? <ChartGrid metrics={metrics} runs={views} terms={terms} /> : <div class="loading" role="status" aria-label="Loading" />}
     </div>}
   </div>;
 }

@@ -90,7 +90,7 @@ export function Menu({ label, title, children, align }: { label: ComponentChildr
     return () => { document.removeEventListener("pointerdown", outside); document.removeEventListener("keydown", escape); };
   }, [isOpen]);
   return <div class="menu" ref={place}>
-    <button type="button" ref={button} aria-expanded={isOpen} aria-label={title} title={title} onClick={() => setOpen(!isOpen)}>{label}</button>
+    <button type="button" ref={button} aria-expanded={isOpen} aria-label={typeof label === "string" && label.length < 2 ? title : undefined} title={title} onClick={() => setOpen(!isOpen)}>{label}</button>
     {isOpen && <div class={`panel ${align ?? ""}`} role="group" aria-label={title}>{children(() => { setOpen(false); button.current?.focus(); })}</div>}
   </div>;
 }

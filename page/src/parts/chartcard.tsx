@@ -117,9 +117,9 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
         <button type="button" onClick={() => { close(); if (chart.current) saveCsv(chart.current, name, terms.x); }}>CSV numbers</button>
       </div>}</Menu>}
     </header>
-    <div class={`plot ${isPlot ? "" : "other"}`} ref={place} tabIndex={isPlot ? 0 : undefined} role={isPlot ? "application" : undefined} aria-roledescription={isPlot ? "chart" : undefined}
-      aria-label={isPlot ? `${name}, ${look.curves.length + look.bands.length} curves. Arrow keys move the crosshair, plus and minus zoom, 0 shows all.` : undefined} onKeyDown={onKey}>
-      {!curves && <div class="loading" aria-label="Loading" />}
+    <div class={`plot ${isPlot ? "" : "other"}`} ref={place} tabIndex={isPlot || isText ? 0 : undefined} role={isPlot ? "application" : isText ? "region" : undefined} aria-roledescription={isPlot ? "chart" : undefined}
+      aria-label={isPlot ? `${name}, ${look.curves.length + look.bands.length} curves. Arrow keys move the crosshair, plus and minus zoom, 0 shows all.` : isText ? `Texts of ${name}` : undefined} onKeyDown={onKey}>
+      {!curves && <div class="loading" role="status" aria-label="Loading" />}
       {isSingle && <Bars curves={numeric} byRun={byRun} />}
       {isText && <Texts name={name} runs={runs} />}
       {!numeric.length && notes.length > 0 && <p class="quiet">{notes[0]!.note}. Choose another x axis.</p>}
