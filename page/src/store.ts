@@ -10,7 +10,7 @@ type Told = (curves: Curve[]) => void;
 interface Waiting { wanted: Wanted; missing: string[]; done: () => void }
 
 const MOST_KEPT = 6_000;
-const MOST_POINTS = 400_000; // of one request, so that the first curves are seen soon
+const MOST_POINTS = 40_000; // of one request, so that the first curves are seen soon
 const kept = new Map<string, Kept>();
 const queue: Waiting[] = [];
 const watching = new Set<{ wanted: Wanted; refresh: (runs: Set<string> | null) => void }>();

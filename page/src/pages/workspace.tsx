@@ -59,7 +59,8 @@ function useShown(listed: Listed | null, sort: { column: string; descending: boo
   }, [first.answer, rest.answer, param("hide"), param("show"), param("pins")]);
   const position = useMemo(() => new Map(rows.map((row, i) => [row.run, i])), [rows]);
   const groups = useMemo(() => [...new Set(rows.map((row) => cellText(row.cells[group] ?? null)))], [rows, group]);
-  const color = (run: string) => colorOf(run, position.get(run) ?? hash(run) % PALETTE.length, chosen);
+  const groupOf = useMemo(() => new Map(rows.map((row) => [row.run, groups.indexOf(cellText(row.cells[group] ?? null))])), [rows, group]);
+  const color = (run: string) => (group && groupOf.has(run) ? PALETTE[groupOf.get(run)! % PALETTE.length]! : colorOf(run, position.get(run) ?? hash(run) % PALETTE.length, chosen));
   const views = useMemo(() => rows.map((row): RunView => {
     const value = group ? cellText(row.cells[group] ?? null) : undefined;
     return { run: row.run, label: row.name || row.run.slice(0, 8), color: group ? PALETTE[groups.indexOf(value!) % PALETTE.length]! : color(row.run), live: row.live, ...(group ? { group: `${columnTitle(group)} ${value || "none"}` } : {}), isStrong: hovered.value === row.run };

@@ -30,7 +30,7 @@ from relive.server.endpoints import (
     RunEndpoints,
     SessionEndpoint,
 )
-from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, TableEndpoints
+from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, SharedAnswers, TableEndpoints
 from relive.server.endpoints.run import ArtifactEndpoints, RunPageEndpoints
 from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
@@ -110,10 +110,11 @@ class Service:
         }  # fmt: skip
 
     def _page_endpoints(self) -> dict[RouteSpec, Endpoint]:
-        tables = TableEndpoints(self._readers)
+        answers = SharedAnswers(self._readers)
+        tables = TableEndpoints(answers)
         return {
             page_routes.TABLE: tables.table, page_routes.COLUMNS: tables.columns,
-            page_routes.CURVES: CurveEndpoints(self._readers).curves,
+            page_routes.CURVES: CurveEndpoints(answers).curves,
             page_routes.EVENTS: EventEndpoints(self._watcher).events,
         }  # fmt: skip
 

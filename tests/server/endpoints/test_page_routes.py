@@ -222,3 +222,15 @@ def test_a_server_with_open_streams_stops_at_once(serve):
     assert code == 0
     assert time.monotonic() - begun < 8
     stream.close()
+
+
+def test_pages_that_ask_the_same_at_once_share_an_answer_and_none_waits_in_vain(filled):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(20) as pool:
+        found = list(pool.map(lambda _: table(filled, columns=["lr"]), range(60)))
+        wrong = list(pool.map(lambda _: table(filled, where="lrr > 1"), range(20)))
+
+    assert {status for status, _ in found} == {200}
+    assert all(answer == found[0][1] for _, answer in found)
+    assert {status for status, _ in wrong} == {422}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -118,8 +118,9 @@ class RunTable:
         shown = ordered[terms.offset : terms.offset + terms.limit]
         keys = self._default_keys() if terms.columns is None else terms.columns
         columns = [self.column(key) for key in keys]
-        cells = {column.key: self.cells(column, shown) for column in columns}
-        marks = self._marks(columns, shown)
+        found = self._index.summaries(shown, [one.name for one in columns if one.kind == "metric"]) if shown else {}
+        cells = {column.key: self.cells(column, shown, found) for column in columns}
+        marks = _marks(columns, found)
         rows = [
             {
                 "run": entry.record.run, "name": entry.record.name, "started_us": entry.record.started_us,
@@ -158,8 +159,10 @@ class RunTable:
         hint = f"did you mean {' or '.join(near)}?" if near else "GET /api/columns lists the columns"
         raise QueryError(f"there is no column {key!r}; {hint}")
 
-    def cells(self, column: TableColumn, entries: Sequence[RunEntry]) -> list[Any]:
-        """Returns the value of a column for each run; None for runs without it."""
+    def cells(
+        self, column: TableColumn, entries: Sequence[RunEntry], found: Mapping[str, Sequence[Summary]] | None = None
+    ) -> list[Any]:
+        """Returns the value of a column for each run, None for runs without it; `found` are known summaries."""
         if column.kind == "run":
             at = list(RUNS).index(column.name) if column.name in RUNS else -1
             return [run_row(entry)[at] if at >= 0 else None for entry in entries]
@@ -169,18 +172,12 @@ class RunTable:
             return [plain_value(entry.record.tags.get(column.name)) for entry in entries]
         if column.kind == "env":
             return [_plain_environment(entry).get(column.name) for entry in entries]
-        found = self._index.summaries(entries, [column.name])
-        return [_metric_cell(next(iter(found[entry.record.run]), None), column.aggregate) for entry in entries]
-
-    def _marks(self, columns: Sequence[TableColumn], entries: Sequence[RunEntry]) -> dict[str, dict[str, str]]:
-        """Returns the verdicts on replayed values, by run and column."""
-        metrics = {column.name: column.key for column in columns if column.kind == "metric"}
-        if not metrics:
-            return {}
-        return {
-            run: {metrics[one.name]: Verdict(one.verdict).word for one in found if one.verdict and one.name in metrics}
-            for run, found in self._index.summaries(entries, list(metrics)).items()
+        known = self._index.summaries(entries, [column.name]) if found is None else found
+        of_name = {
+            entry.record.run: next((one for one in known[entry.record.run] if one.name == column.name), None)
+            for entry in entries
         }
+        return [_metric_cell(of_name[entry.record.run], column.aggregate) for entry in entries]
 
     # --- order and groups ---------------------------------------------------------------------------------------------
 
@@ -205,6 +202,15 @@ class RunTable:
             if len(one["runs"]) < MAX_GROUP_RUNS:
                 one["runs"].append(entry.record.run)
         return list(found.values())
+
+
+def _marks(columns: Sequence[TableColumn], found: Mapping[str, Sequence[Summary]]) -> dict[str, dict[str, str]]:
+    """Returns the verdicts on replayed values, by run and column."""
+    metrics = {column.name: column.key for column in columns if column.kind == "metric"}
+    return {
+        run: {metrics[one.name]: Verdict(one.verdict).word for one in summaries if one.verdict and one.name in metrics}
+        for run, summaries in found.items()
+    }
 
 
 def _count_names(mappings: Any) -> dict[str, int]:

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.query.series import SeriesTerms, read_series
+from relive.server.endpoints.page.shared_answers import SharedAnswers
 from relive.server.http import HttpError, compact_response, decode_json_body, refuse_unknown
-from relive.server.questions import ReaderPool
 
 MAX_BODY = 1 << 20
 MAX_RUNS, MAX_NAMES, MAX_PIXELS, MAX_RANK = 2_000, 500, 20_000, 1_000_000
@@ -33,8 +33,8 @@ class CurvesBody(msgspec.Struct, forbid_unknown_fields=True):
 class CurveEndpoints:
     """The endpoint of curves."""
 
-    def __init__(self, readers: ReaderPool) -> None:
-        self._readers = readers
+    def __init__(self, answers: SharedAnswers) -> None:
+        self._answers = answers
 
     async def curves(self, request: Request) -> Response:
         """Returns the values of some names of some runs, in buckets."""
@@ -45,7 +45,7 @@ class CurveEndpoints:
             tuple(dict.fromkeys(body.runs)), tuple(dict.fromkeys(body.names)), body.pixels, body.x, body.start,
             body.end, body.rank, body.all_ranks,
         )  # fmt: skip
-        return compact_response(request, await self._readers.ask(request, read_series, terms))
+        return compact_response(request, await self._answers.ask(request, read_series, terms))
 
 
 def _check(body: CurvesBody) -> None:

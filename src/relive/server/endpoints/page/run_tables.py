@@ -12,9 +12,9 @@ from starlette.responses import Response
 from relive.errors import QueryError
 from relive.query.compare import RunTable, TableSort, TableTerms
 from relive.query.series import wire_value
+from relive.server.endpoints.page.shared_answers import SharedAnswers
 from relive.server.endpoints.runs import query_int, query_text
 from relive.server.http import HttpError, compact_response, decode_json_body, refuse_unknown
-from relive.server.questions import ReaderPool
 from relive.store.catalog import Index
 
 MAX_BODY = 1 << 20
@@ -48,8 +48,8 @@ class TableBody(msgspec.Struct, forbid_unknown_fields=True):
 class TableEndpoints:
     """Endpoints of tables."""
 
-    def __init__(self, readers: ReaderPool) -> None:
-        self._readers = readers
+    def __init__(self, answers: SharedAnswers) -> None:
+        self._answers = answers
 
     async def table(self, request: Request) -> Response:
         """Returns a page of the table of runs."""
@@ -66,14 +66,14 @@ class TableEndpoints:
             tuple(TableSort(one.column, one.descending) for one in body.sort), tuple(body.group), body.offset,
             body.limit, None if body.runs is None else tuple(body.runs),
         )  # fmt: skip
-        answer = await self._readers.ask(request, answer_table, terms)
+        answer = await self._answers.ask(request, answer_table, terms)
         return compact_response(request, answer, 422 if answer.startswith(_REFUSED) else 200)
 
     async def columns(self, request: Request) -> Response:
         """Returns names of columns, for completion."""
         refuse_unknown(request, ("prefix", "limit"))
         prefix, limit = query_text(request, "prefix"), query_int(request, "limit", 200, MAX_ROWS)
-        return compact_response(request, await self._readers.ask(request, answer_columns, prefix, limit))
+        return compact_response(request, await self._answers.ask(request, answer_columns, prefix, limit))
 
 
 def answer_table(index: Index, terms: TableTerms) -> Any:
