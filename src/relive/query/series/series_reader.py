@@ -22,7 +22,7 @@ from relive.query.series.pyramids import (
 )
 from relive.query.series.step_axes import STEP, LoopLengths
 from relive.query.series.value_lines import ValueLine, split_lines
-from relive.query.series.wire_values import null_if_nan, wire_floats
+from relive.query.series.lossless_json import null_if_nan, wire_floats
 from relive.store.catalog import Index, RunEntry
 from relive.store.journal import from_json
 
