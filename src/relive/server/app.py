@@ -111,6 +111,7 @@ class Service:
             run_routes.CONFIG: page.config, run_routes.CODE: page.code, run_routes.CODE_DIFF: page.code_diff,
             run_routes.DATA: page.data, run_routes.ENVIRONMENT: page.environment, run_routes.MEMO: page.memo,
             run_routes.CHECKPOINT_LIST: page.checkpoint_list, run_routes.COMMANDS: page.commands,
+            run_routes.CONSOLE: page.console,
             run_routes.ARTIFACTS: page.artifacts, run_routes.ARTIFACT: self._artifacts.artifact,
         }  # fmt: skip
 
