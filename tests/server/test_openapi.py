@@ -9,12 +9,14 @@ import urllib.request
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from relive.server import routes, run_routes
+from relive.server import ask_routes, routes, run_routes
 from relive.server.openapi import RouteSpec, openapi_document
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed; pip install schemathesis")
 
-DESCRIBED = [value for room in (routes, run_routes) for value in vars(room).values() if isinstance(value, RouteSpec)]
+DESCRIBED = [
+    value for room in (routes, run_routes, ask_routes) for value in vars(room).values() if isinstance(value, RouteSpec)
+]
 SCHEMA = schemathesis.openapi.from_dict(openapi_document(DESCRIBED, "0"))
 OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
 WANTED = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")

@@ -19,6 +19,7 @@ from relive.store.catalog import Index
 
 if TYPE_CHECKING:
     from relive.server.app import Service
+    from relive.server.endpoints.ask import Asker
 
 GRACE_S = 10
 UI_GRACE_S = 1  # open pages keep a connection, and only wait
@@ -59,7 +60,9 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         sock.close()
 
 
-def show(home: Home, user: str, *, port: int | None, announce: Callable[[str], None]) -> None:
+def show(
+    home: Home, user: str, *, port: int | None, announce: Callable[[str], None], asker: Asker | None = None
+) -> None:
     """Shows a home to its user on this machine until SIGTERM or SIGINT.
 
     `announce` gets an address that lets one browser in. Without a port, it is the usual one, or another if that is
@@ -73,7 +76,7 @@ def show(home: Home, user: str, *, port: int | None, announce: Callable[[str], N
     sock = _listen_somewhere() if port is None else _listen("127.0.0.1", port)
     try:
         access = LocalAccess(user, sock.getsockname()[1])
-        service = make_service(home, local=access)
+        service = make_service(home, local=access, asker=asker)
         url = f"http://127.0.0.1:{sock.getsockname()[1]}/login?ticket={access.ticket}"
         _run(service, sock, UI_GRACE_S, lambda: announce(url))
     finally:
