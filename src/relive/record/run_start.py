@@ -26,7 +26,7 @@ from relive.record.process import (
     read_launch_context,
     warn_once,
 )
-from relive.record.provenance import ImportedModules, InputWatch, Provenance, SecretFilter, run_header
+from relive.record.provenance import CodeLines, InputWatch, Provenance, SecretFilter, run_header
 from relive.record.recorder import Recorder
 from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
@@ -94,14 +94,15 @@ class OpenRun:
         all_tags = {**run_header.sweep_tags(os.environ), **(tags or {})}
         encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
         given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
+        self._code = CodeLines(self.recorder.journal, context.entry.root, secrets)
         header = run_header.describe_start(
             self.run, context, given, secrets, parent=_parent_run(), instrumented=session.instrumented
         )
-        self.recorder.journal.line(line_schema.RunStarted, **header)
+        with _warn_on_failure("provenance-incomplete"):
+            header["environment"]["variables"].update(self._code.variables_of(context.entry.script))
+        self.recorder.journal.line(line_schema.RunStarted, **run_header.as_valid_text(header))
         self._record_random_states()
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
-        self._modules = ImportedModules(context.entry.root)
-        self._has_recorded_imports = False
         self._exit = ExitWatch()
         self._console = self._start_console(rank)
         self._syncer: JournalSyncer | None = None
@@ -178,10 +179,7 @@ class OpenRun:
 
     def _record_imports(self, *, is_last: bool = False) -> None:
         with _warn_on_failure("provenance-incomplete"):
-            files = self._modules.new_files(is_last=is_last)
-            if files or not self._has_recorded_imports:  # the first line says that there will be more if need be
-                self.recorder.journal.line(line_schema.ModulesImported, files=run_header.as_valid_text(files))
-                self._has_recorded_imports = True
+            self._code.record_imports(is_last=is_last)
 
     def _record_version(self) -> None:
         from relive.store.versions import code_versions

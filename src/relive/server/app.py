@@ -28,6 +28,7 @@ from relive.server.endpoints import (
     IngestEndpoints,
     PackEndpoints,
     RunEndpoints,
+    ScrubEndpoints,
     SessionEndpoint,
 )
 from relive.server.endpoints.ask import AskEndpoints, Asker
@@ -132,7 +133,9 @@ class Service:
             return {}
         ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
         packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        scrubbing = ScrubEndpoints(self.intake, self._readers, home.path, self._indexer.rebuild)
         return {
+            routes.SCRUB: scrubbing.scrub,
             routes.POSITION: ingest.position, routes.APPEND: ingest.append, routes.MISSING: ingest.missing,
             routes.UPLOADED: ingest.upload_position, routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
             routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,

@@ -6,6 +6,6 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.store.console.console_file import ConsoleFile, list_console_files
-    from relive.store.console.console_text import ConsoleLine, read_console
+    from relive.store.console.console_text import ConsoleLine, decode_record, read_console
 
 __getattr__ = lazy_names(__name__)

@@ -25,7 +25,7 @@ def console_path(folder: Path, rank: int, part: str = "") -> Path:
 
 def list_console_files(folder: Path) -> list[Path]:
     """Returns all files with console output in the folder of a run."""
-    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    return sorted(path for path in folder.glob("*.console*") if _NAME.fullmatch(path.name))
 
 
 class ConsoleFile:

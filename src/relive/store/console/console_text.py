@@ -88,14 +88,16 @@ def _read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
         rows = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return [], 0
-    found = [_decode(row) for row in rows[:-1]]
+    found = [decode_record(row) for row in rows[:-1]]
     whole = [record for record in found if record is not None]
     return whole, len(found) - len(whole)
 
 
-def _decode(row: bytes) -> dict[str, Any] | None:
+def decode_record(row: bytes) -> dict[str, Any] | None:
+    """Returns a record without its checksum; None if it is not what was written, or of a newer format."""
     sums = _SUM.search(row)
     if sums is None or zlib.crc32(row[: sums.start()]) != int(sums[1], 16):
         return None
     record: dict[str, Any] = msgspec.json.decode(row)
+    record.pop("sum", None)
     return record if record.get("v") == CONSOLE_FORMAT else None

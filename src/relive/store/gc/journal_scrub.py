@@ -15,7 +15,7 @@ import msgspec
 
 from relive.errors import NotFound, ReliveError
 from relive.store.chunks import Chunks, named_chunks
-from relive.store.console import list_console_files
+from relive.store.console import decode_record, list_console_files
 from relive.store.durable_files import atomic_write
 from relive.store.home import Home, list_journals
 from relive.store.journal import line_schema
@@ -150,17 +150,15 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def _scrub_console_row(row: bytes, expression: re.Pattern[str]) -> tuple[bytes, int]:
-    """Returns a record of console output without what matches, and how often it matched."""
-    try:
-        record = msgspec.json.decode(row)
-    except msgspec.DecodeError:
-        return row, 0
+    """Returns a record of console output without what matches, and how often it matched; a damaged one is emptied."""
+    record = decode_record(row)
+    if record is None:
+        return (b"", 1) if expression.search(row.decode("utf-8", "replace")) else (row, 0)
     texts = record.get("open") or {"text": record.get("text", "")}
-    if not any(expression.search(text) for text in texts.values()):
-        return row, 0
     cleaned = {key: expression.subn(_replacement, text) for key, text in texts.items()}
+    if not any(count for _, count in cleaned.values()):
+        return row, 0
     shown = {key: text for key, (text, _) in cleaned.items()}
-    record.pop("sum", None)
     record |= {"open": shown} if "open" in record else shown
     return line_schema.with_sum(msgspec.json.encode(record)).rstrip(b"\n"), sum(count for _, count in cleaned.values())
 
