@@ -70,7 +70,7 @@ def _soak(folder: Path, url: str, words: dict[str, str], pid: int, options: argp
     given = {"url": url, "eve": words["eve"], "mallory": words["mallory"], "runs": [one.run_id for one in honest]}
     # At the lowest priority: who attacks from elsewhere does not use the processors of the server either.
     attack = subprocess.Popen(
-        ["nice", "-n", "19", sys.executable, "-m", "bench.attacks", str(options.seconds - 2), options.attacks],
+        [sys.executable, "-m", "bench.attacks", str(options.seconds - 2), options.attacks],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip
     assert attack.stdin is not None

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 SLOW_LOGINS, IDLE, SLOW_HEADS, SLOW_BODIES, UNREAD = 530, 10_000, 100, 300, 20
+MANY_RUNS, RECORD_BYTES = 300, 100 << 20
 HUGE = "len(range(60000000)) > 0"
 ENDLESS = "levenshtein(repeat('a', 1000000), repeat('b', 1000000)) > 0"
 
@@ -118,6 +120,32 @@ async def begin_large_run(target: Target, world_size: int) -> int:
     return status
 
 
+async def begin_many_runs(target: Target) -> None:
+    """Runs that begin and say nothing more: each question reads the records of all."""
+    for _ in range(MANY_RUNS):
+        if not target.does("many_runs") or target.is_over:
+            return
+        run = _run_id()
+        lines = _line("run", 1, run=run, wall_ns=1, clock_ns=1)
+        target.count("many_runs", await target.ask("POST", _append_path(run, lines, len(lines)), target.eve, lines))
+        await asyncio.sleep(0.1)
+
+
+async def grow_record(target: Target) -> None:
+    """A live run with hundreds of thousands of tags, and one more now and then: its record is part of each list."""
+    run, seq = _run_id(), 2
+    lines = _line("run", 1, run=run, wall_ns=1, clock_ns=1)
+    at = 0
+    while target.does("long_record") and not target.is_over:
+        status = await target.ask("POST", _append_path(run, lines, len(lines), (0, at)), target.eve, lines)
+        target.count("long_record", status)
+        at += len(lines) if status == 200 else 0
+        count = 5_000 if at < RECORD_BYTES else 1
+        lines = b"".join(_line("tag", seq + n, name=f"tag {seq + n}", value="x" * 2_000) for n in range(count))
+        seq += count
+        await asyncio.sleep(0.2 if at < RECORD_BYTES else 5.0)
+
+
 async def send_line(target: Target, extra: bytes) -> int:
     """A first line, and one of a kind that nobody knows, with this in it."""
     run = _run_id()
@@ -143,6 +171,65 @@ async def upload_bomb(target: Target, name: str, file: bytes) -> int:
     return await target.ask("PUT", f"/api/chunks/{name}/upload?at=0&size={len(file)}", target.eve, file)
 
 
+async def stream(target: Target, method: str, path: str, token: str, pieces: Iterable[bytes]) -> int:
+    """Sends a body in chunks, without its length, until the server answers or closes; returns the status, or 0."""
+    with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, IndexError):
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+            answer = asyncio.ensure_future(reader.readline())
+            try:
+                head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+                writer.write(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+                with contextlib.suppress(OSError):
+                    for piece in pieces:
+                        if answer.done():
+                            break
+                        writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                        await writer.drain()
+                    writer.write(b"0\r\n\r\n")
+                return int((await answer).split()[1])
+            finally:
+                answer.cancel()
+                writer.close()
+    return 0
+
+
+def unsized_bomb() -> bytes:
+    """600 MB, packed, in a frame that does not say how much it holds."""
+    import zstandard
+
+    packing = zstandard.ZstdCompressor().compressobj()
+    return b"".join([*(packing.compress(bytes(1 << 20)) for _ in range(600)), packing.flush()])
+
+
+async def stream_bombs(target: Target) -> None:
+    """Bodies of 600 MB in chunks: as they are, to routes with a token and without, and packed."""
+    plain, packed, million = [bytes(1 << 20)] * 600, unsized_bomb(), _append_path(_run_id(), bytes(1 << 20), 1 << 20)
+    upload = f"/api/chunks/{random.getrandbits(256):064x}/upload?at=0&size={600 << 20}"
+    await asyncio.gather(
+        repeat(target, "chunked_range", lambda: stream(target, "POST", million, target.eve, plain), 3.0),
+        repeat(target, "chunked_chunk", lambda: stream(target, "PUT", upload, target.eve, plain), 3.0),
+        repeat(target, "chunked_login", lambda: stream(target, "POST", "/login", "", plain), 3.0),
+        repeat(target, "unsized_bomb", lambda: target.ask("POST", million, target.eve, packed), 3.0),
+    )
+
+
+async def send_nested_json(target: Target) -> None:
+    """JSON that is nested a million times, where names are expected, and in a line of a kind that is known."""
+    deep = b'{"names": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"
+    run = _run_id()
+    first = _line("run", 1, run=run, wall_ns=1, clock_ns=1)
+    tag = _line("tag", 2)[:-2] + b', "name": "x", "value": ' + b'{"a":' * 1_000_000 + b"1" + b"}" * 1_000_000 + b"}\n"
+    lines = first + tag
+    await asyncio.gather(
+        repeat(target, "nested_names", lambda: target.ask("POST", "/api/chunks/missing", target.eve, deep), 2.0),
+        repeat(
+            target, "nested_tag",
+            lambda: target.ask("POST", _append_path(run, lines, len(lines)), target.eve, lines), 2.0,
+        ),
+    )  # fmt: skip
+
+
 async def attack(target: Target) -> None:
     import zstandard
 
@@ -154,6 +241,10 @@ async def attack(target: Target) -> None:
     boards = [f"/api/leaderboard?metric=loss&where={quote(where)}" for where in (HUGE, ENDLESS)]
     wide, deep = b"[" + b"[]," * 900_000 + b"[]]", b"[" * 3_000_000
     await asyncio.gather(
+        stream_bombs(target),
+        send_nested_json(target),
+        begin_many_runs(target),
+        grow_record(target),
         hold(target, "slow_login", count=SLOW_LOGINS, opening=login, drip=b"x"),
         hold(target, "idle", count=IDLE, opening=b"", drip=b""),
         hold(target, "slow_head", count=SLOW_HEADS, opening=b"GET /api/runs HTTP/1.1\r\nX: ", drip=b"x"),
@@ -184,6 +275,7 @@ def main() -> None:
         raise SystemExit("attacks are for a server on 127.0.0.1")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 20_000, hard))
+    os.setpriority(os.PRIO_PROCESS, 0, 19)  # who attacks from elsewhere does not use the processors of the server
     end = time.monotonic() + float(sys.argv[1])
     target = Target(parts.port, given["eve"], given["mallory"], given["runs"], end, tuple(sys.argv[2].split(",")))
     asyncio.run(attack(target))

@@ -28,6 +28,7 @@ class Code:
         self, *, clock: str | None = None, reads: Sequence[str] = (), is_seeded: bool = True, reads_files: bool = False
     ) -> None:
         self._clock, self._reads, self.is_seeded, self._reads_files = clock, reads, is_seeded, reads_files
+        self.may_draw = True
 
     def volatile_source(self, name: str) -> str | None:
         return self._clock

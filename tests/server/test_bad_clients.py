@@ -170,3 +170,57 @@ def test_a_chunk_that_unpacks_to_600_megabytes_is_sent_in_pieces(shared: Server)
 
     assert got == 600 << 20
     assert most < before + (64 << 20)
+
+
+def stream(server: Server, method: str, path: str, token: str, pieces: int) -> int:
+    """Sends a body in chunks of a megabyte, without its length, as far as the server takes it; returns the status."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        with contextlib.suppress(OSError):  # it closes the connection before the end
+            connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+            for _ in range(pieces):
+                connection.sendall(b"100000\r\n" + bytes(1 << 20) + b"\r\n")
+            connection.sendall(b"0\r\n\r\n")
+        try:
+            return int(connection.recv(100).split()[1])
+        except (OSError, IndexError):
+            return 0  # reset, because bytes were on their way
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/login"),
+        ("POST", f"/api/runs/{'e' * 12}/journals/0?slots=0&slots_bytes=0&lines=0&lines_bytes=9&digest=0"),
+        ("PUT", f"/api/chunks/{'0' * 64}/upload?at=0&size=600000000"),
+    ],
+)
+def test_a_body_without_a_length_is_cut_at_its_limit(team, method: str, path: str):
+    server, words = team
+    before = memory(server)
+
+    assert stream(server, method, path, words["eve"], 60) in (413, 0)
+    assert memory(server) < before + (64 << 20)
+    assert ask(server, "GET", "/api/runs", token=words["ada"])[0] == 200
+
+
+def test_a_packed_body_that_does_not_say_its_size_is_refused(shared: Server):
+    packing = zstandard.ZstdCompressor().compressobj()
+    body = b"".join([*(packing.compress(bytes(1 << 20)) for _ in range(100)), packing.flush()])
+    before = memory(shared)
+    status, answer, _ = send(shared, SLOTS_MAGIC, header("e" * 12), run="e" * 12, body=body, Content_Encoding="zstd")
+
+    assert status == 422
+    assert "declares" in answer["error"]
+    assert memory(shared) < before + (32 << 20)
+
+
+def test_json_that_is_nested_a_hundred_thousand_times_is_refused(shared: Server):
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    tag = line("tag", 2)[:-2] + b', "name": "x", "value": ' + deep + b"}\n"
+
+    assert send(shared, SLOTS_MAGIC, header("f" * 12) + tag, run="f" * 12)[0] in (413, 422)
+    assert ask(shared, "POST", "/api/chunks/missing", b'{"names": ' + deep + b"}")[0] == 422
+    assert ask(shared, "POST", "/api/packs/missing", b'{"packs": ' + deep + b"}")[0] == 422
+    assert ask(shared, "POST", "/api/registry/m", deep)[0] == 422
+    assert ask(shared, "GET", "/api/runs")[0] == 200

@@ -107,3 +107,16 @@ def test_runs_and_doctor_name_a_run_that_can_not_be_read(tmp_path, monkeypatch):
     assert "relive doctor" in listed.stderr
     assert "MemoryError: 32 GiB" in examined.output
     assert examined.exit_code == 1
+
+
+def test_a_run_with_a_record_of_many_megabytes_is_set_aside_and_others_are_listed(serve):
+    server = serve()
+    first = header("a" * 12)
+    tags = b"".join(line("tag", seq, name=f"tag {seq}", value="x" * 200_000) for seq in range(2, 92))
+    assert send(server, SLOTS_MAGIC, first + tags, run="a" * 12)[0] == 200
+    assert send(server, SLOTS_MAGIC, header("b" * 12), run="b" * 12)[0] == 200
+    status, answer, _ = ask(server, "GET", "/api/runs")
+
+    assert status == 200
+    assert [row["run"] for row in answer["runs"]] == ["b" * 12]
+    assert "16 MiB" in answer["set_aside"][0]["reason"]

@@ -9,13 +9,16 @@ import urllib.request
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from relive.server import page_routes, routes, run_routes
+from relive.server import ask_routes, page_routes, routes, run_routes
 from relive.server.openapi import RouteSpec, openapi_document
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed; pip install schemathesis")
 
 DESCRIBED = [
-    value for room in (routes, page_routes, run_routes) for value in vars(room).values() if isinstance(value, RouteSpec)
+    value
+    for room in (routes, page_routes, run_routes, ask_routes)
+    for value in vars(room).values()
+    if isinstance(value, RouteSpec)
 ]
 SCHEMA = schemathesis.openapi.from_dict(openapi_document(DESCRIBED, "0"))
 OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]

@@ -76,6 +76,24 @@ def test_it_takes_no_runs_in(ui):
 
 
 @pytest.mark.long
+def test_a_promotion_carries_the_name_of_the_account(script):
+    import getpass
+
+    script('import relive\nrelive.data("d", b"x")\nrelive.log("acc", 1.0)\nrelive.artifact({"w": 1}, name="weights")\n')
+    page = Ui(script.project)
+    try:
+        page.enter()
+        run = page.json("/api/runs")["runs"][0]["run"]
+        status, _, body = page.get("/api/registry/net", "POST", {"run": run, "aliases": ["best"], "force": True})
+        history = page.json("/api/registry/net")["history"]
+    finally:
+        page.stop()
+
+    assert status == 201, body
+    assert {change["by"] for change in history} == {getpass.getuser()}
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly(ui, number):
     ui.enter()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from relive.errors import NotFound
+from relive.errors import NotFound, ReliveError
 from relive.model import SHORT_ID_DIGITS
 from relive.record.process import read_launch_context, select_server
 from relive.store import Home
@@ -17,7 +17,7 @@ from relive.store.catalog import Index
 if TYPE_CHECKING:
     from relive.query import RunsBackend
     from relive.store.registry import Registry
-    from relive.store.sync import RemoteRegistry
+    from relive.store.sync import RemoteRegistry, ServerClient
 
 T = TypeVar("T")
 
@@ -62,6 +62,16 @@ def ask_home_then_server(home: Path | None, server: str | None, question: Callab
         return question(HomeRuns(open_index(None)))
     except NotFound:
         return question(open_runs(None, None))
+
+
+def open_server(url: str | None) -> ServerClient:
+    """Returns the given server, or else the configured one, with the token of the settings."""
+    from relive.store.sync import ServerClient
+
+    settings = read_launch_context().settings
+    if not (url or settings.server):
+        raise ReliveError("no server is configured; set RELIVE_SERVER, or name one, like http://host:5005")
+    return ServerClient(url or settings.server, settings.token, keeps_open=False)
 
 
 def open_registry(home: Path | None, server: str | None) -> Registry | RemoteRegistry:

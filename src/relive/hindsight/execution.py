@@ -39,7 +39,7 @@ from relive.hindsight.workers import (
 )
 from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
-from relive.record.provenance import SecretFilter
+from relive.record.provenance import OF_THE_PLACE, SecretFilter, named_in
 from relive.store import Home
 from relive.store.chunks import list_checkpoints
 from relive.store.journal import line_schema
@@ -180,6 +180,7 @@ class _Execution:
             rendezvous = rendezvous_variables(history.ranks[0].variables)
             protected = _protected(record, self._session.home)
             scratch = self._session.make_temporary_folder() if needs_temporary_folder(protected) else None
+            unset = self._new_variables(replay)
             return [
                 RankTask(
                     _job(
@@ -192,7 +193,9 @@ class _Execution:
                         [scratch] if scratch is not None else [],
                         self._session.begun_s,
                     ),
-                    worker_environment(rank.variables, base, offline=self._offline, threads=threads, scratch=scratch)
+                    worker_environment(
+                        rank.variables, base, offline=self._offline, threads=threads, scratch=scratch, unset=unset
+                    )
                     | rendezvous,
                     was_cut_short=not rank.is_finished,
                 )
@@ -215,6 +218,14 @@ class _Execution:
             materialise(case.record, case.patch.files, tree)
         return tree
 
+    def _new_variables(self, replay: _CaseReplay) -> frozenset[str]:
+        """Today's environment variables that the code names, and that the run did not have."""
+        then, case = replay.history.ranks[0].variable_names, replay.case
+        new = {*os.environ} - {*(then or os.environ), *OF_THE_PLACE}
+        imported = replay.history.imports.files if new and replay.history.imports is not None else ()
+        files = dict.fromkeys([entry_file(case.record), *case.patch.files, *imported]) if new else ()
+        return frozenset(new & {name for file in files for name in named_in(read_source(self._tree(case), file) or "")})
+
     # --- results ------------------------------------------------------------------------------------------------
 
     def read(self, replay: _CaseReplay) -> ResultReader:
@@ -231,11 +242,12 @@ class _Execution:
 
     def _code(self, replay: _CaseReplay) -> CodeFacts:
         """What the source says that the segments ran."""
-        case = replay.case
+        case, rank = replay.case, replay.history.ranks[0]
         return CodeFacts(
             partial(read_source, self._tree(case)), entry_file(case.record),
             added=case.patch.added, mains={loop.name for loop in replay.history.profile.mains},
             is_instrumented=bool(case.record.code.get("instrumented")),
+            unrecorded={*(rank.variable_names or ()), *OF_THE_PLACE} - ({*rank.variables} - OF_THE_PLACE),
         )  # fmt: skip
 
     def merge(self, replay: _CaseReplay, reader: ResultReader) -> None:
@@ -325,9 +337,9 @@ def _random_states(rank: RankHistory) -> list[str]:
     return [line.states for line in line_schema.lines_of(line_schema.RandomStates, rank.recorded.lines)]
 
 
-def _digests(rank: RankHistory) -> list[tuple[int, int, str]]:
+def _digests(rank: RankHistory) -> list[tuple[int, int, str, int]]:
     lines = line_schema.lines_of(line_schema.StateDigest, rank.recorded.lines)
-    return [(line.loop, line.i, line.digest) for line in lines]
+    return [(line.loop, line.i, line.digest, line.leaves) for line in lines]
 
 
 def _moments(rank: RankHistory) -> list[Moment]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,8 @@ from relive.hindsight.verdicts import (
     Reads,
     Restored,
     Rule,
+    describe_difference,
+    describe_start,
     describe_unknown,
     judge,
 )
@@ -55,6 +57,8 @@ class KnowsCode(Protocol):
     @property
     def is_seeded(self) -> bool: ...
     @property
+    def may_draw(self) -> bool: ...
+    @property
     def has_own_seeds(self) -> bool: ...
 
 
@@ -72,6 +76,10 @@ class CheckedState:
         if self.used:
             return Agreement.DIFFERS
         return Agreement.AGREES if self.check.agreed else Agreement.NOTHING
+
+    def of_entry(self) -> CheckedState:
+        """Returns the comparison for values before the loop, which may depend on what the loop does not use."""
+        return replace(self, used=self.used + self.unused)
 
     @property
     def own_context(self) -> Context:
@@ -162,12 +170,13 @@ class SurroundingEvidence:
         self._values = _Timeline([*proofs, *wrong, *lost], self._places)
         self._states = self._state_timeline(one for one in self.states if not (one.is_start and one.used))
         # What was restored says nothing about the values before it; what the script computed does.
-        self._computed = self._state_timeline(one for one in self.states if one.check.place != RESTORED)
+        self._computed = self._state_timeline(
+            one.of_entry() if one.check.place == ENTRY else one for one in self.states if one.check.place != RESTORED
+        )
         restores = [one.position for one in self.states if one.check.place == RESTORED]
         self._restores = np.asarray([*sorted(restores), np.inf])
         self._starts = sorted((one for one in self.states if one.is_start), key=lambda one: one.position)
         self._start_positions = np.asarray([one.position for one in self._starts])
-        self._reads: dict[str, Reads] = {}
 
     def of(self, name: str, rows: Ints) -> tuple[list[Evidence], Ints]:
         """Returns the different evidence about values of a name, and for each row of the journal which of it counts."""
@@ -187,13 +196,14 @@ class SurroundingEvidence:
         state, own_state = self._states.between(since, position, context)
         values, own_values = self._values.between(since, position, context)
         restored = np.asarray([self._restored(one) for one in [None, *self._starts]])[start]
+        reads = self._find_reads(name)
         columns = [state, values, next_state, next_value, restored, own_state | own_values]
         key = np.ravel_multi_index([column.astype(np.int64) for column in columns], _SCALES)
         different, which = np.unique(key, return_inverse=True)
         found = [
             Evidence(
                 state=Agreement(codes[0]), values=Agreement(codes[1]), next_state=Agreement(codes[2]),
-                next_value=Agreement(codes[3]), reads=self._reads_of(name), restored=Restored(codes[4]),
+                next_value=Agreement(codes[3]), reads=reads, restored=Restored(codes[4]),
                 own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine, files=self._files_of(name),
                 is_seeded=not self._facts.code.has_own_seeds,
             )
@@ -223,11 +233,6 @@ class SurroundingEvidence:
         has_unused = any(one.unused for one in self.states if one is start or not one.is_start)
         return Restored.UNUSED_DIFFERS if has_unused else Restored.EXACTLY
 
-    def _reads_of(self, name: str) -> Reads:
-        if name not in self._reads:
-            self._reads[name] = self._find_reads(name)
-        return self._reads[name]
-
     def _files_of(self, name: str) -> Files:
         if not self._facts.changed:
             return Files.UNCHANGED
@@ -256,9 +261,11 @@ class SurroundingEvidence:
         """Why a rule holds for values of a name: what differs, or what is not known."""
         facts, code = self._facts, self._facts.code
         if rule.ground == START:
-            return _describe_start(next(one for one in self._starts if one.used), code)
-        if rule.ground == STATE or (rule.ground == NEXT and self._first_difference is not None):
-            return _describe_difference(self._first_difference)
+            return self._describe_start(next(one for one in self._starts if one.used))
+        if rule.ground in (STATE, NEXT) and (first := self._first_difference) is not None:
+            return describe_difference(first.used, first.check.iteration if first.check.place == "iteration" else None)
+        if rule.ground == NEXT and (entry := self._differing_entry) is not None:
+            return self._describe_start(entry)
         if rule.ground == READS:
             times = [f"reads {path.partition(': ')[0]}, which holds times" for path in self.volatile_paths
                      if code.reads_directly(name, path)]  # fmt: skip
@@ -276,6 +283,15 @@ class SurroundingEvidence:
         if rule.ground == UNUSED:
             return f"{next(path for one in self.states for path in one.unused)}, which the code does not use"
         return rule.reason
+
+    def _describe_start(self, state: CheckedState) -> str:
+        is_seeded = self._facts.code.is_seeded or not self._facts.code.may_draw
+        return describe_start(state.used, is_restored=state.check.place == RESTORED, is_seeded=is_seeded)
+
+    @property
+    def _differing_entry(self) -> CheckedState | None:
+        """The entry of the loop, if that is what is compared next with values before it, and differs."""
+        return next((one.of_entry() for one in self.states if one.check.place == ENTRY and one.of_entry().used), None)
 
     @property
     def _first_difference(self) -> CheckedState | None:
@@ -298,22 +314,6 @@ class SurroundingEvidence:
             if check.differing > len(check.differences) and not used:
                 used = [f"{check.differing} objects"]  # more than are listed
             yield CheckedState(check, position, tuple(used), tuple(path for path in real if path not in used))
-
-
-def _describe_start(state: CheckedState, code: KnowsCode) -> str:
-    shown = "; ".join(state.used[:3])
-    if state.check.place == RESTORED:
-        return f"the checkpoint did not bring back the recorded state: {shown}"
-    if not code.is_seeded:
-        return f"the random generators were not seeded before relive began: {shown} at the entry of the loop"
-    return f"the script was not deterministic before its loop: {shown} at the entry of the loop"
-
-
-def _describe_difference(state: CheckedState | None) -> str:
-    assert state is not None
-    check = state.check
-    where = f"iteration {check.iteration}" if check.place == "iteration" else "the end of a loop"
-    return f"the state differs from the recorded one at {where}: {'; '.join(state.used[:3])}"
 
 
 class _Places:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -138,3 +138,19 @@ def describe_unknown(text: str) -> str:
     if is_opaque:
         return f"an object of type {kind} is not in the checkpoints ({path})"
     return f"{path} is not in the checkpoints" + (f" ({reason})" if reason else "")
+
+
+def describe_start(paths: Sequence[str], *, is_restored: bool, is_seeded: bool) -> str:
+    """Says what was not as recorded when a replay began with a state, and why."""
+    shown = "; ".join(paths[:3])
+    if is_restored:
+        return f"the checkpoint did not bring back the recorded state: {shown}"
+    if not is_seeded:
+        return f"the random generators were not seeded before relive began: {shown} at the entry of the loop"
+    return f"the script was not deterministic before its loop: {shown} at the entry of the loop"
+
+
+def describe_difference(paths: Sequence[str], iteration: int | None) -> str:
+    """Says where the state is not the recorded one: at the end of an iteration, or of a loop."""
+    where = f"iteration {iteration}" if iteration is not None else "the end of a loop"
+    return f"the state differs from the recorded one at {where}: {'; '.join(paths[:3])}"

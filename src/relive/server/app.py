@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from relive.server import page_routes, routes, run_routes
+from relive.server import ask_routes, page_routes, routes, run_routes
 from relive.server.access import LocalAccess
 from relive.server.authorization import (
     Authorization,
@@ -28,8 +28,10 @@ from relive.server.endpoints import (
     IngestEndpoints,
     PackEndpoints,
     RunEndpoints,
+    ScrubEndpoints,
     SessionEndpoint,
 )
+from relive.server.endpoints.ask import AskEndpoints, Asker
 from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, SharedAnswers, TableEndpoints
 from relive.server.endpoints.run import ArtifactEndpoints, RunPageEndpoints
 from relive.server.http import Admission, json_response
@@ -54,9 +56,9 @@ class Service:
 
     def __init__(
         self, home: Home, *, is_open: bool = False, limits: QuestionLimits = QuestionLimits(),  # noqa: B008 - frozen
-        local: LocalAccess | None = None,
+        local: LocalAccess | None = None, asker: Asker | None = None,
     ) -> None:  # fmt: skip
-        self.intake = Intake(home) if local is None else RecordedHere()  # an Intake refuses a second server
+        self.intake = Intake(home) if local is None else RecordedHere(home)  # an Intake refuses a second server
         self._admission = Admission()
         self.metrics = Metrics(self.intake, lambda: self._admission.in_flight)
         chunks = Chunks(home.chunks)
@@ -65,7 +67,8 @@ class Service:
         self._authorization = Authorization(
             Tokens(home.path), self.metrics, self._admission, is_open=is_open, local=local
         )
-        self._session = SessionEndpoint(str(home.path), token_of, can_ask=False)
+        self._session = SessionEndpoint(str(home.path), token_of, can_ask=asker is not None)
+        self._asker, self._ask = asker, AskEndpoints(asker, token_of)
         self._downloads = DownloadEndpoints(home, self._readers)
         self._writing = self._writing_endpoints(home, chunks)
         self._run_page = RunPageEndpoints(self._readers, is_local=local is not None)
@@ -87,6 +90,8 @@ class Service:
 
     def close(self) -> None:
         self._watcher.close()
+        if self._asker is not None:
+            self._asker.close()
         self._indexer.close()
         self._readers.close()
         self._admission.close()
@@ -106,7 +111,8 @@ class Service:
             routes.ONE_VERSION: comparisons.version, routes.RETIRE: comparisons.retire, routes.POINT: comparisons.point,
             routes.ROLL_BACK: comparisons.roll_back, routes.CHUNK_BYTES: runs.chunk,
             routes.FILES: downloads.files, routes.FILE: downloads.file, routes.CHECKPOINTS: downloads.checkpoints,
-            routes.ONE_PACK: downloads.pack, **self._run_page_endpoints(), **self._page_endpoints(), **self._writing,
+            routes.ONE_PACK: downloads.pack, **self._run_page_endpoints(), **self._page_endpoints(), **self._ask_endpoints(),
+            **self._writing,
         }  # fmt: skip
 
     def _page_endpoints(self) -> dict[RouteSpec, Endpoint]:
@@ -124,7 +130,15 @@ class Service:
             run_routes.CONFIG: page.config, run_routes.CODE: page.code, run_routes.CODE_DIFF: page.code_diff,
             run_routes.DATA: page.data, run_routes.ENVIRONMENT: page.environment, run_routes.MEMO: page.memo,
             run_routes.CHECKPOINT_LIST: page.checkpoint_list, run_routes.COMMANDS: page.commands,
+            run_routes.CONSOLE: page.console,
             run_routes.ARTIFACTS: page.artifacts, run_routes.ARTIFACT: self._artifacts.artifact,
+        }  # fmt: skip
+
+    def _ask_endpoints(self) -> dict[RouteSpec, Endpoint]:
+        ask = self._ask
+        return {
+            ask_routes.ASK_PLAN: ask.plan, ask_routes.ASK_START: ask.start, ask_routes.QUESTIONS: ask.questions,
+            ask_routes.QUESTION: ask.question, ask_routes.STOP_QUESTION: ask.stop,
         }  # fmt: skip
 
     def _writing_endpoints(self, home: Home, chunks: Chunks) -> dict[RouteSpec, Endpoint]:
@@ -133,7 +147,9 @@ class Service:
             return {}
         ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
         packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
+        scrubbing = ScrubEndpoints(self.intake, self._readers, home.path, self._indexer.rebuild)
         return {
+            routes.SCRUB: scrubbing.scrub,
             routes.POSITION: ingest.position, routes.APPEND: ingest.append, routes.MISSING: ingest.missing,
             routes.UPLOADED: ingest.upload_position, routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
             routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,

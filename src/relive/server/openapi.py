@@ -17,6 +17,7 @@ CHUNK: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 MODEL: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
 PACK: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\\.pack$"}
 FILE: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,5})(-r?[1-9][0-9]{0,6})?\\.(slots|lines|dropped)$"}
+ASKED: Schema = {"type": "string", "pattern": "^[0-9a-f]{12}$"}
 BYTES: Schema = {"type": "string", "format": "binary"}
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
@@ -79,6 +80,8 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
         "model": MODEL,
         "alias": MODEL,
         "version": MODEL,
+        "plan": ASKED,
+        "question": ASKED,
         "artifact": {"type": "string", "minLength": 1, "maxLength": 1_000},
     }
     path_names = [part[1:-1].removesuffix(":path") for part in route.path.split("/") if part.startswith("{")]

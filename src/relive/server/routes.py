@@ -41,6 +41,12 @@ SERIES = RouteSpec(
            "rank": bounded_int(1_000_000)},
     answer=object_schema(count="integer", at="array", last="array", lowest="array", highest="array", time_us="array"),
 )  # fmt: skip
+SCRUB = RouteSpec(
+    "POST", f"{_RUN}/scrub", "write", "Remove a text from the journals of a run, for its owner or an admin.",
+    body={**object_schema(pattern="string"), "additionalProperties": False, "properties": {
+        "pattern": {"type": "string", "minLength": 1, "maxLength": 1_000}, "dry_run": {"type": "boolean"}}},
+    answer=object_schema(places="integer", files="array", chunks="array", unreadable_lines="integer"),
+)  # fmt: skip
 SKEW = RouteSpec(
     "GET", f"{_RUN}/skew", "read", "Rank 0 beside the mean over ranks.", required=("name",),
     query={"name": {**TEXT, "minLength": 1}}, answer=object_schema(ranks="array", steps="array"),

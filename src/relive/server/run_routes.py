@@ -37,6 +37,10 @@ MEMO = RouteSpec(
     "GET", f"{_RUN}/memo", "read", "Memoized calls: reused or computed.", query=_PAGE,
     answer=object_schema(entries="array", total="integer"),
 )  # fmt: skip
+CONSOLE = RouteSpec(
+    "GET", f"{_RUN}/console", "read", "What a run printed.", query={"rank": bounded_int(1_000_000), **_PAGE},
+    answer=object_schema(lines="array", total="integer", truncated="boolean"),
+)  # fmt: skip
 COMMANDS = RouteSpec(
     "GET", f"{_RUN}/commands", "read", "The commands that repeat, replay and restore a run.",
     answer=object_schema(reproduce="array", replay="string", restore="string"),

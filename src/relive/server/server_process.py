@@ -19,12 +19,14 @@ from relive.store.catalog import Index
 
 if TYPE_CHECKING:
     from relive.server.app import Service
+    from relive.server.endpoints.ask import Asker
 
 GRACE_S = 10
 UI_GRACE_S = 1  # open pages keep a connection, and only wait
 UI_PORT = 5006
 KEEP_ALIVE_S = 75
-BACKLOG = 2048
+BACKLOG = 2048  # connections that the system keeps until the server accepts them
+ACCEPTED_AT_ONCE = 16  # in one turn of the event loop: a flood of connections must not hold up those that exist
 _M_MMAP_THRESHOLD, _LARGE_BYTES = -3, 256 << 10
 
 
@@ -59,7 +61,9 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         sock.close()
 
 
-def show(home: Home, user: str, *, port: int | None, announce: Callable[[str], None]) -> None:
+def show(
+    home: Home, user: str, *, port: int | None, announce: Callable[[str], None], asker: Asker | None = None
+) -> None:
     """Shows a home to its user on this machine until SIGTERM or SIGINT.
 
     `announce` gets an address that lets one browser in. Without a port, it is the usual one, or another if that is
@@ -73,7 +77,7 @@ def show(home: Home, user: str, *, port: int | None, announce: Callable[[str], N
     sock = _listen_somewhere() if port is None else _listen("127.0.0.1", port)
     try:
         access = LocalAccess(user, sock.getsockname()[1])
-        service = make_service(home, local=access)
+        service = make_service(home, local=access, asker=asker)
         url = f"http://127.0.0.1:{sock.getsockname()[1]}/login?ticket={access.ticket}"
         _run(service, sock, UI_GRACE_S, lambda: announce(url))
     finally:
@@ -98,12 +102,19 @@ def _run(service: Service, sock: socket.socket, grace_s: int, announce: Callable
     config = uvicorn.Config(
         service.app(), http=connection, ws="none", lifespan="on", log_level="warning", access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=grace_s, backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=grace_s, backlog=ACCEPTED_AT_ONCE,
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after a clean shutdown
     announce()
     uvicorn.Server(config).run(sockets=[sock])
+
+
+class _Listener(socket.socket):
+    """A socket whose queue stays long: asyncio sets its length to the number that it accepts in one turn."""
+
+    def listen(self, _at_once: int = BACKLOG, /) -> None:
+        super().listen(BACKLOG)
 
 
 def _listen_somewhere() -> socket.socket:
@@ -117,12 +128,12 @@ def _listen_somewhere() -> socket.socket:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sock = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Without this, the second write of a response (the body) waits up to 40 ms for the ACK of the first.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.bind((host, port))
-        sock.listen(BACKLOG)
+        sock.listen()
     except OSError as error:
         raise ReliveError(f"{host}:{port}: {error.strerror}; choose another with --port") from error
     return sock

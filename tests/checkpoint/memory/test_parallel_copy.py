@@ -46,6 +46,29 @@ def test_large_copies_are_shared_and_complete(monkeypatch: pytest.MonkeyPatch) -
         assert np.array_equal(target, source)
 
 
+def test_a_copy_that_is_begun_goes_on_while_the_caller_works() -> None:
+    source, target = _noise(40_000_001, 0), np.zeros(40_000_001, np.uint8)
+    plan, copier = CopyPlan(split_copy(target, source)), Copier()
+    for iteration in range(3):
+        source[:] = _noise(len(source), iteration)
+        copier.copy(plan)  # may leave a job behind that the helper thread had no time for
+        target[:] = 0
+        finish = copier.begin(plan)
+
+        assert finish is not None
+        assert finish()
+        assert np.array_equal(target, source)
+
+
+def test_a_copy_that_fails_says_so() -> None:
+    plan = CopyPlan([(np.zeros(3, np.uint8), np.zeros(3, np.uint8))])
+    plan.in_one_call = lambda: 1 / 0
+    finish = Copier().begin(plan)
+
+    assert finish is not None
+    assert not finish()
+
+
 def test_read_only_arrays_are_copied_too() -> None:
     source, target = _noise(100_000, 0), np.zeros(100_000, np.uint8)
     source.flags.writeable = False
@@ -62,23 +85,26 @@ def _take_checkpoint(folder: Path, capture: Capture) -> Checkpoint:
 
 
 CHANGES = {
-    "another memory": lambda net: setattr(net[0].weight, "data", torch.full((3, 3), 7.0)),
-    "another layout of the same memory": lambda net: setattr(net[0].weight, "data", net[0].weight.data.t()),
-    "another shape of the same memory": lambda net: setattr(net[0].weight, "data", net[0].weight.data.view(9)),
-    "another parameter": lambda net: setattr(net[0], "weight", nn.Parameter(torch.ones(3, 3))),
-    "another module": lambda net: net.__setitem__(0, nn.Linear(3, 3)),
-    "another type": lambda net: net.double(),
-    "a further module": lambda net: net.append(nn.Linear(3, 1)),
-    "in place": lambda net: net[0].weight.data.add_(1),
+    "another memory": lambda net, n: setattr(net[0].weight, "data", torch.full((n, n), 7.0)),
+    "another layout of the same memory": lambda net, n: setattr(net[0].weight, "data", net[0].weight.data.t()),
+    "another shape of the same memory": lambda net, n: setattr(net[0].weight, "data", net[0].weight.data.view(n * n)),
+    "another parameter": lambda net, n: setattr(net[0], "weight", nn.Parameter(torch.ones(n, n))),
+    "another module": lambda net, n: net.__setitem__(0, nn.Linear(n, n)),
+    "another type": lambda net, n: net.double(),
+    "a further module": lambda net, n: net.append(nn.Linear(n, 1)),
+    "less memory": lambda net, n: setattr(net[0].weight, "data", torch.ones(1)),
+    "in place": lambda net, n: net[0].weight.data.add_(1),
 }
 
 
+@pytest.mark.parametrize("width", [3, 300])  # 300: worth copying while the state is looked at
 @pytest.mark.parametrize("change", CHANGES)
-def test_changes_since_the_last_checkpoint_are_captured(tmp_path: Path, change: str) -> None:
-    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+def test_changes_since_the_last_checkpoint_are_captured(tmp_path: Path, change: str, width: int) -> None:
+    net = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
     capture = Capture({"model": net})
-    capture.take({})
-    CHANGES[change](net)
+    for _ in range(3):  # from the second one on, the memory of the one before is copied early
+        capture.take({})
+    CHANGES[change](net, width)
 
     state = _take_checkpoint(tmp_path, capture).state("model")
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from relive.record.provenance import ImportedModules
+from relive.record.provenance.imported_modules import ImportedModules
 from relive.store.journal import line_schema, read_lines
 from tests.conftest import Script
 

@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.checkpoint.graph.graph_state import GraphState
+    from relive.checkpoint.graph.guards import guard_of, held_source
     from relive.checkpoint.graph.matches import (
         changed_roots,
         changed_variables,
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
         tensor_paths,
     )
     from relive.checkpoint.graph.object_tokens import is_node
-    from relive.checkpoint.graph.observer import Observer
+    from relive.checkpoint.graph.observer import Observation, Observer
     from relive.checkpoint.graph.registry import DISPLAY, WRITTEN_FILE, CannotRestore, UserHandler, register_handler
     from relive.checkpoint.graph.restore import GraphRestore, LiveObjects
-    from relive.checkpoint.graph.roots import Roots, set_roots, variables_left_out
-    from relive.checkpoint.graph.state_differences import Difference, compare_graphs, differing_nodes
+    from relive.checkpoint.graph.roots import Roots, import_modules, set_roots, variables_left_out
+    from relive.checkpoint.graph.state_differences import (
+        Difference,
+        compare_graphs,
+        differing_nodes,
+        differing_variables,
+    )
 
 __getattr__ = lazy_names(__name__)

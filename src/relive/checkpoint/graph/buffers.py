@@ -58,13 +58,6 @@ class Buffer:
         self.source = None
 
 
-def address_of(source: Any) -> int:
-    """Returns where the memory of a storage or array begins."""
-    if isinstance(source, np.ndarray):
-        return int(np.lib.array_utils.byte_bounds(source)[0]) if source.size else 0
-    return int(source.data_ptr())
-
-
 class GivesWays(Protocol):
     """The walk that meets the buffers."""
 

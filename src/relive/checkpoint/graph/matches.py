@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.checkpoint.graph.graph_state import GraphState
+from relive.checkpoint.graph.guards import guard_of
 from relive.checkpoint.graph.object_tokens import Token, is_node, nodes_in
 from relive.checkpoint.graph.roots import EXTRA, FRAME, MODULE, NAMED
-from relive.checkpoint.graph.walk import KnownWays, ObjectWalk, guard_of
+from relive.checkpoint.graph.walk import KnownWays, ObjectWalk
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 _MAX_PATH = 50
@@ -178,7 +179,11 @@ def match_objects(state: GraphState, tokens: Mapping[str, Token], walk: ObjectWa
             found.ways.buffers[buffer.address, buffer.size_bytes] = way, guard_of(buffer.source)
         node, target = state.nodes.get(way), live.get(now)
         if node is not None and target is not None and node.kind == target.kind:
-            found.ways.objects[id(target.obj)] = way, type(target.obj), guard_of(target.obj)
+            found.ways.objects[id(target.obj)] = (
+                way,
+                type(target.obj),
+                guard_of(target.obj, (target.parent, target.label)),
+            )
             paths |= _module_names(way, target.content)
             todo.extend(_pairs(node.content, target.content))
     found.paths = frozenset(paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -21,12 +22,13 @@ class MemoryDigest:
     """
 
     def __init__(self, buffers: Iterable[tuple[Buffer, Any]]) -> None:
-        """`buffers` come with the tensor or array that each was met in."""
-        self._sources: list[tuple[weakref.ref[Any], int]] = []
+        """`buffers` come with the tensor or array that each was met in. Arrays can't be referred to unnoticed."""
+        self._sources: list[tuple[weakref.ref[Any], int, int]] = []  # storage, and its part
         self.size_bytes = 0
         for buffer, holder in buffers:
-            if buffer.is_on_host and _has_address(holder):
-                self._sources.append((weakref.ref(holder), buffer.size_bytes))
+            if buffer.is_on_host and _is_plain_tensor(holder):
+                begin = holder.storage_offset() * holder.element_size()
+                self._sources.append((weakref.ref(holder.untyped_storage()), begin, begin + holder.nbytes))
                 self.size_bytes += buffer.size_bytes
 
     @property
@@ -43,24 +45,18 @@ class MemoryDigest:
         from xxhash import xxh3_64
 
         found = xxh3_64()
-        for source, _ in self._sources:
-            holder = source()
-            if holder is None:
+        for source, begin, end in self._sources:
+            storage = source()
+            if storage is None or storage.nbytes() < end:
                 return None
-            found.update(_bytes_of(holder))
+            found.update(_bytes_of(storage)[begin:end])
         return found.hexdigest() if self._sources else None
 
 
-def _has_address(holder: Any) -> bool:
-    if isinstance(holder, np.ndarray):
-        return bool(holder.flags.c_contiguous and holder.nbytes)
+def _is_plain_tensor(holder: Any) -> bool:
     return hasattr(holder, "untyped_storage") and holder.is_contiguous() and holder.numel() > 0
 
 
-def _bytes_of(holder: Any) -> Any:
-    if isinstance(holder, np.ndarray):
-        return np.ascontiguousarray(holder).reshape(-1).view(np.uint8)
-    import torch
-
-    flat = holder.detach().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy()
+def _bytes_of(storage: Any) -> Any:
+    memory: Any = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+    return np.frombuffer(memory, np.uint8)

@@ -15,11 +15,12 @@ import numpy as np
 
 from relive.checkpoint.graph import object_tokens as tokens
 from relive.checkpoint.graph.graph_state import GraphState, StoredNode
+from relive.checkpoint.graph.guards import guard_of
 from relive.checkpoint.graph.matches import reachable
 from relive.checkpoint.graph.object_tokens import Token, nodes_in
 from relive.checkpoint.graph.registry import MISSING, CannotRestore, Handler, Restorer, handler_of, type_name
 from relive.checkpoint.graph.token_values import build_value, find_class
-from relive.checkpoint.graph.walk import KnownWays, guard_of
+from relive.checkpoint.graph.walk import KnownWays
 
 ReadBuffer = Callable[[int, Any], None]  # reads the bytes of a buffer, by its way, into memory
 
@@ -152,7 +153,8 @@ class GraphRestore:
         for way, obj in self._objects.items():
             live = self._live.nodes.get(way)
             if way in start.nodes and (live is None or live.obj is not obj):
-                found.objects[id(obj)] = way, type(obj), guard_of(obj)
+                node = start.nodes[way]
+                found.objects[id(obj)] = way, type(obj), guard_of(obj, (node.parent, node.label))
         for way in self._storages.keys() & start.buffers.keys():
             made = self._storages[way]
             address = made.__array_interface__["data"][0] if isinstance(made, np.ndarray) else made.data_ptr()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -101,6 +103,14 @@ def variables_left_out(frame: FrameType, line: int) -> frozenset[str]:
     bound = rebound_in_loop(frame, line) - frozenset(live_outs(frame, line))
     values = frame.f_locals
     return frozenset(name for name in bound if name in values and not is_small(values[name]))
+
+
+def import_modules(roots: Mapping[str, Any]) -> None:
+    """Imports modules of the project that the run had imported by then: their variables are restored, too."""
+    for name in dict.fromkeys(key.split(_SEPARATOR)[1] for key in roots if key[0] == MODULE):
+        if name not in sys.modules:
+            with contextlib.suppress(ImportError):  # made at run time: its variables are reported as missing
+                importlib.import_module(name)
 
 
 def set_roots(roots: Roots, values: Mapping[str, Any], left_out: Collection[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from relive.checkpoint.graph.handlers import (
     RandomState,
     have_same_random_states,
 )
+from relive.checkpoint.graph.object_tokens import Token, is_node
 from relive.checkpoint.graph.registry import type_name
 from relive.checkpoint.graph.roots import PROCESS
-from relive.checkpoint.graph.walk import ObjectWalk
+from relive.checkpoint.graph.walk import MARSHAL_VERSION, ObjectWalk
 
 # Files often hold times, and a replay does not read what it does not restore: they are restored, not compared.
 _RANDOM = type_name(RandomState)
@@ -74,7 +76,7 @@ def compare_graphs(
             found.append(Difference(state.name(way), "other numbers"))
         else:
             agreed += 1
-    found += [Difference(_root_name(key), "bound to another object") for key in _differing_roots(state, walk, port)]
+    found += differing_variables(state, walk.roots, port)
     return agreed, _unique(found)
 
 
@@ -139,17 +141,26 @@ def _describe_content(name: str, one: Any, other: Any) -> list[Difference]:
     return [Difference(name, "other content")]
 
 
-def _differing_roots(state: GraphState, walk: ObjectWalk, port: tuple[str, str]) -> list[str]:
+def differing_variables(
+    then: GraphState, now: Mapping[str, Token], port: tuple[str, str] = ("", "")
+) -> list[Difference]:
+    """Returns the variables that are bound to other objects, or to other plain values, than they were."""
     return [
-        key
-        for key, token in state.roots.items()
+        Difference(_root_name(key), "bound to another object" if is_node(token) else "another value")
+        for key, token in then.roots.items()
         if key[0] != PROCESS
-        and key in walk.roots
-        and walk.roots[key] != token
-        and key not in state.left_out
-        and not (all(port) and _with_port(walk.roots[key], *port) == token)
-        and not _differs_in_temporary_name(walk.roots[key], token)
+        and key in now
+        and now[key] != token
+        and key not in then.left_out
+        and not _is_same_token(now[key], token)
+        and not (all(port) and _with_port(now[key], *port) == token)
+        and not _differs_in_temporary_name(now[key], token)
     ]
+
+
+def _is_same_token(one: Token, other: Token) -> bool:
+    """Whether tokens are the same although they are not equal: they hold NaN."""
+    return type(one) is type(other) and marshal.dumps(one, MARSHAL_VERSION) == marshal.dumps(other, MARSHAL_VERSION)
 
 
 def _differs_in_temporary_name(one: Any, other: Any) -> bool:

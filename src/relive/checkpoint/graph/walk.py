@@ -12,12 +12,12 @@ from __future__ import annotations
 import marshal
 import sys
 import time
-import weakref
 from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from relive.checkpoint.graph.buffers import Buffer, BufferTable, address_of
+from relive.checkpoint.graph.buffers import Buffer, BufferTable
+from relive.checkpoint.graph.guards import guard_of, is_still, is_still_at, keeps_alive
 from relive.checkpoint.graph.handlers import own_dict
 from relive.checkpoint.graph.object_tokens import FOLDER, IDENTITY, PLAIN_TYPES, TUPLE, UNSEEN, Token
 from relive.checkpoint.graph.registry import Handler, Unreadable, class_handler_of, handler_of, type_name
@@ -58,8 +58,8 @@ def label_of(form: str, key: Any) -> str:
 class KnownWays:
     """The ways of objects and buffers that an earlier walk met, by identity.
 
-    Another object may be at the address of one that has died, so weak references tell; lists and dicts, which have
-    none, are kept alive until `forget_dead`.
+    Another object may be at the address of one that has died, so guards tell; lists and dicts, which can't have weak
+    references, are kept alive until `forget_dead`.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class KnownWays:
         dead = [
             identity
             for identity, (_, _, guard) in self.objects.items()
-            if type(guard) is not weakref.ref and count(guard) <= _OWN_REFERENCES
+            if keeps_alive(guard) and count(guard) <= _OWN_REFERENCES
         ]
         for identity in dead:
             del self.objects[identity]
@@ -80,24 +80,6 @@ class KnownWays:
 
 NOTHING_KNOWN = KnownWays()
 _OWN_REFERENCES = 3  # the entry of an object, the variable of the loop, and the argument
-
-
-def guard_of(obj: Any) -> Any:
-    """Returns what tells later whether an object at the same address is the same one."""
-    try:
-        return weakref.ref(obj)
-    except TypeError:
-        return obj
-
-
-def is_still_at(guard: Any, address: int) -> bool:
-    """Whether the object that a buffer was met in is still there, with its memory at this address."""
-    holder = guard() if type(guard) is weakref.ref else guard
-    return holder is not None and address_of(holder) == address
-
-
-def is_still(guard: Any, obj: Any) -> bool:
-    return guard is obj or (type(guard) is weakref.ref and guard() is obj)
 
 
 class ObjectWalk:
@@ -155,7 +137,12 @@ class ObjectWalk:
         if handler.is_inline:
             return handler.token(obj, self, form, key)
         known = self._known.objects.get(identity)
-        if known is not None and known[1] is kind and identity not in self._made and is_still(known[2], obj):
+        if (
+            known is not None
+            and known[1] is kind
+            and identity not in self._made
+            and (is_still(known[2], obj) or is_still(known[2], obj, (self._parent, label_of(form, key))))
+        ):
             way = known[0]
         else:
             if self._is_parent_made:
@@ -323,7 +310,7 @@ class ObjectWalk:
         known = KnownWays()
         made = self._made
         known.objects = {
-            id(node.obj): (node.way, type(node.obj), guard_of(node.obj))
+            id(node.obj): (node.way, type(node.obj), guard_of(node.obj, (node.parent, node.label)))
             for node in self.nodes
             if id(node.obj) not in made
         }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.graph import GraphState, Observer, Roots, changed_roots
+from relive.checkpoint.graph import GraphState, Observation, Observer, Roots, changed_roots, guard_of, held_source
 from relive.checkpoint.memory import Arena, Copier, Layout, Leaf, max_layout_bytes
 
 
@@ -30,6 +30,14 @@ class CapturedState:
         return changed_roots(self.state_at_start, self.changes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _EarlyCopy:
+    """A copy under way."""
+
+    held: list[Any]  # what owns the memory
+    finish: Callable[[], None]
+
+
 class Capture:
     """Captures the state around one loop repeatedly. Remembers its memory, so that the next capture is fast."""
 
@@ -40,6 +48,7 @@ class Capture:
         self._copier = Copier()
         self._layout: Layout | None = None
         self._layout_key: list[tuple[int, int]] = []
+        self._sources: list[tuple[Any, int, int]] = []  # of the layout: guard, address and size of each piece of memory
         self._start: bytes = b""
         self._size_bytes = 0
         self.observer = Observer(home)
@@ -63,7 +72,7 @@ class Capture:
     def release(self) -> None:
         """Lets go of all objects of the script: they are deleted when it deletes them."""
         self.observer = Observer(self._home)
-        self._layout, self._layout_key = None, []
+        self._layout, self._layout_key, self._sources = None, [], []
 
     def size_bytes(self) -> int:
         """Returns the size of the last capture; before the first one, that of what changes for certain."""
@@ -85,18 +94,40 @@ class Capture:
         observer = self.observer
         observer.with_gradients = with_gradients
         roots = Roots(self.named, frames, left_out or {}, extra=extra or {}, has_modules=bool(frames))
-        found = observer.observe(roots, seconds=seconds)
-        key = [(buffer.address, buffer.used_bytes) for buffer in found.copied]
-        if self._layout is None or key != self._layout_key:
-            leaves = [Leaf(buffer.view()) for buffer in found.copied]
-            self._arena.reserve(max_layout_bytes(leaves))
-            self._layout, self._layout_key = Layout(leaves, self._arena), key
-        self._layout.copy(self._copier)
+        early = self._begin_copy()
+        try:
+            found = observer.observe(roots, seconds=seconds)
+        finally:
+            if early is not None:
+                early.finish()
+        layout = self._copy(found, is_copied=early is not None)
         observer.release()
-        self._size_bytes = self._layout.size_bytes
-        copies = [data for _, data in self._layout.copies]
+        self._size_bytes = layout.size_bytes
+        copies = [data for _, data in layout.copies]
         return CapturedState(
             self._start, found.changes, [*observer.start_leaves, *copies],
             [(buffer.way, buffer.leaf) for buffer in found.copied if buffer.leaf is not None],
             self._size_bytes, found.unkept, found.unknown, observer.start or GraphState(),
         )  # fmt: skip
+
+    def _begin_copy(self) -> _EarlyCopy | None:
+        """Begins to copy the memory of the last capture, where that is still there, while the state is looked at."""
+        if self._layout is None:
+            return None
+        held = [held_source(*source) for source in self._sources]
+        if any(one is None for one in held):
+            return None
+        finish = self._layout.begin_copy(self._copier)
+        return _EarlyCopy(held, finish) if finish is not None else None
+
+    def _copy(self, found: Observation, *, is_copied: bool) -> Layout:
+        """Copies what was found, unless the early copy holds it."""
+        key = [(buffer.address, buffer.used_bytes) for buffer in found.copied]
+        if self._layout is None or key != self._layout_key:
+            leaves = [Leaf(buffer.view()) for buffer in found.copied]
+            self._arena.reserve(max_layout_bytes(leaves))
+            self._layout, self._layout_key, is_copied = Layout(leaves, self._arena), key, False
+        if not is_copied:
+            self._layout.copy(self._copier)
+            self._sources = [(guard_of(one.source), one.address, one.size_bytes) for one in found.copied]
+        return self._layout

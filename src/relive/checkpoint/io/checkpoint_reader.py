@@ -21,6 +21,7 @@ from relive.checkpoint.graph import (
     Roots,
     changed_variables,
     compare_graphs,
+    import_modules,
     is_node,
     match_objects,
     module_paths,
@@ -206,13 +207,14 @@ class Checkpoint:
         Returns how many objects are as recorded, and the differences.
         """
         begun = time.perf_counter()
+        import_modules(self.graph.roots)
         walk = observer.walk(roots)
         with self._packs.read_lock():
             restore = self._restoring(walk, observer.folder)
             restore.run()
             values = restore.root_values(walk.roots)
             size_bytes = self._read_pending()
-        set_roots(roots, values, self.graph.left_out)
+        missing = set_roots(roots, values, self.graph.left_out)
         observer.adopt(restore.adopted(self.start))
         self.restore_random()  # once more: making objects may have drawn numbers
         walk.release()
@@ -221,6 +223,7 @@ class Checkpoint:
         agreed, differences = compare_graphs(self.graph, proof, observer.launcher_port)
         proof.release()
         failures = [Difference(self.graph.name(way), why) for way, why in restore.failures.items()]
+        failures += [Difference(name, "there is no such variable to restore") for name in missing]
         return agreed, [*failures, *(one for one in differences if one.name not in {f.name for f in failures})]
 
     def compare(self, observer: Observer, roots: Roots) -> tuple[int, list[Difference]]:

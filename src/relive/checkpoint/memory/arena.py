@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,13 +81,29 @@ class Layout:
         """Copies the current content of all leaves into the arena."""
         for leaf, target in self._indirect:
             leaf.copy_to(target)
-        if self._small:
-            np.concatenate(self._small, out=self._small_target)
+        self._copy_small()
         copier.copy(self._large)
         if self._is_on_device:
             import torch
 
             torch.accelerator.synchronize()
+
+    def begin_copy(self, copier: Copier) -> Callable[[], None] | None:
+        """Begins to copy while the caller goes on; returns what finishes it, or None if that is not possible."""
+        finish_large = None if self._indirect else copier.begin(self._large)
+        if finish_large is None:
+            return None
+
+        def finish() -> None:
+            self._copy_small()
+            if not finish_large():
+                copier.copy(self._large)
+
+        return finish
+
+    def _copy_small(self) -> None:
+        if self._small:
+            np.concatenate(self._small, out=self._small_target)
 
 
 def max_layout_bytes(leaves: list[Leaf]) -> int:

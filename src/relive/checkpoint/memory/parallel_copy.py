@@ -1,4 +1,4 @@
-"""Memory copies at memory bandwidth: by one thread, by torch's threads, or shared with a helper thread."""
+"""Memory copies at memory bandwidth: by one thread, by torch's threads, shared with a helper thread, or by it alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,13 @@ class CopyPlan:
         self.parts = parts
         self.is_large = sum(len(source) for _, source in parts) >= WORTH_SHARING_BYTES
         self._methods: list[Callable[[], None]] = [self._copy_each]
-        tensors = None if self.is_large else _as_tensors(parts)
-        if tensors is not None:
+        tensors = _as_tensors(parts)
+        # One call, so that the GIL is released once: between parts, a thread may wait for it for milliseconds.
+        self.in_one_call = partial(sys.modules["torch"]._foreach_copy_, *tensors) if tensors is not None else None
+        if self.in_one_call is not None and not self.is_large:
             # torch's threads are still awake after a training step, so they can share copies too small for the helper
             # thread. If other processes compete for the cores, they wait for each other and one thread is faster.
-            self._methods.append(partial(sys.modules["torch"]._foreach_copy_, *tensors))
+            self._methods.append(self.in_one_call)
         self._took_s = [0.0] * len(self._methods)
         self._runs = 0
 
@@ -61,14 +64,21 @@ def _as_tensors(parts: list[CopyPart]) -> tuple[list[Any], list[Any]] | None:
     return [torch.from_numpy(target) for target, _ in parts], [torch.from_numpy(source) for _, source in parts]
 
 
+class _Job:
+    """Something that the helper thread does once."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run = run
+        self.begun, self.done = threading.Event(), threading.Event()
+        self.error: Exception | None = None
+
+
 class Copier:
     """Runs copy plans. Its helper thread sleeps in between; if it gets no core, the calling thread copies it all."""
 
     def __init__(self) -> None:
-        self._queue: deque[CopyPart] = deque()
-        self._wake = threading.Semaphore(0)
-        self._idle = threading.Event()
-        self._idle.set()
+        self._parts: deque[CopyPart] = deque()
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def copy(self, plan: CopyPlan) -> None:
@@ -78,26 +88,52 @@ class Copier:
         else:
             plan.run()
 
+    def begin(self, plan: CopyPlan) -> Callable[[], bool] | None:
+        """Lets the helper thread run a plan while the caller goes on; None if it can't.
+
+        The function that is returned waits for it, and returns whether all bytes are copied.
+        """
+        if plan.in_one_call is None:
+            return None
+        job = self._give(plan.in_one_call)
+        job.begun.wait()  # lets go of the GIL until the helper thread has had it
+
+        def finish() -> bool:
+            job.done.wait()
+            return job.error is None
+
+        return finish
+
     def _copy_shared(self, parts: list[CopyPart]) -> None:
+        self._parts.extend(parts)
+        job = self._give(self._drain)
+        self._drain()
+        if job.begun.is_set():
+            job.done.wait()  # it is copying at most one part
+
+    def _give(self, run: Callable[[], object]) -> _Job:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run_helper, name="relive-copy", daemon=True)
             self._thread.start()
-        self._queue.extend(parts)
-        self._wake.release()
-        self._drain_queue()
-        self._idle.wait()  # the helper thread is copying at most one part
+        job = _Job(run)
+        self._jobs.put(job)
+        return job
 
-    def _drain_queue(self) -> None:
+    def _drain(self) -> None:
         while True:
             try:
-                target, source = self._queue.popleft()
+                target, source = self._parts.popleft()
             except IndexError:
                 return
             np.copyto(target, source)
 
     def _run_helper(self) -> None:
         while True:
-            self._wake.acquire()
-            self._idle.clear()
-            self._drain_queue()
-            self._idle.set()
+            job = self._jobs.get()
+            job.begun.set()
+            try:
+                job.run()
+            except Exception as error:  # noqa: BLE001 - the training must not wait for a thread that has died
+                job.error = error
+            job.done.set()
+            del job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 
@@ -33,11 +34,17 @@ def find_loop_frame(frame: FrameType | None, created_in: CodeType | None) -> Fra
 
 
 def collect_user_frames(frame: FrameType | None) -> list[FrameType]:
-    """Returns the user's frames from this one outwards."""
+    """Returns the user's frames from this one outwards, up to the top level of the script.
+
+    What is around that has started the script, such as a command in `bin/`, and is another one in a replay.
+    """
     found: list[FrameType] = []
+    main = sys.modules.get("__main__")
     while frame is not None and len(found) < MAX_FRAMES:
         if not is_library_file(frame.f_code.co_filename):
             found.append(frame)
+            if frame.f_code.co_name == "<module>" and main is not None and frame.f_globals is vars(main):
+                break
         frame = frame.f_back
     return found
 

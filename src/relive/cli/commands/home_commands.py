@@ -5,27 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from relive.cli.commands.query_commands import write_parquet
-from relive.cli.targets import home_option, open_home, open_index, short_id
-from relive.errors import ReliveError
+from relive.cli.targets import home_option, open_home, open_index, open_server, short_id
+from relive.errors import NotFound, ReliveError
 from relive.model import RUNNING
 from relive.store import Home
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.chunks import Chunks, artifact_files
 from relive.store.gc import ScrubReport, check_home, scrub_run
 from relive.store.journal import from_json, inline_chunks, to_json
+from relive.store.sync import ServerClient, translate_server_errors
 from relive.store.versions import version_checkout
 
 
 @click.command()
 @click.option("--rebuild", is_flag=True, help="Discard the index and rebuild it from the journals.")
 @click.option("--deep", is_flag=True, help="Also read every chunk and verify its hash.")
+@click.option(
+    "--from-server",
+    metavar="[URL]",
+    is_flag=False,
+    flag_value="",
+    help="Replace damaged journals and chunks by whole copies from a server, first of all.",
+)
 @home_option
-def doctor(rebuild: bool, deep: bool, home: Path | None) -> None:
+def doctor(rebuild: bool, deep: bool, from_server: str | None, home: Path | None) -> None:
     """Check every journal and the chunks it refers to. Exit code 1 if anything is damaged."""
     place = open_home(home)
     damaged = False
+    if from_server is not None:
+        _recover(place, from_server)
     for finding in check_home(place, deep=deep):
         damaged = damaged or finding.damage
         click.echo(f"{short_id(finding.run)}  {finding.text}")
@@ -35,6 +46,14 @@ def doctor(rebuild: bool, deep: bool, home: Path | None) -> None:
         click.echo("the index was rebuilt from the journals")
     click.echo(f"{len(index.runs())} runs in {place.path}, {'some damaged' if damaged else 'all readable'}")
     raise SystemExit(1 if damaged else 0)
+
+
+def _recover(place: Home, url: str) -> None:
+    from relive.store.gc import recover_home
+
+    with translate_server_errors():
+        for done in recover_home(place, open_server(url)):
+            click.echo(f"{short_id(done.run)}  {done.text}")
 
 
 @click.command()
@@ -79,18 +98,44 @@ def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
 @click.argument("run")
 @click.argument("pattern")
 @click.option("--dry-run", is_flag=True, help="Only say what would be changed.")
+@click.option(
+    "--server",
+    metavar="[URL]",
+    is_flag=False,
+    flag_value="",
+    help="Also scrub the run on this server, or on the configured one if no URL is given.",
+)
 @home_option
-def scrub(run: str, pattern: str, dry_run: bool, home: Path | None) -> None:
+def scrub(run: str, pattern: str, dry_run: bool, server: str | None, home: Path | None) -> None:
     """Replace what matches PATTERN, a regular expression, by *** in the journals of RUN."""
-    index = open_index(home)
-    entry = find_run(index.runs(), run)
-    word = short_id(entry.record.run)
+    try:
+        run = _scrub_home(open_index(home), run, pattern, dry_run=dry_run)
+    except NotFound:
+        if server is None:
+            raise
+    if server is not None:
+        _scrub_server(open_server(server), run, pattern, dry_run=dry_run)
+
+
+def _scrub_home(index: Index, word: str, pattern: str, *, dry_run: bool) -> str:
+    """Scrubs a run of a home; returns its id."""
+    entry = find_run(index.runs(), word)
+    run = entry.record.run
     if entry.record.outcome == RUNNING:
-        raise ReliveError(f"run {word} is running; stop it first, or wait for its end")
-    report = scrub_run(index.home, entry.record.run, pattern, dry_run=dry_run)
+        raise ReliveError(f"run {short_id(run)} is running; stop it first, or wait for its end")
+    report = scrub_run(index.home, run, pattern, dry_run=dry_run)
     if report.places and not dry_run:
         index.rebuild()  # all of it: old rows of a run stay in its files until they are written anew
-    _print_scrub(report, word, dry_run=dry_run)
+    _print_scrub(report, short_id(run), dry_run=dry_run)
+    return run
+
+
+def _scrub_server(remote: ServerClient, word: str, pattern: str, *, dry_run: bool) -> None:
+    with translate_server_errors():
+        run = str(remote.get("/api/runs", run=word)["runs"][0]["run"])
+        answer = remote.send("POST", f"/api/runs/{run}/scrub", {"pattern": pattern, "dry_run": dry_run})
+    click.echo(f"on {remote.url}: ", nl=False)
+    _print_scrub(msgspec.convert(answer, ScrubReport), short_id(run), dry_run=dry_run)
 
 
 def _print_scrub(report: ScrubReport, run: str, *, dry_run: bool) -> None:

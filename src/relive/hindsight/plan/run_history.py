@@ -19,7 +19,7 @@ from relive.model import FAILED, FINISHED, INTERRUPTED, KILLED, PRUNED, RUNNING,
 from relive.record.process import launches_rank
 from relive.store import Home
 from relive.store.chunks import list_kept_checkpoints
-from relive.store.journal import ParsedJournal, line_schema, parse_run
+from relive.store.journal import ParsedJournal, line_schema, parse_run, recorded_variables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +47,13 @@ class RankHistory:
     @property
     def variables(self) -> dict[str, str]:
         """The recorded environment variables."""
-        environment = (self._start.environment if self._start else None) or {}
-        return dict(environment.get("variables") or {})
+        return recorded_variables(self._start, self.recorded.lines)
+
+    @property
+    def variable_names(self) -> frozenset[str] | None:
+        """The names of all environment variables that were set; None if they were not recorded."""
+        names = ((self._start.environment if self._start else None) or {}).get("variable_names")
+        return frozenset(map(str, names)) if names else None
 
     @property
     def args(self) -> dict[str, Any]:

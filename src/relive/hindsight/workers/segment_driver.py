@@ -18,10 +18,10 @@ from relive.checkpoint.io import open_packs
 from relive.checkpoint.state import OuterLoop, decode_random_states, restore_random_states
 from relive.errors import Damaged
 from relive.hindsight.plan import HorizonTracker, Visit
-from relive.hindsight.workers.persistent_loaders import STALE, PersistentLoaders
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.state_proof import StateProof
 from relive.hindsight.workers.supervision import ProgressFile
+from relive.hindsight.workers.unheld_state import STALE, GradientWatch, PersistentLoaders
 from relive.hindsight.workers.wire import Job, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.record.provenance import REDACTED, SecretFilter
@@ -63,6 +63,7 @@ class SegmentDriver(JournalDriver):
         self._library_states = {library: state for one in states[1:] for library, state in one.items()}
         self._primed: set[str] = set()
         self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
+        self._gradients = GradientWatch(self.require_start)
         self.report = WorkerReport(ok=False)
         if any(REDACTED in word for word in job.argv):
             self.note(f"secrets in the command line were not recorded; the script gets {REDACTED} for them")
@@ -249,6 +250,7 @@ class SegmentDriver(JournalDriver):
             raise
         self.progress.note()
         self._persistent_loaders.mark_stale()
+        self._gradients.after_restore(has_gradients=checkpoint.graph.has_gradients)
         took_s = time.perf_counter() - begun
         if not self.report.restores:
             self.report.first_restore_s = took_s

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from relive.checkpoint.graph import Difference, GraphState, Observer, Roots, differing_nodes
+from relive.checkpoint.graph import Difference, GraphState, Observer, Roots, differing_nodes, differing_variables
 from relive.checkpoint.io import Checkpoint, open_checkpoint, restore_script, running_roots
 from relive.errors import Damaged, NotFound
 from relive.hindsight.workers.wire import Job, StateCheck, WorkerReport
@@ -25,7 +25,7 @@ class StateProof:
     ) -> None:
         self._moments = {(one.loop, one.iteration, one.place): one for one in job.moments}
         self._by_manifest = {one.manifest: one for one in job.moments}
-        self._digests = {(loop, iteration): digest for loop, iteration, digest in job.digests}
+        self._digests = {(loop, iteration): (digest, leaves) for loop, iteration, digest, leaves in job.digests}
         self._chunks = chunks
         self._packs = packs
         self._report = report
@@ -106,8 +106,10 @@ class StateProof:
             self.pass_moment(loop, -1, "end", frame, objects, 0)
 
     def _compare_digest(self, loop: int, iteration: int) -> None:
-        recorded = self._digests.get((loop, iteration))
-        now = self._observer.memory_digest.take() if recorded is not None else None
+        recorded, leaves = self._digests.get((loop, iteration), (None, 0))
+        # Earlier releases included arrays.
+        is_comparable = recorded is not None and leaves == self._observer.memory_digest.leaves
+        now = self._observer.memory_digest.take() if is_comparable else None
         if now is not None:
             differences = [Difference("parameters", "other numbers")] if now != recorded else []
             self._note(loop, iteration, "iteration", self._observer.memory_digest.leaves, differences)
@@ -133,7 +135,7 @@ class StateProof:
             return []
         self._is_entry_compared = True
         now, then = self._observer.start or GraphState(), checkpoint.start  # files are not compared at the start
-        differences = differing_nodes(then, now)
+        differences = [*differing_nodes(then, now), *differing_variables(then, now.roots, self._port)]
         differences += [
             Difference(then.name(way), "other numbers")
             for way, one in then.buffers.items()

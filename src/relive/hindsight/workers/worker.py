@@ -17,10 +17,11 @@ from typing import Any, NoReturn
 from relive.errors import Damaged, GraphNotKept
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
-from relive.hindsight.workers.confinement import StaleReads, WriteGuard, restrict_writes
+from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
 from relive.hindsight.workers.supervision import dump_on_signal
+from relive.hindsight.workers.unheld_state import StaleReads
 from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session

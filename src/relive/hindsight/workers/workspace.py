@@ -9,13 +9,14 @@ import shutil
 import socket
 import struct
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import NotFound
 from relive.model import RunRecord
 from relive.record.process import LAUNCH_VARIABLES
+from relive.record.provenance import OF_THE_PLACE
 from relive.store.journal import ParsedJournal, line_schema
 from relive.store.versions import code_versions
 
@@ -27,8 +28,6 @@ _HERE, _BIRTH_TIME, _BIRTH_TIME_OFFSET = -100, 0x800, 0x50  # of statx(2)
 OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "COMET_MODE": "OFFLINE"}
 # Where the ranks of a process group find each other.
 _RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
-# Never taken from the record.
-_OF_TODAY = frozenset({"VIRTUAL_ENV", "CONDA_DEFAULT_ENV"})
 # Never taken from today's variables: they are as recorded, or not set.
 _OF_THE_RUN = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONHASHSEED", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG",
@@ -96,7 +95,7 @@ def entry_file(record: RunRecord) -> str:
 
 def merged_variables(recorded: Mapping[str, str], *, threads: int | None) -> dict[str, str]:
     """Today's environment variables, with the recorded ones in place of those that affect results."""
-    recorded_ones = {name: value for name, value in recorded.items() if name not in _OF_TODAY}
+    recorded_ones = {name: value for name, value in recorded.items() if name not in OF_THE_PLACE}
     today = {name: value for name, value in os.environ.items() if not _is_replaced(name)}
     if threads and "OMP_NUM_THREADS" not in recorded_ones:
         recorded_ones["OMP_NUM_THREADS"] = str(threads)
@@ -123,15 +122,20 @@ def needs_temporary_folder(protected: Iterable[str]) -> bool:
 
 
 def worker_environment(
-    recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None, scratch: Path | None = None
-) -> dict[str, str]:
-    """The environment variables of a worker, which direct output to its own folder; `scratch`: its temporary files."""
+    recorded: Mapping[str, str], base: Path, *, offline: bool, threads: int | None, scratch: Path | None = None,
+    unset: Collection[str] = (),
+) -> dict[str, str]:  # fmt: skip
+    """The environment variables of a worker, which direct output to its own folder.
+
+    `scratch`: its temporary files; `unset`: variables of today that the run did not have.
+    """
     temporary = {"TMPDIR": str(scratch)} if scratch is not None else {}
     redirected = (
         {**OFFLINE, "WANDB_DIR": str(base), "MLFLOW_TRACKING_URI": (base / "mlruns").as_uri()} if offline else {}
     )
     # Processes that the script starts must not record runs of their own.
-    return {**merged_variables(recorded, threads=threads), **temporary, **redirected, "RELIVE_OFF": "1"}
+    merged = {name: value for name, value in merged_variables(recorded, threads=threads).items() if name not in unset}
+    return {**merged, **temporary, **redirected, "RELIVE_OFF": "1"}
 
 
 def _input_paths(record: RunRecord, recorded: ParsedJournal) -> Iterable[str]:

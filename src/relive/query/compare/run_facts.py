@@ -66,6 +66,8 @@ class RunFactColumns:
 
     def _resolve(self, name: str) -> str:
         """Returns the known spelling of a name, since SQL is case-insensitive; raises QueryError for unknown names."""
+        if name in RUNS:  # the first of all names, and known without reading live journals
+            return name
         known = self.names()
         if name in known:
             return name

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.record.provenance import runtime_environment
+    from relive.record.provenance import run_header
     from relive.record.provenance.artifact_capture import load_from_server, load_object, store_artifact
+    from relive.record.provenance.code_lines import CodeLines
     from relive.record.provenance.data_fingerprint import fingerprint_file, fingerprint_folder
     from relive.record.provenance.drift import changed_inputs, changes_since, is_same_machine
     from relive.record.provenance.fingerprint_cache import FingerprintCache
-    from relive.record.provenance.imported_modules import ImportedModules
     from relive.record.provenance.input_watch import InputWatch, ignore_reads
+    from relive.record.provenance.named_variables import OF_THE_PLACE, named_in
     from relive.record.provenance.provenance import Provenance
     from relive.record.provenance.runtime_environment import installed_packages
     from relive.record.provenance.secret_filter import REDACTED, SecretFilter, hides, is_secret

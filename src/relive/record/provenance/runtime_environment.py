@@ -46,6 +46,7 @@ def describe_environment(
         "gpus": list(gpu_names()),
         "command": list[Json](secrets.argv(argv)),
         "variables": _variables(environ, extra, secrets),
+        "variable_names": [*sorted(environ)],
     }
 
 

@@ -11,5 +11,6 @@ if TYPE_CHECKING:
     from relive.server.endpoints.pack_upload import PackEndpoints
     from relive.server.endpoints.run_download import DownloadEndpoints
     from relive.server.endpoints.runs import RunEndpoints
+    from relive.server.endpoints.scrub_requests import ScrubEndpoints
 
 __getattr__ = lazy_names(__name__)

@@ -69,7 +69,7 @@ class IngestEndpoints:
             raise HttpError(413, f"a range of {size} bytes is too long; send {BODY_BYTES} at most")
         body = await read_body(request)
         encoding, digest = request.headers.get("content-encoding", ""), request.query_params.get("digest")
-        final, sender = request.query_params.get("final", "0") == "1", _sender_of(request)
+        final, sender = request.query_params.get("final", "0") == "1", sender_of(request)
 
         def unpack() -> JournalRange:
             plain = decompress_body(body, encoding, size)
@@ -107,7 +107,7 @@ class IngestEndpoints:
         return part_taken(there, at + len(part))
 
 
-def _sender_of(request: Request) -> Sender | None:
+def sender_of(request: Request) -> Sender | None:
     """Who sends; None on an open server, where runs belong to nobody."""
     token = token_of(request)
     if token is OPEN_ACCESS:

@@ -16,6 +16,7 @@ from relive.store import Home
 
 REFRESH_S = 1.0
 TRY_AGAIN_S = 30.0
+INDEX_PRIORITY = 10  # between short questions and long ones
 SEGMENT_ROWS = 250_000  # fewer at a time than elsewhere: memory is shared with everything else
 BUSY_BYTES_S = 4 << 20  # while so much comes in, ended runs wait: who sends goes first
 LONGEST_WAIT_S = 15.0  # but not for longer
@@ -37,9 +38,13 @@ class Indexer:
 
     def __init__(self, home: Home, intake: Arrivals, memory_bytes: int) -> None:
         self._home, self._intake, self._memory_bytes = home, intake, memory_bytes
-        self._stop = threading.Event()
+        self._stop, self._wants_rebuild = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="relive-index", daemon=True)
         self._process: StoreProcess | None = None
+
+    def rebuild(self) -> None:
+        """Lets the index be deleted and built anew, soon."""
+        self._wants_rebuild.set()
 
     def start(self) -> None:
         self._thread.start()
@@ -54,18 +59,24 @@ class Indexer:
             now, taken_bytes = self._intake.ranges, self._intake.taken_bytes
             is_busy = taken_bytes - before_bytes > BUSY_BYTES_S * REFRESH_S
             before_bytes = taken_bytes
-            if now != seen and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S) and self._refresh():
+            if self._wants_rebuild.is_set() and self._ask(StoreQuestion(rebuild)):
+                self._wants_rebuild.clear()
+            if (
+                now != seen
+                and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S)
+                and self._ask(StoreQuestion(refresh))
+            ):
                 seen, done = now, time.monotonic()
         if self._process is not None:
             self._process.close()
 
-    def _refresh(self) -> bool:
+    def _ask(self, question: StoreQuestion) -> bool:
         """Returns whether the index is up to date now."""
         try:
             if self._process is None or not self._process.is_usable:
                 self._process = StoreProcess(self._home, self._memory_bytes, segment_rows=SEGMENT_ROWS)
-                self._process.lower_priority()  # who sends and who asks goes first
-            self._process.ask(StoreQuestion(refresh), self._check_stop)
+                self._process.lower_priority(INDEX_PRIORITY)  # who sends and who asks goes first
+            self._process.ask(question, self._check_stop)
         except (OSError, ReliveError, RuntimeError) as error:  # a full disk, say: it is tried again
             if not self._stop.is_set():
                 _log.warning("the index could not be brought up to date: %s", error)
@@ -83,3 +94,8 @@ def refresh(index: ProjectIndex) -> dict[str, str]:
     index.refresh()
     build_pyramids(index)
     return index.set_aside
+
+
+def rebuild(index: ProjectIndex) -> None:
+    """Deletes the index and builds it from the journals."""
+    index.rebuild()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,16 +17,13 @@ from relive.errors import ReliveError
 from relive.server.http import HttpError, lease_of
 from relive.server.questions.answers import StoreQuestion, warm_up
 from relive.server.questions.question_limits import QuestionLimits
+from relive.server.questions.reader_shares import ReaderShares, ReaderUse, Reading
 from relive.server.questions.store_process import Deadline, ProcessEnded, StoreProcess
 from relive.store import Home
 
 MAX_WAITING = 64  # questions of one token; who comes then is asked to come again
-LONG_CPU_S = 1.0  # a question that took so much processor time makes room when others wait and no reader is free
-LONG_S = 10.0  # and so does one that took so long, since its database may not answer
-LOOK_AGAIN_S = 0.25
-GONE_S = 1.0  # how long a question may go on after its client has gone
-HEAVY_S = 10.0  # a token that has used the readers for so long has one at a time, and pauses in between
-MAX_REMEMBERED = 1_000
+LOOK_AGAIN_S = 0.05
+GONE_S = 0.25  # how long a question may go on after its client has gone
 KEPT_BYTES = 256 << 20  # a reader that holds more after its answer is replaced
 _GONE = HttpError(400, "the client closed the connection before the answer")
 _BUSY = HttpError(503, "the server has many questions, and this one takes long; ask again later", retry_after_s=5)
@@ -40,28 +37,9 @@ class _Asked:
     question: StoreQuestion
     deadline: Deadline
     finishes: bool = False
+    is_low: bool = False  # it runs at a low priority from the start
+    is_left: bool = False  # its client has gone
     future: asyncio.Future[bytes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
-class ReaderUse:
-    """How long each token has used the readers lately; what was used a minute ago counts half."""
-
-    def __init__(self) -> None:
-        self._used: dict[str, tuple[float, float]] = {}  # who → seconds, and when they were counted
-
-    def used_s(self, who: str) -> float:
-        seconds, at = self._used.get(who, (0.0, 0.0))
-        return float(seconds * 0.5 ** ((time.monotonic() - at) / 60))
-
-    def is_rested(self, who: str) -> bool:
-        """Whether a token that used the readers much has paused since: a tenth of what it used."""
-        used_s = self.used_s(who)
-        return not who or used_s <= HEAVY_S or time.monotonic() - self._used[who][1] > used_s / 10
-
-    def add(self, who: str, seconds: float) -> None:
-        self._used[who] = self.used_s(who) + seconds, time.monotonic()
-        if len(self._used) > MAX_REMEMBERED:
-            self._used = {one: use for one, use in self._used.items() if self.used_s(one) > 0.1}
 
 
 class ReaderPool:
@@ -87,7 +65,7 @@ class ReaderPool:
         if not process.is_usable or self._is_closed:
             process.kill()
         else:
-            self._free.append(process)
+            self._free.insert(0, process)  # taken last: one that has answered already knows more of the store
 
     async def ask(self, request: Request, function: Callable[..., Any], *args: Any, finishes: bool = False) -> bytes:
         """Returns the answer of an importable function to the index and these arguments, as JSON.
@@ -129,57 +107,42 @@ class ReaderPool:
             queue.remove(asked)
             if not asked.future.done():
                 asked.future.set_exception(_GONE)
+        asked.is_left = True
         asked.deadline.bring_forward(GONE_S, _GONE)
 
     def _dispatch(self) -> None:
         """Starts waiting questions while there are readers; who has used the readers least comes first."""
-        while (who := self._next()) is not None:
+        for left in [who for who, queue in self._waiting.items() if not queue]:
+            del self._waiting[left]
+        while (who := (shares := self._shares()).choose_next(self._waiting)) is not None:
             if len(self._running) >= self._limits.readers:
-                self._make_room()
+                self._make_room(shares)
                 return
-            asked = self._waiting[who].popleft()
-            self._running[asked] = time.monotonic()
+            queue = self._waiting[who]
+            asked = queue.popleft()
+            if not queue:
+                del self._waiting[who]
+            self._running[asked], asked.is_low = time.monotonic(), shares.is_heavy(who)
             self._tasks.add(task := asyncio.ensure_future(self._run(asked)))
             task.add_done_callback(self._tasks.discard)
 
-    def _next(self) -> str | None:
-        """Returns who is next: of those who have not taken their share of the readers."""
-        running = Counter(asked.who for asked in self._running)
-        for who in [who for who, queue in self._waiting.items() if not queue]:
-            del self._waiting[who]
-        may = [who for who in self._waiting if running[who] < self._share(who)]
-        ready = [who for who in may if self._use.is_rested(who)]
-        if len(ready) < len(may):
-            self._look_again()
-        return min(ready, key=self._use.used_s, default=None)
+    def _shares(self) -> ReaderShares:
+        return ReaderShares(self._limits.readers, self._use, [self._reading(asked) for asked in self._running])
 
-    def _look_again(self) -> None:
-        """Dispatches again in a moment; one timer serves all."""
+    def _reading(self, asked: _Asked) -> Reading:
+        return Reading(asked.who, asked.deadline.cpu_s, time.monotonic() - self._running[asked], asked.is_left)
+
+    def _make_room(self, shares: ReaderShares) -> None:
+        """Ends a long question if there are too many; looks again in a moment, since others may become long."""
+        number = shares.choose_end()
+        if number is not None:
+            list(self._running)[number].deadline.bring_forward(0, _BUSY)
         if self._timer is None and not self._is_closed:
             self._timer = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._dispatch()
-
-    def _share(self, who: str) -> int:
-        """Returns how many readers one token may have at once; on an open server there is only one asker."""
-        if not who:
-            return self._limits.readers
-        return 1 if self._use.used_s(who) > HEAVY_S else max(1, self._limits.readers // 2)
-
-    def _make_room(self) -> None:
-        """Ends the long question of whoever has used the readers most; if none is long, looks again later."""
-        now = time.monotonic()
-        long = [
-            asked
-            for asked, begun in self._running.items()
-            if asked.deadline.cpu_s >= LONG_CPU_S or now - begun >= LONG_S
-        ]
-        if long:
-            worst = max(long, key=lambda asked: self._use.used_s(asked.who) + now - self._running[asked])
-            worst.deadline.bring_forward(0, _BUSY)
-        self._look_again()
 
     async def _run(self, asked: _Asked) -> None:
         loop = asyncio.get_running_loop()
@@ -195,7 +158,8 @@ class ReaderPool:
             if not asked.future.done():
                 asked.future.set_result(body)
         finally:
-            self._use.add(asked.who, time.monotonic() - self._running.pop(asked))
+            self._use.add(self._reading(asked))
+            del self._running[asked]
             self._dispatch()
             if not self._is_closed and len(self._free) + len(self._running) < self._limits.readers:
                 await loop.run_in_executor(self._starter, self.warm_up)
@@ -212,7 +176,11 @@ class ReaderPool:
 
     def _ask(self, process: StoreProcess, asked: _Asked) -> bytes:
         try:
-            return process.ask(asked.question, asked.deadline.check)
+            if asked.is_low:
+                process.lower_priority()
+            body = process.ask(asked.question, asked.deadline.check)
+            asked.deadline.cpu_s = process.took_cpu_s
+            return body
         finally:
             if process.is_slow or process.resident_bytes > KEPT_BYTES or len(self._free) >= self._limits.readers:
                 process.kill()

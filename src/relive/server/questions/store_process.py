@@ -18,11 +18,11 @@ import msgspec
 from relive.errors import StorageUnavailable
 from relive.server.http import HttpError
 from relive.server.questions.answers import MAX_ANSWER_BYTES, StoreAnswer, StoreQuestion, answer_questions
+from relive.server.questions.reader_shares import LONG_CPU_S
 from relive.store import Home
 
 POLL_S = 0.05
-LONG_CPU_S = 1.0  # a question that takes more goes on at a low priority, so that short ones don't wait for it
-LOW_PRIORITY = 10
+LOW_PRIORITY = 19  # of long questions: they get the processor time that nobody else wants
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _ENVELOPE_BYTES = 1 << 20
 # Loaded once, in the process that all others are forked from.
@@ -78,6 +78,7 @@ class StoreProcess:
         self.is_usable = True
         self.is_slow = False
         self.resident_bytes = 0
+        self.took_cpu_s = 0.0  # of the last question that was answered
 
     @property
     def pid(self) -> int | None:
@@ -100,6 +101,7 @@ class StoreProcess:
                 check(took_s := self._cpu_s() - before_s)
                 if took_s > LONG_CPU_S and not self.is_slow:
                     self.lower_priority()
+            self.took_cpu_s = self._cpu_s() - before_s
             raw = self._connection.recv_bytes(MAX_ANSWER_BYTES + _ENVELOPE_BYTES)
         except (OSError, EOFError) as error:
             self.kill()
@@ -126,13 +128,13 @@ class StoreProcess:
             return 0.0
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
-    def lower_priority(self) -> None:
+    def lower_priority(self, to: int = LOW_PRIORITY) -> None:
         """Lets all others go first; an ordinary user can't undo that, so the process is for this question only."""
         self.is_slow = True
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{self.pid}/task"):
                 with contextlib.suppress(OSError):
-                    os.setpriority(os.PRIO_PROCESS, int(thread), LOW_PRIORITY)
+                    os.setpriority(os.PRIO_PROCESS, int(thread), to)
 
     def kill(self) -> None:
         """Ends the process, whatever it does."""

@@ -19,13 +19,7 @@ from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import LATEST, ReplayChoice, has_happened, replay_header
 from relive.store.catalog.row_seals import IndexDamaged, refuse, report_rebuild
 from relive.store.catalog.run_catalog import Catalog, RunDetailRows, RunRow, loop_row
-from relive.store.catalog.run_entries import (
-    RunEntry,
-    bypass_index,
-    decode_record,
-    encode_record,
-    read_run,
-)
+from relive.store.catalog.run_entries import RunEntry, RunReader, bypass_index, decode_record, encode_record
 from relive.store.catalog.summaries import Summary, read_summary
 from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
 from relive.store.home import REPLAY_OFFSET, Home
@@ -57,6 +51,7 @@ class Index:
         self.catalog = Catalog(home)
         self._updates_catalog = updates_catalog and self.catalog.tables.writable
         self._live_summaries = LiveSummaries(home)
+        self._reader = RunReader(home)
         self._segment_rows = segment_rows
         self.segments = self.catalog.tables.segments
         self.set_aside: dict[str, str] = {}  # runs that can't be read, with the reason
@@ -82,7 +77,9 @@ class Index:
         every = [*entries, *live]
         for entry in every:
             self._report_incomplete(entry.record)
-        self._live_summaries.keep_only({entry.record.run for entry in every if entry.live})
+        followed = {entry.record.run for entry in every if entry.live}
+        self._live_summaries.keep_only(followed)
+        self._reader.keep_only(followed | self.set_aside.keys())
         return sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))
 
     def _update_catalog(self) -> tuple[list[RunRow], list[RunEntry]]:
@@ -134,7 +131,7 @@ class Index:
 
     def _read_or_set_aside(self, run: str) -> RunEntry | None:
         with self._setting_aside(run):
-            return read_run(self.home, run)
+            return self._reader.read(run)
         return None
 
     @contextlib.contextmanager

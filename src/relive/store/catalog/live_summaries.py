@@ -7,8 +7,9 @@ from pathlib import Path
 
 from relive.store.catalog.summaries import Summary, merge_summaries, summarise
 from relive.store.home import Home, JournalName, list_journals
-from relive.store.journal import ParseProgress, count_written_slots, parse_appended
+from relive.store.journal import ParseProgress, count_written_slots, is_shipped, parse_appended
 
+_KINDS = ("slots", "lines")
 PART_SLOTS = 100_000  # parsed at a time, which bounds memory
 
 
@@ -41,11 +42,14 @@ class LiveSummaries:
     def _advance_followers(self, run: str) -> dict[JournalName, _JournalFollower]:
         """Reads what was appended to the journals of a run since the last call."""
         followers = self._runs.setdefault(run, {})
-        for name, path in list_journals(self._home.run_folder(run)):  # ordered: a rank precedes its child processes
+        folder = self._home.run_folder(run)
+        is_sent = is_shipped(folder)  # then its files grow by each write; those of a training here are mapped
+        for name, path in list_journals(folder):  # ordered: a rank precedes its child processes
             if name not in followers:
                 parent = followers.get(JournalName(name.rank)) if name.process else None
                 followers[name] = _JournalFollower(path, name, parent)
-            followers[name].advance()
+            if not is_sent or followers[name].has_grown():
+                followers[name].advance()
         return followers
 
 
@@ -56,11 +60,17 @@ class _JournalFollower:
         self._path, self._name, self._parent = path, name, parent
         self._progress = ParseProgress()
         self.summaries: dict[str, Summary] = {}
+        self._sizes: tuple[tuple[int, int], ...] = ()
         self._restart()
 
     def _restart(self) -> None:
         self._progress = ParseProgress(known=self._parent._progress.known if self._parent is not None else None)
         self.summaries = {}
+
+    def has_grown(self) -> bool:
+        """Whether the files are others than at the last call; sees no writes to mapped files."""
+        before, self._sizes = self._sizes, tuple(_file_stamp(Path(f"{self._path}.{kind}")) for kind in _KINDS)
+        return self._sizes != before
 
     def advance(self) -> None:
         """Reads the slots and lines appended since the last call."""
@@ -69,8 +79,16 @@ class _JournalFollower:
             self._restart()
         while True:
             part, self._progress = parse_appended(self._path, self._name, self._progress, PART_SLOTS)
-            for summary in summarise(part):
+            for summary in summarise(part) if part is not None else ():
                 before = self.summaries.get(summary.name)
                 self.summaries[summary.name] = summary if before is None else merge_summaries(before, summary)
             if not self._progress.has_more:
                 return
+
+
+def _file_stamp(path: Path) -> tuple[int, int]:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_ino, stat.st_size

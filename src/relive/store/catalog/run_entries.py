@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,18 @@ import msgspec
 from relive.errors import Damaged, NotFound
 from relive.model import RUNNING, RunRecord
 from relive.store.home import Home, JournalName, list_journals
-from relive.store.journal import ParsedJournal, RunJournals, build_record, has_line_slots, is_live, read_lines
+from relive.store.journal import (
+    RECORD_KINDS,
+    LineFollower,
+    ParsedJournal,
+    RunJournals,
+    build_record,
+    has_line_slots,
+    is_live,
+    read_lines,
+)
+
+MAX_RECORD_BYTES = 16 << 20  # of lines that describe one run, without those of values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,22 +56,45 @@ def find_run(entries: Sequence[RunEntry], word: str) -> RunEntry:
     raise NotFound(f"{word!r} could be {len(found)} runs ({listed}); give more of the id")
 
 
+class RunReader:
+    """Reads runs from their journals, and reads of those that it knows only what was appended since."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._followers: dict[str, LineFollower] = {}
+
+    def read(self, run: str) -> RunEntry | None:
+        """Reads a run, with its points if it is live; None if it has no journal yet."""
+        folder = self._home.run_folder(run)
+        journals = list(list_journals(folder))
+        if not journals:
+            return None
+        path = journals[0][1]
+        ranks = tuple(name.rank for name, _ in journals if not name.process)
+        lines = self._follower(run, path).lines()
+        if not lines:
+            if has_line_slots(path):
+                raise Damaged(f"{path.name}.lines is missing or empty; copy it back from a backup")
+            return None  # it is just beginning, or died then
+        record = build_record(run, lines, ranks, folder)
+        if record.outcome != RUNNING and not _is_another_rank_live(folder, journals):
+            return RunEntry(record)
+        return RunEntry(record, live=RunJournals(dict(journals)))
+
+    def _follower(self, run: str, path: Path) -> LineFollower:
+        if run not in self._followers:
+            self._followers[run] = LineFollower(path, RECORD_KINDS, MAX_RECORD_BYTES)
+        return self._followers[run]
+
+    def keep_only(self, runs: Collection[str]) -> None:
+        """Forgets all runs except these."""
+        for run in self._followers.keys() - set(runs):
+            del self._followers[run]
+
+
 def read_run(home: Home, run: str) -> RunEntry | None:
     """Reads a run from its journals, with its points if it is live; None if it has no journal yet."""
-    folder = home.run_folder(run)
-    journals = list(list_journals(folder))
-    if not journals:
-        return None
-    ranks = tuple(name.rank for name, _ in journals if not name.process)
-    lines = read_lines(journals[0][1]).lines
-    if not lines:
-        if has_line_slots(journals[0][1]):
-            raise Damaged(f"{journals[0][1].name}.lines is missing or empty; copy it back from a backup")
-        return None  # it is just beginning, or died then
-    record = build_record(run, lines, ranks, folder)
-    if record.outcome != RUNNING and not _is_another_rank_live(folder, journals):
-        return RunEntry(record)
-    return RunEntry(record, live=RunJournals(dict(journals)))
+    return RunReader(home).read(run)
 
 
 def bypass_index(home: Home, entry: RunEntry) -> RunEntry:

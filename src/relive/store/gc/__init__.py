@@ -1,4 +1,4 @@
-"""What a home keeps: retention, garbage collection, offload, integrity checks, and texts removed from journals."""
+"""What a home keeps: retention, garbage collection, offload, integrity, recovery, texts removed from journals."""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from relive.store.gc.garbage_collector import collect_garbage
     from relive.store.gc.garbage_plan import GarbageReport, preview_garbage
     from relive.store.gc.integrity import check_home
+    from relive.store.gc.journal_recovery import recover_home
     from relive.store.gc.journal_scrub import ScrubReport, scrub_run
     from relive.store.gc.offload import offload_locations
     from relive.store.gc.pins import is_pinned, pin, unpin

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         JournalClosed,
     )
     from relive.store.journal.journal_parser import ParsedJournal, ParseProgress, parse_appended, parse_journal
-    from relive.store.journal.line_reader import first_line, read_lines
+    from relive.store.journal.line_reader import LineFollower, first_line, read_lines
     from relive.store.journal.line_schema import encode_line
     from relive.store.journal.liveness import (
         is_process_alive,
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     )
     from relive.store.journal.loop_context import TABLE_ROOM, LoopRow
     from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
-    from relive.store.journal.record_builder import build_record, complete_record, describe_losses, is_live
+    from relive.store.journal.record_builder import (
+        RECORD_KINDS,
+        build_record,
+        complete_record,
+        describe_losses,
+        is_live,
+        recorded_variables,
+    )
     from relive.store.journal.run_journals import RunJournals, parse_run
     from relive.store.journal.slot_reader import (
         count_written_slots,

@@ -122,10 +122,15 @@ class ParseProgress:
 
 def parse_appended(
     path: Path, journal: JournalName, progress: ParseProgress, count: int
-) -> tuple[ParsedJournal, ParseProgress]:
-    """Parses at most `count` further slots of a journal; the parts together equal the result of `parse_journal`."""
+) -> tuple[ParsedJournal | None, ParseProgress]:
+    """Parses at most `count` further slots of a journal; the parts together equal the result of `parse_journal`.
+
+    There is no part if nothing was appended.
+    """
     found = read_slots(path, progress.next_slot, count)
     read = read_lines(path, progress.lines_end)  # read after the slots, because lines define the names of slots
+    if not len(found.seq) and not read.lines and not progress.pending_lines:
+        return None, replace(progress, lines_end=read.end, has_more=False)
     progress = progress.with_lines(read)
     slots = _before_unknown_name(found, progress.name_of)
     first, last = progress.next_slot, int(slots.seq[-1]) if len(slots.seq) else progress.next_slot - 1

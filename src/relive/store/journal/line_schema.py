@@ -1,8 +1,7 @@
 """The schema of journal lines: one class for each kind, used by writers, readers and the server's validation.
 
 To add a kind, add a class here, with the tag that `k` has on disk. Fields without a default are those that readers rely
-on. Fields that a line may lack are `UNSET`, which is false and is not written. Readers skip kinds and fields that they
-do not know.
+on. Fields that a line may lack are `UNSET`, which is false and not written. Readers skip unknown kinds and fields.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from relive.model import MAX_NAME_CHARS
 
 JOURNAL_FORMAT = 2  # lines and slots have checksums since format 2
 MAX_RANKS = 1_000_000  # readers make tables of this size
-
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 Rank = Annotated[int, Meta(ge=0, le=MAX_RANKS)]
 Word32 = Annotated[int, Meta(ge=0, lt=1 << 32)]  # a slot has room for this much
@@ -57,6 +55,7 @@ class ErrorFields(msgspec.Struct, kw_only=True, frozen=True):
     type: str = ""
     message: str = ""
     place: str | None = None
+    traceback: str | UnsetType = UNSET
 
 
 # --- the first line of a journal -------------------------------------------------------------------------------------
@@ -231,6 +230,7 @@ class ModulesImported(JournalLine, tag="modules", kw_only=True, frozen=True):
     """Source files of the project that were imported since the line before of this kind."""
 
     files: list[str]  # relative to the root of the project
+    variables: dict[str, str] | UnsetType = UNSET  # environment variables that they name, as the process got them
 
 
 class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):

@@ -20,6 +20,10 @@ from relive.store.journal.line_schema import EntryPointFields, JournalLine, RunE
 from relive.store.journal.liveness import SILENCE_S, is_process_alive, last_contact
 
 STALE_S = 300  # a run on another machine that showed no sign of life for this long is taken for dead
+# The lines that a record is built from; the last line, of whatever kind, tells when a killed run ended.
+RECORD_KINDS = frozenset(
+    "run child replay arg tag version data read data_version packages modules artifact warning lost end".split()
+)
 _CODE_FIELDS = ("tree", "branch", "head", "user_branch", "dirty", "repository", "root", "large", "left_out")
 _ENTRY_FIELDS = ("kind", "script", "module", "cwd", "instrumented")
 _DATA_FIELDS = ("path", "kind", "digest", "size_bytes", "detail", "role")
@@ -141,7 +145,17 @@ def _data(lines: Sequence[JournalLine]) -> dict[str, Any]:
 def _environment(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, Any]:
     installed = lines_of(line_schema.PackagesInstalled, lines)
     packages = installed[0].packages if installed else {}
-    return {**((start.environment if start else None) or {}), "packages": packages}
+    found = (start.environment if start else None) or {}
+    found = {**found, "variables": recorded_variables(start, lines)} if found else found
+    return {**found, "packages": packages}
+
+
+def recorded_variables(start: RunStarted | None, lines: Sequence[JournalLine]) -> dict[str, str]:
+    """Returns the environment variables of a run that were recorded: when it began, or when code was imported."""
+    found = dict(((start.environment if start else None) or {}).get("variables") or {})
+    for line in lines_of(line_schema.ModulesImported, lines):
+        found.update(line.variables or {})
+    return found
 
 
 def _artifacts(lines: Sequence[JournalLine]) -> tuple[dict[str, Any], ...]:

@@ -27,11 +27,11 @@ class AuditLog:
         self._lock = threading.Lock()
         self._recent: dict[tuple[str, str, str], float] = {}
 
-    def record(self, event: str, *, token: str = "", run: str = "", **facts: Any) -> None:
-        """Adds a line, unless the same was recorded within the last minute."""
+    def record(self, event: str, *, token: str = "", run: str = "", always: bool = False, **facts: Any) -> None:
+        """Adds a line, unless the same was recorded within the last minute and not `always`."""
         key, now = (event, token, run), time.monotonic()
         with self._lock, contextlib.suppress(OSError):
-            if now - self._recent.get(key, -REPEATED_S) < REPEATED_S:
+            if not always and now - self._recent.get(key, -REPEATED_S) < REPEATED_S:
                 return
             if len(self._recent) >= _MAX_REMEMBERED:
                 self._recent.clear()

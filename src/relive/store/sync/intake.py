@@ -16,7 +16,9 @@ import queue
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relive.errors import ReliveError
 from relive.store.durable_files import sync_file, sync_folder
@@ -53,6 +55,14 @@ class StoreFull(ReliveError):
 _Queued = tuple[JournalRange, "Future[IntakePosition]"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Asks the thread to store everything before it, and to take nothing for a run from then on."""
+
+    run: str
+    future: Future[None]
+
+
 class Intake:
     """Writes received ranges to a home. A context manager; a second one on the same home is refused."""
 
@@ -67,7 +77,8 @@ class Intake:
         self._heartbeats: dict[str, float] = {}  # run → when its heartbeat was last recorded
         self._pending_bytes = 0
         self._pending_lock = threading.Lock()
-        self._queue: queue.SimpleQueue[tuple[JournalRange, Future[IntakePosition]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Queued | _Pause | None] = queue.SimpleQueue()
+        self._paused: set[str] = set()  # runs whose files are being rewritten
         self.batches = self.ranges = self.taken_bytes = self.failures = 0
         self._recover()
         self._thread = threading.Thread(target=self._work, name="relive-intake", daemon=True)
@@ -93,6 +104,15 @@ class Intake:
         self._queue.put((received, future))
         return future
 
+    def pause(self, run: str) -> Future[None]:
+        """Takes nothing for a run until `resume`; when the future is done, no other file has bytes of its lines."""
+        future: Future[None] = Future()
+        self._queue.put(_Pause(run, future))
+        return future
+
+    def resume(self, run: str) -> None:
+        self._paused.discard(run)
+
     def held(self, run: str, journal: JournalName) -> IntakePosition:
         """Returns how much of a journal is stored."""
         path = self._home.run_folder(run) / journal.stem
@@ -116,7 +136,18 @@ class Intake:
                 while True:
                     batch.append(self._queue.get_nowait())
             is_open = None not in batch
-            self._process([queued for queued in batch if queued is not None])
+            self._process([queued for queued in batch if isinstance(queued, tuple)])
+            for pause in (queued for queued in batch if isinstance(queued, _Pause)):
+                self._begin_pause(pause)
+
+    def _begin_pause(self, pause: _Pause) -> None:
+        try:
+            self._flush_journals()
+        except OSError as error:
+            pause.future.set_exception(StoreFull(f"{error.strerror} on the server; free some space there"))
+        else:
+            self._paused.add(pause.run)
+            pause.future.set_result(None)
 
     def _process(self, batch: list[_Queued]) -> None:
         accepted: list[_Queued] = []
@@ -128,7 +159,7 @@ class Intake:
                 accepted, ends = [], {}
             try:
                 new = self._fit(received, ends.get(key))
-            except (RangeGap, RangeConflict, NotOwner) as refusal:
+            except (RangeGap, RangeConflict, NotOwner, IntakeBusy) as refusal:
                 self._refuse(received, future, refusal)
                 continue
             ends[key] = new.end
@@ -140,6 +171,8 @@ class Intake:
 
     def _fit(self, received: JournalRange, end: IntakePosition | None) -> JournalRange:
         """Returns what is new of a range; raises if its sender may not append, or if it does not fit what is stored."""
+        if received.run in self._paused:
+            raise IntakeBusy("the run is being rewritten; try again in a second")
         if received.sender is not None and (received.size_bytes or self._owners.owner(received.run)):
             project = self._project_of(received)
             self._owners.claim(received.run, received.journal, received.sender, project)
@@ -164,8 +197,10 @@ class Intake:
 
     def _refuse(self, received: JournalRange, future: Future[IntakePosition], refusal: ReliveError) -> None:
         sender = received.sender
-        if not isinstance(refusal, RangeGap):
-            facts = {"file": refusal.file, "at": refusal.at} if isinstance(refusal, RangeConflict) else {}
+        if not isinstance(refusal, RangeGap | IntakeBusy):
+            facts: dict[str, Any] = (
+                {"file": refusal.file, "at": refusal.at} if isinstance(refusal, RangeConflict) else {}
+            )
             self.audit.record(
                 "conflict" if isinstance(refusal, RangeConflict) else "not-owner",
                 token=sender.token if sender else "", run=received.run, name=sender.name if sender else "",

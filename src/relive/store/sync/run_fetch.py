@@ -101,16 +101,22 @@ class RunFetch:
             publish(partial, target)
 
     def _download(self, address: str, path: Path, size: int) -> None:
-        """Appends to a file what it lacks up to a size, and forces it to disk."""
-        with path.open("ab") as file:
-            while file.tell() < size:
-                part = self._remote.content(f"{address}?at={file.tell()}", PART_BYTES)
-                if not part:
-                    raise Damaged(f"{path.name} ended early on {self._remote.url}; fetch it again")
-                file.write(part[: size - file.tell()])
-                self.got_bytes += len(part)
-            file.flush()
-            os.fsync(file.fileno())
+        self.got_bytes += download(self._remote, address, path, size)
+
+
+def download(remote: ServerClient, address: str, path: Path, size: int) -> int:
+    """Appends to a file what it lacks up to a size, and forces it to disk; returns how many bytes came."""
+    got_bytes = 0
+    with path.open("ab") as file:
+        while file.tell() < size:
+            part = remote.content(f"{address}?at={file.tell()}", PART_BYTES)
+            if not part:
+                raise Damaged(f"{path.name} ended early on {remote.url}; fetch it again")
+            file.write(part[: size - file.tell()])
+            got_bytes += len(part)
+        file.flush()
+        os.fsync(file.fileno())
+    return got_bytes
 
 
 def journal_file_path(folder: Path, name: str) -> Path | None:

@@ -92,6 +92,13 @@ class RunOwners:
             line = OwnerLine(FORMAT, time.time_ns(), run, sender.token, sender.name, replay=journal.replay)
             self._add(line)
 
+    def check_owner(self, run: str, sender: Sender) -> None:
+        """Raises `NotOwner` unless a run belongs to a sender; what is nobody's is for the scope admin."""
+        owner = self.owner(run)
+        if not (sender.is_admin if owner is None else _may_append(owner, sender)):
+            whose = "nobody" if owner is None else f"token {owner.token} ({owner.name})"
+            raise NotOwner(f"run {run} belongs to {whose}; use the token that began it, or one with the scope admin")
+
     def save(self) -> None:
         """Forces new claims to disk; if that fails, they are forgotten."""
         if not self._new:

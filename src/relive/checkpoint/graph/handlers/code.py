@@ -28,6 +28,7 @@ from relive.checkpoint.graph.object_tokens import (
     find_by_name,
 )
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
+from relive.installation import PACKAGE_FOLDER
 
 _EMPTY_CELL = "(empty)"
 
@@ -148,6 +149,8 @@ class AnyFunctionHandler(Handler):
     of_nodes = FunctionHandler()
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
+        if "__wrapped__" in obj.__dict__ and obj.__code__.co_filename.startswith(PACKAGE_FOLDER):
+            return walk.ref(obj.__wrapped__, form, key)  # relive's own, which stands for the function in this process
         if (obj.__globals__.get("__name__") or "").startswith(COMPILERS):
             compiled = obj.__dict__.get("_torchdynamo_orig_callable")
             return (UNSEEN, obj.__qualname__, walk.ref(compiled, form, f"{key}.(compiled)"))

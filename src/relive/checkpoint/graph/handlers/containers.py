@@ -96,6 +96,9 @@ def dict_items(content: Any, restore: Restorer) -> list[tuple[Any, Any]]:
     return list(zip(keys, [restore.value(token) for token in content[1::2]], strict=True))
 
 
+_MIN_TABLE, _TABLE_FACTOR = 1 << 14, 16  # how large a table of a set is tried, at most: each try takes time
+
+
 class SetHandler(Handler):
     """Sets keep their order of iteration, where it does not depend on the process."""
 
@@ -132,8 +135,8 @@ def _refill_set(obj: set[Any], items: list[Any], *, is_ordered: bool) -> None:
         set.add(obj, item)
     if not is_ordered or list(obj) == items:
         return
-    size = 8
-    while size <= 1 << 22:
+    size, most = 8, max(_MIN_TABLE, _TABLE_FACTOR * len(items))
+    while size <= most:
         # A larger table, as of a set that has shrunk: items that are removed again don't make it smaller.
         set.clear(obj)
         fillers = [("relive", number) for number in range(size)]

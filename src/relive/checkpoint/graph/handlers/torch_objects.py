@@ -42,7 +42,7 @@ class TensorHandler(Handler):
             if buffer.is_known or buffer.parent == walk.parent:  # other ways of memory depend on where it is met first
                 storage = obj.untyped_storage()
                 walk.memo[id(obj)] = _RememberedTensor(
-                    weakref.ref(obj), weakref.ref(storage), _place_of(obj), walk.parent, content,
+                    weakref.ref(storage), _place_of(obj), walk.parent, content,
                     buffer.address, buffer.size_bytes, _used_bytes(obj, obj.storage_offset()),
                 )  # fmt: skip
         return content
@@ -158,8 +158,7 @@ class TensorHandler(Handler):
 class _RememberedTensor(NamedTuple):
     """What the last walk found out about a tensor, and what must be so still for that to be true."""
 
-    tensor: Callable[[], Any]  # a weak reference
-    storage: Callable[[], Any]
+    storage: Callable[[], Any]  # a weak reference; the tensor itself must not have one
     place: tuple[Any, ...]
     way: int
     content: Any
@@ -173,7 +172,6 @@ def _remembered(obj: Any, walk: Walker) -> Any:
     before = walk.memo.get(id(obj))
     if (
         type(before) is not _RememberedTensor
-        or before.tensor() is not obj
         or before.way != walk.parent
         or not _is_plain(obj)
         or before.place != _place_of(obj)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from relive.cli.commands.ui.replay_asker import ReplayAsker
 from relive.cli.targets import home_option
 from relive.record.process import read_launch_context
 from relive.server import show
@@ -41,7 +42,7 @@ def ui(no_browser: bool, port: int | None, home: Path | None) -> None:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
             click.echo("the browser opens; Ctrl-C stops", err=True)
 
-    show(place, _user(), port=port, announce=announce)
+    show(place, _user(), port=port, announce=announce, asker=ReplayAsker(place))
 
 
 def _user() -> str:

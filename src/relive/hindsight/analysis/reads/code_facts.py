@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -13,6 +14,7 @@ from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
 from relive.hindsight.analysis.reads.volatile_calls import VolatileFlow, any_volatile
 from relive.instrument import reachable_files
+from relive.record.provenance import named_in
 
 ReadFile = Callable[[str], str | None]
 _PATH_PART = re.compile(r"\w+")
@@ -21,6 +23,7 @@ _SELF_SEEDING = re.compile(
     r"(^|\.)(default_rng|RandomState|SeedSequence|PCG64|PCG64DXSM|MT19937|Philox|SFC64)$|^random\.Random$"
 )
 _READER = re.compile(r"(^|\.)(open|load\w*|read\w*|imread|fromfile|memmap|listdir|scandir|i?r?glob|stat|getsize)$")
+_ENVIRONMENT = re.compile(r"\b(environb?|getenvb?)\b")
 _SEED = re.compile(
     r"(^|\.)(seed|manual_seed|manual_seed_all|seed_all|set_seed|seed_everything|set_random_seed|PRNGKey|RandomState|"
     r"default_rng)$"
@@ -31,18 +34,20 @@ class CodeFacts:
     """Facts about the patched source of a version, each computed when it is first needed.
 
     `read` returns the text of a file, if there is one. `mains` are the names of the main loops, as the source has
-    them; `is_instrumented`: the source has no loops of relive, instrumentation chooses them.
+    them; `is_instrumented`: the source has no loops of relive, instrumentation chooses them. `unrecorded`: environment
+    variables whose values in the run are not known.
     """
 
     def __init__(
         self, read: ReadFile, entry: str, *, added: Sequence[AddedStatement] = (), mains: Collection[str] = (),
-        is_instrumented: bool = False,
+        is_instrumented: bool = False, unrecorded: Collection[str] = (),
     ) -> None:  # fmt: skip
         self._read = read
         self._entry = entry
         self._added = added
         self._mains = mains
         self._is_instrumented = is_instrumented
+        self._unrecorded = unrecorded
 
     # --- what the added statements read -------------------------------------------------------------------------
 
@@ -51,7 +56,17 @@ class CodeFacts:
         found = (
             self._flow.label(file, scope, reads, is_own=True) for file, scope, reads in self._statements_of(name)
         )  # fmt: skip
-        return next((label for label in found if label), None)
+        return next((label for label in found if label), None) or self._unrecorded_variable(name)
+
+    def _unrecorded_variable(self, name: str) -> str | None:
+        """Returns the environment variable that an added statement of a name reads, if the run's value is not known."""
+        for one in self._added:
+            if one.name == name:
+                lines = (self._read(one.file) or "").splitlines()[one.line - 1 : one.line - 1 + _STATEMENT_LINES]
+                statement = "\n".join(lines[: _statement_length(lines)])
+                if _ENVIRONMENT.search(statement) and (named := sorted(named_in(statement) & {*self._unrecorded})):
+                    return f"reads the environment variable {named[0]}, which was not recorded"
+        return None
 
     def reads_directly(self, name: str, path: str) -> bool:
         """Whether an added statement of this name reads the object at a path, or one that holds it or is part of it."""
@@ -166,6 +181,12 @@ class CodeFacts:
         return any(_SEED.search(file.resolve(call)) for file in self._scopes for call in file.all_calls)
 
     @cached_property
+    def may_draw(self) -> bool:
+        """Whether the script imports anything besides Python's own modules, or `random`: it may draw random numbers."""
+        roots = {name.partition(".")[0] for file in self._scopes for name in file.imported.values()}
+        return bool(roots - (sys.stdlib_module_names - {"random"}) - {"relive"})
+
+    @cached_property
     def has_own_seeds(self) -> bool:
         """Whether the script makes a generator that seeds itself from the system: another one in every process."""
         return any(_SELF_SEEDING.search(file.resolve(call)) for file in self._scopes for call in file.bare_calls)
@@ -218,6 +239,16 @@ class CodeFacts:
             for line, chain in scope.loads
             if line >= begins.get((file.file, scope.name), 0)
         )
+
+
+def _statement_length(lines: Sequence[str]) -> int:
+    """Returns how many lines the first statement has: as many as it takes until its brackets are closed."""
+    depth = 0
+    for count, line in enumerate(lines, 1):
+        depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        if depth <= 0:
+            return count
+    return len(lines)
 
 
 def _overlap(one: Chain, other: Chain) -> bool:

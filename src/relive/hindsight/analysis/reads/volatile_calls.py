@@ -8,10 +8,12 @@ from typing import Any
 
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope
 
-CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE = (
+CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE = (
     "reads the clock", "reads an address in memory", "reads a property of the process or the machine",
     "draws random numbers of the system", "reads the network", "reads a file descriptor, whose position is not kept",
-    "reads the statistics of a cache, which are not kept",
+    "reads the statistics of a cache, which are not kept", "reads the standard input, which is not kept",
+    "reads a path, and a replay runs in a folder of its own",
+    "reads the size of an object in memory, which depends on how it was filled",
 )  # fmt: skip
 _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
@@ -30,13 +32,18 @@ _CALLS = {
     "os.urandom": SYSTEM, "uuid.uuid1": SYSTEM, "uuid.uuid4": SYSTEM, "random.SystemRandom": SYSTEM,
     **{f"os.{name}": DESCRIPTOR for name in "read readv pread lseek fstat fdopen".split()},
     "socket.socket": NETWORK, "socket.create_connection": NETWORK,
+    "input": INPUT, "fileinput.input": INPUT, "sys.getsizeof": SIZE, "sys.getrefcount": ADDRESS,
+    "os.getcwd": PLACE, "os.getcwdb": PLACE, "os.path.abspath": PLACE, "os.path.realpath": PLACE,
+    "pathlib.Path.cwd": PLACE,
 }  # fmt: skip
 _MODULES = {
     "psutil": PROCESS, "tracemalloc": PROCESS, "pynvml": PROCESS, "secrets": SYSTEM, "requests": NETWORK,
-    "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK,
+    "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK, "sys.stdin": INPUT,
 }  # fmt: skip
-_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE}
-_OWN_ONLY = frozenset({"id", "hash"})  # as keys of tables they are ordinary: only the statement's own calls count
+_NAMES = {"sys.stdin": INPUT, "__file__": PLACE}
+_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE, "__sizeof__": SIZE}
+# Only the statement's own calls count: as keys of tables, and for finding files, they are ordinary.
+_OWN_ONLY = frozenset({"id", "hash", "__file__", *(name for name, kind in _CALLS.items() if kind == PLACE)})
 _GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
 
 
@@ -50,6 +57,12 @@ def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
     method = dotted.rpartition(".")[2] if "." in dotted else ""
     kind = kind or _METHODS.get(method)
     return f"{kind} ({dotted.lstrip('.')})" if kind else None
+
+
+def volatile_name(dotted: str, *, is_own: bool = False) -> str | None:
+    """Returns what a name depends on, such as `sys.stdin`; None if that is nothing special."""
+    kind = _NAMES.get(dotted) if is_own or dotted not in _OWN_ONLY else None
+    return f"{kind} ({dotted})" if kind else None
 
 
 @dataclass(slots=True)
@@ -74,7 +87,8 @@ class VolatileFlow:
         found = (self._label_of_call(file, call, is_own) for call in sorted(reads.flowing_calls))
         labels = (label for label in found if label)
         return next(labels, None) or next(
-            (label for chain in sorted(reads.flowing) if (label := self._label_of_chain(file, scope, chain))), None
+            (label for chain in sorted(reads.flowing) if (label := self._label_of_chain(file, scope, chain, is_own))),
+            None,
         )
 
     def holds(self, chain: Chain) -> bool:
@@ -84,7 +98,9 @@ class VolatileFlow:
     def _label_of_call(self, file: FileScopes, call: str, is_own: bool) -> str | None:
         return volatile_call(file.resolve(call), is_own=is_own) or self._functions.get(call.rpartition(".")[2])
 
-    def _label_of_chain(self, file: FileScopes, scope: Scope, chain: Chain) -> str | None:
+    def _label_of_chain(self, file: FileScopes, scope: Scope, chain: Chain, is_own: bool) -> str | None:
+        if named := volatile_name(file.resolve(".".join(chain[:2])), is_own=is_own):
+            return named
         root = chain[0]
         for key in ((file.file, scope.name, root), (file.file, "", root)):
             if key in self._variables:
@@ -133,5 +149,13 @@ def _add(labels: dict[Any, str], key: object, label: str) -> bool:
 
 
 def any_volatile(files: Iterable[FileScopes]) -> bool:
-    """Whether any file makes a volatile call at all."""
-    return any(volatile_call(file.resolve(call)) for file in files for call in file.all_calls)
+    """Whether any file makes a volatile call, or reads a volatile name, at all."""
+    return any(
+        any(volatile_call(file.resolve(call)) for call in file.all_calls)
+        or any(volatile_name(file.resolve(".".join(chain[:2]))) for chain in _loads(file))
+        for file in files
+    )
+
+
+def _loads(file: FileScopes) -> Iterable[Chain]:
+    return (chain for scope in file.scopes for _, chain in scope.loads)

@@ -7,6 +7,7 @@ import functools
 import io
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,14 @@ class PrivateCopies:
         self._copies: dict[str, str] = {}  # by real path
 
     def start(self) -> None:
-        builtins.open = io.open = self._mapped_open(builtins.open)
-        os.rename, os.replace = self._mapped_rename(os.rename), self._mapped_rename(os.replace)
+        self._replace(self._mapped_open(builtins.open), builtins, io)
+        self._replace(self._mapped_rename(os.rename), os)
+        self._replace(self._mapped_rename(os.replace), os)
+
+    def _replace(self, mapped: Any, *modules: Any) -> None:
+        """Replaces a function, also in the module that defines it: there a restore finds what variables refer to."""
+        for module in (*modules, sys.modules[mapped.__module__]):
+            setattr(module, mapped.__name__, mapped)
 
     def path_for(self, file: Any, *, is_written: bool, keeps_content: bool) -> Any:
         """Returns the path to open instead of a file: that of its copy, or its own."""

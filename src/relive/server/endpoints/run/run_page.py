@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from relive.server.endpoints.ingest import run_of
-from relive.server.endpoints.run import run_provenance, run_remains, run_sources
+from relive.server.endpoints.run import run_console, run_provenance, run_remains, run_sources
 from relive.server.endpoints.runs import query_int, query_text
 from relive.server.http import HttpError, refuse_unknown, tagged_response
 from relive.server.questions import ReaderPool
@@ -69,6 +69,11 @@ class RunPageEndpoints:
     async def memo(self, request: Request) -> Response:
         """Returns the memoized calls of a run."""
         return await self._answer(request, _PAGE, run_remains.list_memo, *_page_of(request))
+
+    async def console(self, request: Request) -> Response:
+        """Returns what a run printed, page by page."""
+        rank = query_int(request, "rank", 0, 10**6)
+        return await self._answer(request, ["rank", *_PAGE], run_console.read_run_console, rank, *_page_of(request))
 
     async def artifacts(self, request: Request) -> Response:
         """Returns the artifacts of a run."""

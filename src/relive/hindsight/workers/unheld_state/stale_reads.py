@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 
-from relive.hindsight.workers.confinement.write_guard import is_renewed
+from relive.hindsight.workers.confinement import is_renewed
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 

@@ -19,7 +19,7 @@ def reported(tmp_path: Path, *, changed_s: float, restored_s: float | None, insi
     file.write_text("1")
     os.utime(file, (changed_s, changed_s))
     script = f"""
-    from relive.hindsight.workers.confinement.stale_reads import StaleReads
+    from relive.hindsight.workers.unheld_state.stale_reads import StaleReads
     inside = [{str(tmp_path if inside else tmp_path / "project")!r}]
     StaleReads(inside, lambda: {restored_s}, 200.0, print).start()
     open({str(file)!r}).read()
