@@ -3,15 +3,15 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, post, remove, session, table } from "../api";
 import { onChange } from "../events";
-import { Command, Copy, Empty, Failure, RunLink, useAnswer, Value, Verdict } from "../parts/basics";
-import { durationText, type Cell } from "../pure/format";
+import { Command, Copy, Empty, Failure, RunLink, Tick, useAnswer, Verdict } from "../parts/basics";
+import { durationText } from "../pure/format";
 import { fromList, toList } from "../pure/params";
 import { hrefOf, param, set } from "../state";
 import { Source } from "./run";
 
-interface PlanRow { run: string; version: string; lands: string; confidence: number | string; depth: string; iterations: number | string; how: string; checkpoints: number | string; predicted_s: number | null; patch: string }
+interface PlanRow { run: string; version: string; lands: string; confidence: number | string; depth: string; iterations: number | string; how: string; checkpoints: number | string; predicted_s: number | null; patch: string; guess?: boolean; notes?: string[] }
 interface Plan { plan: string; rows: PlanRow[]; total_s: number | null; refused: { run: string; why: string }[]; names?: string[] }
-interface Question { id?: string; question?: string; state: string; done: number; of: number; took_s: number | null; values: Record<string, Cell> | number | unknown[]; verdicts: Record<string, number>; errors: (string | { run?: string; error?: string; why?: string })[]; names?: string[] }
+interface Question { id?: string; question?: string; state: string; done: number; of: number; took_s: number | null; predicted_s?: number | null; values: number; verdicts: Record<string, unknown>; errors: string[]; names?: string[]; refused?: { run: string; why: string }[]; runs?: { run: string; values: number; verdict: string | null; took_s?: number | null }[] }
 
 export function Ask() {
   const runs = toList(param("runs"));
@@ -27,16 +27,16 @@ export function Ask() {
   const isAllowed = session.value?.can_ask === true;
   useEffect(() => { set({ statement, name: names, file: place.file, line: place.line ? String(place.line) : "" }, "replace"); }, [statement, names, place]);
 
-  const what = () => ({ ...(runs.length ? { runs } : where ? { where } : {}), ...(statement.trim() ? { statement, ...(place.file ? { file: place.file, line: place.line } : {}) } : {}), ...(names.trim() ? { names: names.split(/[\s,]+/).filter(Boolean) } : {}) });
+  const what = () => ({ ...(runs.length ? { runs } : where ? { where } : {}), ...(statement.trim() ? { statement, ...(place.file ? { file: place.file, line: place.line, ...(chosen.answer?.rows[0] ? { source: chosen.answer.rows[0].run } : {}) } : {}) } : {}), ...(names.trim() ? { names: names.split(/[\s,]+/).filter(Boolean) } : {}) });
   const makePlan = async (event: Event) => {
     event.preventDefault();
     setBusy(true); setError(null); setPlan(null);
     try { setPlan(await post<Plan>("/api/ask/plan", what())); } catch (problem) { setError(problem); }
     setBusy(false);
   };
-  const start = async () => {
+  const start = async (guesses: boolean) => {
     if (!plan) return;
-    try { const begun = await post<{ question: string }>(`/api/ask/${plan.plan}/start`, {}); setQuestion(begun.question); setPlan(null); set({ question: begun.question }); } catch (problem) { setError(problem); }
+    try { const begun = await post<{ question: string }>(`/api/ask/${plan.plan}/start`, guesses ? { guesses: true } : {}); setQuestion(begun.question); setPlan(null); set({ question: begun.question }); } catch (problem) { setError(problem); }
   };
   const column = names.trim().split(/[\s,]+/)[0] || /relive\.log\(\s*["']([^"']+)/.exec(statement)?.[1] || "NAME";
   const condition = runs.length ? `run in (${runs.slice(0, 20).map((run) => `'${run}'`).join(", ")})` : where;
@@ -52,7 +52,7 @@ export function Ask() {
         <label class="field"><span>names that the working tree logs already</span><input type="text" placeholder="grad_norm f1" value={names} onInput={(event) => setNames(event.currentTarget.value)} /></label>
         {isAllowed ? <p><button class="primary" disabled={isBusy || (!names.trim() && !(statement.trim() && place.line))}>{isBusy ? "planning…" : "plan it"}</button></p>
           : <div class="notice"><p>Replay runs code of the project, so it is started where the project is. Add the statement to the working tree, and run:</p><Command text={command} /><p class="quiet">Add <code>--explain</code> for the plan and its price. <code>relive ui</code> on that machine offers it here, by a click.</p></div>}
-        {error ? (error instanceof ApiError && error.status === 403 ? <div class="notice"><p>{error.message}</p><Command text={String(error.detail.command ?? command)} /></div> : <Failure error={error} />) : null}
+        {error ? (error instanceof ApiError && error.status === 403 ? <div class="notice"><p>{error.message}</p>{((error.detail.commands as string[] | undefined) ?? [command]).map((text) => <Command key={text} text={text} />)}</div> : <Failure error={error} />) : null}
         {question && <Progress id={question} column={column} runs={runs} />}
         <Questions current={question} onOpen={(id) => { setQuestion(id); set({ question: id }); }} />
       </form>
@@ -73,9 +73,11 @@ function Place({ run, place, onPick }: { run: string; place: { file: string; lin
     {text.answer && <Source text={text.answer.text} truncated={text.answer.truncated} label={file} picked={place.line} onPick={(line) => onPick({ file, line })} />}</>;
 }
 
-function PlanView({ plan, onStart }: { plan: Plan; onStart: () => void }) {
+function PlanView({ plan, onStart }: { plan: Plan; onStart: (guesses: boolean) => void }) {
+  const [guesses, setGuesses] = useState(false);
+  const doubtful = plan.rows.filter((row) => row.guess).length;
   return <section class="plan" aria-label="Plan"><h2>The plan <small class="quiet">{plan.rows.length} runs · about {durationText(plan.total_s)}</small></h2>
-    {plan.rows.length > 0 && <p><button type="button" class="primary" onClick={onStart}>replay {plan.rows.length} {plan.rows.length === 1 ? "run" : "runs"}, about {durationText(plan.total_s)}</button></p>}
+    {plan.rows.length > 0 && <p><button type="button" class="primary" onClick={() => onStart(guesses)}>replay {plan.rows.length} {plan.rows.length === 1 ? "run" : "runs"}, about {durationText(plan.total_s)}</button>{doubtful > 0 && <Tick label={`also the ${doubtful} where the place is a guess`} checked={guesses} onChange={setGuesses} />}</p>}
     <div class="scroll" tabIndex={0} role="region" aria-label="Plan"><table><thead><tr><th>run</th><th>lands at</th><th class="number">confidence</th><th>depth</th><th class="number">iterations</th><th>how</th><th class="number">checkpoints</th><th class="number">price</th><th>patch</th></tr></thead>
       <tbody>{plan.rows.map((row) => <tr key={row.run}><th scope="row"><RunLink run={row.run} /></th><td>{row.lands}</td><td class="number">{typeof row.confidence === "number" ? `${Math.round(row.confidence * 100)} %` : row.confidence}</td><td>{row.depth}</td><td class="number">{String(row.iterations)}</td><td>{row.how}</td><td class="number">{String(row.checkpoints)}</td><td class="number">{durationText(row.predicted_s)}</td><td>{row.patch ? <details><summary>show</summary><pre class="console">{row.patch}</pre><Copy text={row.patch} /></details> : null}</td></tr>)}</tbody></table></div>
     {plan.refused.length > 0 && <><h3>Not possible</h3><ul class="plain">{plan.refused.map((one) => <li key={one.run}><RunLink run={one.run} />: {one.why}</li>)}</ul></>}
@@ -92,14 +94,26 @@ function Progress({ id, column, runs }: { id: string; column: string; runs: stri
   if (error) return <Failure error={error} />;
   if (!answer) return <div class="loading" role="status" aria-label="Loading" />;
   const isOver = /done|finished|failed|stopped|ended/.test(answer.state);
-  return <section class="progress notice" aria-label="Progress"><p><b>{answer.state}</b>: {answer.done} of {answer.of} runs{answer.took_s !== null ? `, ${durationText(answer.took_s)}` : ""}</p>
-    <progress max={Math.max(answer.of, 1)} value={answer.done} aria-label="Runs replayed" />
-    <p>{Object.entries(answer.verdicts ?? {}).map(([verdict, count]) => <span key={verdict} class="tag">{typeof count === "number" ? count : JSON.stringify(count)} {verdict}<Verdict verdict={verdict} /></span>)}</p>
-    {(answer.errors ?? []).map((one, i) => <p key={i} class="failure">{typeof one === "string" ? one : `${one.run ?? ""} ${one.error ?? one.why ?? ""}`}</p>)}
+  return <section class="progress notice" aria-label="Progress"><p><b>{answer.state}</b>: {answer.done} of {answer.of} iterations{answer.took_s ? `, ${durationText(answer.took_s)}` : ""}{answer.predicted_s && !isOver ? ` of about ${durationText(answer.predicted_s)}` : ""}{answer.values ? ` · ${answer.values} values` : ""}</p>
+    <progress max={Math.max(answer.of, 1)} value={answer.done} aria-label="Iterations replayed" />
+    <p>{verdictCounts(answer.verdicts).map(([verdict, count]) => <span key={verdict} class="tag">{count} {verdict}<Verdict verdict={verdict} /></span>)}</p>
+    {(answer.errors ?? []).map((one, i) => <pre key={i} class="console">{one}</pre>)}
+    {(answer.refused ?? []).map((one) => <p key={one.run} class="failure"><RunLink run={one.run} />: {one.why}</p>)}
+    {(answer.runs ?? []).length > 0 && <ul class="plain">{answer.runs!.map((one) => <li key={one.run}><RunLink run={one.run} />: {one.values} values{one.verdict ? <> · {one.verdict}<Verdict verdict={one.verdict} /></> : null}</li>)}</ul>}
     <p class="bar">{!isOver && <button type="button" onClick={async () => { await remove(`/api/ask/questions/${id}`); again(); }}>stop</button>}
       <a class="button" href={hrefOf("/", { cols: fromList([`metric:${column}`]), ...(runs.length ? { top: "0", show: fromList(runs) } : {}), find: column })}>see the values</a></p>
-    {answer.values && typeof answer.values === "object" && !Array.isArray(answer.values) && <ul class="packages">{Object.entries(answer.values as Record<string, Cell>).slice(0, 50).map(([run, cell]) => <li key={run}>{run.slice(0, 12)} <Value cell={cell} /></li>)}</ul>}
   </section>;
+}
+
+/** Counts by verdict, also where they are given for each name. */
+function verdictCounts(verdicts: Record<string, unknown>): [string, number][] {
+  const found = new Map<string, number>();
+  const add = (key: string, value: unknown) => {
+    if (typeof value === "number") found.set(key, (found.get(key) ?? 0) + value);
+    else if (value && typeof value === "object") for (const [inner, count] of Object.entries(value)) add(inner, count);
+  };
+  for (const [key, value] of Object.entries(verdicts ?? {})) add(key, value);
+  return [...found];
 }
 
 function Questions({ current, onOpen }: { current: string; onOpen: (id: string) => void }) {

@@ -75,7 +75,7 @@ class Service:
         self._artifacts = ArtifactEndpoints(self._readers, chunks)
         self._runs, self._comparisons = RunEndpoints(self._readers, chunks), ComparisonEndpoints(self._readers)
 
-        self._watcher = ChangeWatcher(home, limits.memory_bytes)
+        self._watcher = ChangeWatcher(home, limits.memory_bytes, None if asker is None else lambda: asker.changes)
 
     def app(self) -> Starlette:
         pages = WebPages(self._authorization)
@@ -111,8 +111,8 @@ class Service:
             routes.ONE_VERSION: comparisons.version, routes.RETIRE: comparisons.retire, routes.POINT: comparisons.point,
             routes.ROLL_BACK: comparisons.roll_back, routes.CHUNK_BYTES: runs.chunk,
             routes.FILES: downloads.files, routes.FILE: downloads.file, routes.CHECKPOINTS: downloads.checkpoints,
-            routes.ONE_PACK: downloads.pack, **self._run_page_endpoints(), **self._page_endpoints(), **self._ask_endpoints(),
-            **self._writing,
+            routes.ONE_PACK: downloads.pack, **self._run_page_endpoints(), **self._page_endpoints(),
+            **self._ask_endpoints(), **self._writing,
         }  # fmt: skip
 
     def _page_endpoints(self) -> dict[RouteSpec, Endpoint]:

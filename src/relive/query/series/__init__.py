@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
+    from relive.query.series.lossless_json import wire_value
     from relive.query.series.pyramid_builder import build_pyramids
     from relive.query.series.series_reader import SeriesTerms, read_series
-    from relive.query.series.lossless_json import wire_value
 
 __getattr__ = lazy_names(__name__)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from relive.errors import QueryError
 from relive.model import Verdict
+from relive.query.series.lossless_json import null_if_nan, wire_floats
 from relive.query.series.pyramids import (
     LONG,
     Buckets,
@@ -22,7 +23,6 @@ from relive.query.series.pyramids import (
 )
 from relive.query.series.step_axes import STEP, LoopLengths
 from relive.query.series.value_lines import ValueLine, split_lines
-from relive.query.series.lossless_json import null_if_nan, wire_floats
 from relive.store.catalog import Index, RunEntry
 from relive.store.journal import from_json
 

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,8 +84,10 @@ class Subscription:
 class ChangeWatcher:
     """A thread that looks at the store while pages are open. All methods but `close` are for the event loop."""
 
-    def __init__(self, home: Home, memory_bytes: int) -> None:
+    def __init__(self, home: Home, memory_bytes: int, questions: Callable[[], int] | None = None) -> None:
+        """`questions` returns another number whenever a question to past runs has got on."""
         self._home, self._memory_bytes = home, memory_bytes
+        self._questions = questions
         self._epoch = secrets.token_hex(4)
         self._number = 0
         self._events: deque[StoreEvent] = deque(maxlen=MAX_EVENTS)
@@ -139,12 +142,17 @@ class ChangeWatcher:
 
     def _work(self) -> None:
         seen: dict[str, Any] | None = None
+        asked = 0
         while not self._stop.is_set():
             if not self._wake.wait(IDLE_S):
                 self._end_process()
                 seen = None
                 continue
             begun = time.monotonic()
+            now = self._questions() if self._questions is not None else 0
+            if now != asked:
+                asked = now
+                self._send("question", {}, {})
             found = self._look()
             if found is not None:
                 if seen is not None:
@@ -172,9 +180,12 @@ class ChangeWatcher:
     def _report(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         for kind, runs in find_changes(before, now).items():
             projects = {run: (now.get(run) or before[run])["project"] for run in runs}
-            with contextlib.suppress(RuntimeError):  # the loop was closed
-                if self._loop is not None:
-                    self._loop.call_soon_threadsafe(self.tell, kind, runs, projects)
+            self._send(kind, runs, projects)
+
+    def _send(self, kind: str, runs: dict[str, Any], projects: dict[str, str]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self.tell, kind, runs, projects)
 
     def _end_process(self) -> None:
         if self._process is not None:
