@@ -58,7 +58,7 @@ def test_runs_stand_side_by_side(open_page, runs):
 def test_the_leaderboard_says_its_order_its_groups_and_what_differs(open_page):
     page = open_page("/leaderboard")
     page.locator("[aria-label=Leaderboard] select").first.select_option("val/acc")
-    page.get_by_text("highest first").wait_for()
+    page.get_by_text("highest first ·").wait_for()
 
     assert page.locator(".board").count() == 2
     page.get_by_role("link", name="what differs").wait_for()
