@@ -39,6 +39,7 @@ class ServerOptions:
     port: int = 5005
     is_open: bool = False
     limits: QuestionLimits = field(default_factory=QuestionLimits)
+    asker: Asker | None = None  # replays for tokens with the scope `replay`
 
 
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
@@ -54,7 +55,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     _return_freed_memory()
     sock = _listen(options.host, options.port)
     try:
-        service = make_service(options.store, is_open=options.is_open, limits=options.limits)
+        service = make_service(options.store, is_open=options.is_open, limits=options.limits, asker=options.asker)
         host, port = sock.getsockname()[:2]
         _run(service, sock, GRACE_S, lambda: announce(f"http://{f'[{host}]' if ':' in host else host}:{port}"))
     finally:

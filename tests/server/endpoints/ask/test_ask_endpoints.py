@@ -190,12 +190,40 @@ def test_others_get_the_command_to_copy(shared_script, page, tmp_path):
             with pytest.raises(urllib.error.HTTPError) as refusal:
                 urllib.request.urlopen(request, timeout=30)
             told = msgspec.json.decode(refusal.value.read())
+            refusal.value.close()
             assert refusal.value.code == 403
             assert told["commands"] == [
                 f"# add before train.py:3: {STATEMENT}", "relive replay grad_norm --where 'lr < 0.2'",
             ]  # fmt: skip
     finally:
         server.kill()
+
+
+def test_a_token_with_the_scope_asks_a_server_that_replays(shared_script, page, runs):
+    store = shared_script.home
+    allowed, _ = Tokens(store).create("ada", ["read", "replay"])
+    limited, _ = Tokens(store).create("eve", ["read", "replay"], projects=["project"])
+    server = Server(store, "--replay").start()
+    place = {"file": "train.py", "line": line_of(page, runs[1], "opt.step"), "source": runs[1]}
+    body = {"statement": 'relive.log("again", loss.item())', **place, "runs": [runs[1]]}
+
+    def ask(token: str) -> Any:
+        head = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"{server.url}/api/ask/plan", msgspec.json.encode(body), head)
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return msgspec.json.decode(answer.read())
+
+    try:
+        plan = ask(allowed)
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            ask(limited)
+        refusal.value.close()
+    finally:
+        code, _ = server.stop()
+
+    assert [row["run"] for row in plan["rows"]] == [runs[1]]
+    assert refusal.value.code == 403
+    assert code == 0
 
 
 def test_the_page_says_that_it_can_ask(page):

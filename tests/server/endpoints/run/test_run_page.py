@@ -178,6 +178,7 @@ def test_a_served_store_reads_no_repository_that_a_run_names(shared_script, page
 
     assert refusal.value.code == 404
     assert b"not on the server" in refusal.value.read()
+    refusal.value.close()
 
 
 def test_a_diff_with_renames_and_odd_names_is_understood():
