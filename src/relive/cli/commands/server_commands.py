@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from relive.cli.commands.ui.replay_asker import ReplayAsker
+from relive.cli.commands.ui import ReplayAsker
 from relive.cli.display import format_size, format_time
 from relive.cli.targets import home_option, open_home, server_option, short_id
 from relive.errors import ReliveError
