@@ -160,6 +160,7 @@ def _measured(name: str, one: Public, repository: Path, place: Path) -> Outcome:
         return Outcome(name, "no_main_loop", why=f"the loop {main.name} is not where it was looked for")
     _run(one, started, reference)
     untouched = Home(Path(shutil.copytree(home.path, place / "untouched")))
+    os.environ["RELIVE_TRUST"] = str(untouched.path)  # a copy counts as somebody else's
     names = (PROBE, INSIDE) if _numbers(reference, INSIDE) else (PROBE,)
     verdict, why, _, says = _replayed(home, reference, main, names)
     return Outcome(name, verdict, why, _inner(untouched, reference, main, placed), says)

@@ -65,7 +65,7 @@ def ctrl_c_works() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_environment() -> Iterator[None]:
+def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Take away what the developer's shell and git configuration would change in a test, or in its children."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
@@ -76,6 +76,7 @@ def own_environment() -> Iterator[None]:
                 patch.delenv(name)
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))  # what the developer trusts stays theirs
         patch.setenv("RELIVE_WARM_SECONDS", "0")  # nothing that a test starts outlives it
         yield
 

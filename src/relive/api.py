@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from relive.store import Home
 
 T = TypeVar("T")
+Asked = TypeVar("Asked", bound=Callable[..., Any])
 _here = current_place.get
 
 
@@ -42,6 +44,19 @@ def _asking_git() -> AbstractContextManager[None]:
             raise
         return contextlib.nullcontext()  # no file can be opened any more; opening the run says so, if it can
     return prefetch_version()
+
+
+def _telling_disk_errors(question: Asked) -> Asked:
+    """Has a question say which disk is full, or can't be written, instead of what the system says."""
+
+    @functools.wraps(question)
+    def asking(*args: Any, **how: Any) -> Any:
+        from relive.store import telling_disk_errors
+
+        with telling_disk_errors(lambda: _home(how.get("home")).path):
+            return question(*args, **how)
+
+    return asking  # type: ignore[return-value]
 
 
 def log(name: str, value: T) -> T:
@@ -111,20 +126,24 @@ def skipblock(name: str) -> RecordedBlock | PlainBlock:
     return session.place(_open).driver.skipblock(name)  # type: ignore[no-any-return]
 
 
+@_telling_disk_errors
 def restore(
     run: str, *, into: Mapping[str, Any] | None = None, home: str | Path | None = None, rng: bool = True, **at: Any
 ) -> Checkpoint:
     """Restore a checkpoint of a run into live objects, bit for bit; returns the checkpoint with the rest of the state.
 
     `at` names the iteration (`epoch=7`); the default is the last undamaged checkpoint. `rng=False` leaves the global
-    random number generators unchanged.
+    random number generators unchanged. From a home that you did not make, or a run that was fetched, only plain data is
+    restored until you trust it with `relive trust`.
 
     >>> state = relive.restore("7c1f0b5e", epoch=7, into=dict(model=net, optimizer=opt))
     """
     from relive.checkpoint.io import find_checkpoints, restore_first_intact
-    from relive.record.process import warn_once
+    from relive.record.process import print_to_stderr, warn_once
 
     found = find_checkpoints(_home(home), run, at)
+    if found[0].origin:
+        print_to_stderr(found[0].origin)
     checkpoint, damaged = restore_first_intact(found, into or {}, random=rng and into is not None, only_first=bool(at))
     if damaged:
         warn_once("checkpoint-damaged", f"{damaged[0]}; an earlier one was restored, name its iteration to be sure")
@@ -170,6 +189,7 @@ def run(name: str = "", *, tags: Mapping[str, Any] | None = None) -> AbstractCon
     return explicit_run(name, dict(tags or {}))
 
 
+@_telling_disk_errors
 def dataframe(
     *names: str, where: str | None = None, ranks: str = "canonical", replays: str = "latest", sources: bool = False,
     contradicted: bool = False, fill: bool = False, home: str | Path | None = None,
@@ -191,6 +211,7 @@ def dataframe(
     )
 
 
+@_telling_disk_errors
 def replay(
     *names: str, where: str | None = None, workers: int | None = None, home: str | Path | None = None, **how: Any
 ) -> Answer:
@@ -202,10 +223,12 @@ def replay(
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.hindsight.abandoned import take_up_killed
 
     strict, guesses, edit = bool(how.pop("strict", False)), bool(how.pop("guesses", False)), how.pop("edit", None)
     question = Question(names, where, tuple(how.pop("runs", None) or ()), workers, **how)
     with ReplaySession(_home(home)) as session:
+        take_up_killed(session)
         plan = plan_replay(session, question, edit=edit)
         chosen = plan if guesses else plan.without_guesses()
         return execute_plan(session, chosen, watch=lambda _tasks: None, strict=strict)
@@ -216,10 +239,12 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
     import sys
 
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.hindsight.abandoned import take_up_killed
     from relive.model import count_words
     from relive.record.process import print_to_stderr
 
     with ReplaySession(home) as session:
+        take_up_killed(session)
         plan = plan_replay(session, Question(names, where)).without_guesses()
         if not plan.cases:
             return
@@ -232,6 +257,7 @@ def _fill(names: tuple[str, ...], where: str | None, home: Home) -> None:
         print_to_stderr(f"{found.added:,} values added: {count_words(found.verdicts)}")
 
 
+@_telling_disk_errors
 def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     """Run read-only SQL over `runs`, `args`, `logs`, `loops`, `checkpoints` and the wide table `frame('a', 'b')`.
 
@@ -242,6 +268,7 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     return QueryEngine(_home(home)).sql(query).df()
 
 
+@_telling_disk_errors
 def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) -> pandas.DataFrame:
     """Return the runs that logged a metric, best first; runs on different data are ranked apart, see `data_version`.
 
@@ -256,6 +283,7 @@ def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) ->
     return rows_to_pandas(leaderboard_rows(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
 
 
+@_telling_disk_errors
 def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     """Return how far the ranks of a run differ, per step: canonical, mean, min, max, skew, and the farthest rank.
 
@@ -267,6 +295,7 @@ def skew(run: str, name: str, *, home: str | Path | None = None) -> pandas.DataF
     return rows_to_pandas(skew_rows(_runs(home).skew(run, name)))
 
 
+@_telling_disk_errors
 def diverge(
     one: str, other: str | None = None, *, ignore: Iterable[str] = (), replay: bool = False,
     home: str | Path | None = None,
@@ -284,6 +313,7 @@ def diverge(
     return diverge_runs(_home(home), one, other, ignored=tuple(ignore), replays=replay).to_json()
 
 
+@_telling_disk_errors
 def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool = False) -> Any:
     """Load the model `name`, `name@alias` or `name@3` and verify its hash: an object, or the path of a file or folder.
 
@@ -293,13 +323,17 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
     """
     from relive.record.process import select_server
     from relive.record.provenance import load_from_server, load_object
+    from relive.store import require_trust
     from relive.store.chunks import Chunks, artifact_files
     from relive.store.registry import Registry
 
     place, remote = _home(home), select_server(home)
     if remote is not None:
         return load_from_server(remote, reference, place, allow_pickle=allow_pickle)
-    artifact = Registry(place).find(reference).require_artifact()
+    model = Registry(place).find(reference)
+    artifact = model.require_artifact()
+    if allow_pickle:
+        require_trust(place, model.run, doing="unpickling its artifact")
     if artifact["kind"] in artifact_files.PATH_KINDS:
         return artifact_files.verified_copy(artifact, place)
     return load_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)

@@ -27,8 +27,16 @@ class Gone(NotFound, Damaged):
     """Bytes that were stored and no longer exist."""
 
 
+class Untrusted(ReliveError):
+    """Something that would run code of an author whom the user has not trusted."""
+
+
 class StorageUnavailable(ReliveError):
     """A database or object store that can't be reached or refuses a request; the home is unaffected."""
+
+
+class DiskTrouble(ReliveError, OSError):
+    """A disk that is full or can't be written; what was stored before is unaffected."""
 
 
 class Incomplete(ReliveError):

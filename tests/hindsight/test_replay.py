@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import random
 import re
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -1086,3 +1090,32 @@ def test_names_share_an_object_where_they_did_in_the_run(asked: Asked, start: st
     assert [run.mismatches for run in found.runs] == [[]]
     assert found.reproduced >= 1
     assert asked.column("x")[-1] == asked.reference(source)[-1]
+
+
+@pytest.mark.long
+def test_variables_of_functions_are_restored_in_scripts_that_the_command_starts(script: Any):
+    """The frames around a script are those of whatever has started it: another one in a replay."""
+    source = """
+        import random
+        random.seed(0)
+        def train(n):
+            total = 0.0
+            for epoch in range(n):
+                x = random.random()
+                total += x
+                print(f"loss: {x}")
+                ADDED
+            return total
+        train(6)
+    """
+    command = str(Path(sys.executable).parent / "relive")
+    script.write(source.replace("ADDED", ""))
+    script._finish([command, "run", "train.py"], check=True, timeout=120, env={"RELIVE_EVERY": "1"})
+    script.write(source.replace("ADDED", 'print(f"total: {total}")'))
+    script.relive("replay", "total", "epoch >= 4", "--yes")
+    told = script.relive("dataframe", "loss", "total", "--where", "epoch >= 4", "--json").stdout
+    rows = [json.loads(line) for line in told.splitlines()]
+    drawn = random.Random(0)
+    totals = list(itertools.accumulate(drawn.random() for _ in range(6)))
+
+    assert [row["total"] for row in rows] == totals[4:]

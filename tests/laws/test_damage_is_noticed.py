@@ -62,3 +62,22 @@ def test_damage_is_noticed_many_times(example: Example, tmp_path: Path) -> None:
     for _ in range(EXAMPLES):
         assert_noticed(example, chance.choice(list(damage.KINDS)), chance.randrange(1 << 40), tmp_path)
     test_an_undamaged_home_gives_no_alarm(example, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "table"), [("index/catalog.sqlite", b"summaries"), ("fingerprints.sqlite", b"sealed_files")]
+)
+def test_a_database_whose_errors_are_no_text_is_noticed(
+    example: Example, tmp_path: Path, file: str, table: bytes
+) -> None:
+    home, whole = example
+    copy = Path(shutil.copytree(home, tmp_path / "copy", symlinks=True))
+    content = (copy / file).read_bytes()
+    assert table in content
+    # SQLite names what it can't parse.
+    broken = content.replace(table, table[:4] + b"\xcf" + table[5:]).replace(b"CREATE TABLE", b"CREAXE TABLE")
+    (copy / file).write_bytes(broken)
+
+    outcome = damage.compare(copy, whole, "catalog", file, "overwrite")
+
+    assert outcome.verdict in ("noticed", "repaired", "harmless"), outcome

@@ -793,3 +793,50 @@ def test_ctrl_c_ends_a_script_by_its_signal_whatever_is_loaded_while_the_run_is_
     )
 
     assert script(source, check=False).returncode == -2
+
+
+NOTICED = {
+    "swapped tensors": """
+        torch.utils.swap_tensors(net.bias, torch.nn.Parameter(torch.ones(1) * epoch))
+        x = net.bias.item()""",
+    "weak references": """
+        x = weakref.getweakrefcount(net.weight) + weakref.getweakrefcount(array)""",
+    "loops without iterations": """
+        x = epoch
+        for inner in relive.loop("none", []):
+            pass""",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", NOTICED)
+def test_objects_of_the_script_do_not_notice_that_they_are_looked_at(script: Any, without: dict[str, str], what: str):
+    source = f"""
+import weakref
+import numpy as np
+import torch
+import relive
+torch.manual_seed(0)
+net, array = torch.nn.Linear(3, 1), np.zeros(3)
+with relive.checkpointing(net=net, every=1):
+    for epoch in relive.loop("epoch", range(5)):
+{NOTICED[what]}
+        print(x)
+        relive.log("x", x)
+"""
+    expected = script(source, env=without)
+    found = script(source)
+
+    assert (found.stdout, found.stderr) == (expected.stdout, "")
+
+
+def test_a_loop_without_iterations_has_its_checkpoint(script: Any):
+    done = script("""
+        import relive
+        with relive.checkpointing(every=1):
+            for x in relive.loop("x", []):
+                pass
+    """)
+
+    assert done.stderr == ""
+    assert "incomplete" not in script.relive("runs").stdout

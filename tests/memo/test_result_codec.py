@@ -39,7 +39,7 @@ def again(value: Any) -> tuple[Any, StoredResult]:
 
     stored = store_value(value, put)
     assert stored.chunks == list(chunks)
-    return read_value(stored.form, chunks.__getitem__), stored
+    return read_value(stored.form, chunks.__getitem__, allow_pickle=True), stored
 
 
 @given(values)

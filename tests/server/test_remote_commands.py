@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 import relive
 from relive.cli import main
 from relive.errors import Damaged, NotFound, QueryError, ReliveError
-from relive.store import Home
+from relive.store import Home, describe_origin, is_trusted
 from relive.store.catalog import Index
 from relive.store.sync import ServerUnreachable
 
@@ -346,6 +346,10 @@ def test_checkpoints_are_sent_when_asked_for_and_restored_elsewhere(serve, recor
     assert got.exit_code == 0, got.output
 
     wanted = restored(recorded / ".relive", run, 2)
+    origin = describe_origin(Home(tmp_path / "home"), run)
+    assert server.url in origin
+    assert is_trusted(Home(tmp_path / "home"))
+    assert not is_trusted(Home(tmp_path / "home"), run)
     assert restored(server.store, run, 2) == wanted
     assert restored(tmp_path / "home", run, 2) == wanted
     packs = [sorted((place / "chunks/packs").glob("*.pack")) for place in (recorded / ".relive", tmp_path / "home")]

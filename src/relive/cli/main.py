@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from relive.cli.hash_seed import restart_with_fixed_hash_seed
 from relive.cli.script_handover import ScriptHandover
 from relive.errors import ReliveError
+from relive.store import telling_disk_errors
 
 # The module of `commands` that defines each command, in the order of the help page; `module:attribute` if names differ.
 COMMANDS = {
@@ -25,8 +27,18 @@ COMMANDS = {
     "gc": "checkpoint_commands",
     "pin": "runs_commands", "unpin": "runs_commands", "transplant": "transplant_command", "memo": "memo_commands",
     "ui": "ui.ui_command", "serve": "server_commands:serve_command", "token": "server_commands",
-    "sync": "server_commands", "fetch": "server_commands",
+    "sync": "server_commands", "fetch": "server_commands", "trust": "home_commands",
 }  # fmt: skip
+
+
+def _home_asked_for() -> Path:
+    """The home that a command works on, told after it has failed: its options are gone by then."""
+    from relive.record.process import read_launch_context
+
+    words = sys.argv[1:]
+    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--home"]
+    named += [word.partition("=")[2] for word in words if word.startswith("--home=")]
+    return Path(named[-1]).absolute() if named else read_launch_context().home.path
 
 
 class _LazyGroup(click.Group):
@@ -61,7 +73,8 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            with telling_disk_errors(_home_asked_for):
+                return super().invoke(ctx)
         except ReliveError as error:
             raise click.ClickException(str(error)) from error
         except BrokenPipeError:  # `relive runs | head`

@@ -45,7 +45,7 @@ def run_script(start: ScriptStart) -> None:
     """Runs a script as `__main__`. Returns when it ends; exceptions pass through."""
     main = locate_script(start)
     sys.modules["__main__"] = main.module
-    sys.argv = [main.argv0, *start.argv]
+    sys.argv = [start.argv0 or main.argv0, *start.argv]
     _hide_own_frames()
     known = _set_up_capture(main.path, start) if start.root is not None else _set_up_safely(main.path, start)
     if main.module.__package__:

@@ -19,3 +19,4 @@ class ScriptStart:
     only: Mapping[tuple[str, int], Collection[str]] = field(default_factory=dict)  # (file, line) → names to capture
     holds_back: bool = True  # printed values whose name a logger may log; else, as in older runs, they are dropped
     recorded: Mapping[str, str | None] = field(default_factory=dict)  # real path of a patched file → its text before
+    argv0: str = ""  # what the script sees in `sys.argv[0]`; else its path as given

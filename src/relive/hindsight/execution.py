@@ -40,22 +40,26 @@ from relive.hindsight.workers import (
 from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
 from relive.record.provenance import OF_THE_PLACE, SecretFilter, named_in
-from relive.store import Home
+from relive.store import Home, require_trust
 from relive.store.chunks import list_checkpoints
 from relive.store.journal import line_schema
 
 
 def execute_plan(
     session: ReplaySession, plan: Plan, *, watch: Watch, strict: bool = False, offline: bool = True,
-    rebuild: bool = False, updates_costs: bool = True, falls_back: bool = True,
+    rebuild: bool = False, updates_costs: bool = True, falls_back: bool = True, is_own: bool = False,
 ) -> Answer:  # fmt: skip
     """Replays all cases of a plan, stores the values, and returns how far they can be trusted.
 
     `updates_costs`: whether the measured times enter the cost model. They must not when this process runs at a low
-    priority. `falls_back`: whether a run for which no checkpoint can serve runs from the start.
+    priority. `falls_back`: whether a run for which no checkpoint can serve runs from the start. `is_own`: this process
+    knows that its user has just recorded the runs, so that nobody has to be trusted.
     """
-    execution = _Execution(session, plan, watch, offline=offline, rebuild=rebuild)
-    replays = [_CaseReplay(case, execution.history(case)) for case in plan.cases]
+    for case in () if is_own else plan.cases:
+        require_trust(session.home, case.record.run, doing="a replay")
+    session.note_plan(plan)
+    execution = Execution(session, plan, watch, offline=offline, rebuild=rebuild)
+    replays = [CaseReplay(case, execution.history(case)) for case in plan.cases]
     execution.run(replays)
     workers_ended = time.perf_counter()
     answer = Answer(refusals=list(plan.refusals))
@@ -83,7 +87,7 @@ def execute_plan(
 
 
 @dataclass(slots=True, eq=False)
-class _CaseReplay:
+class CaseReplay:
     """A case while it is executed. Planning it again replaces all three."""
 
     case: Case
@@ -91,7 +95,7 @@ class _CaseReplay:
     tasks: list[Task] = field(default_factory=list)
 
 
-class _Execution:
+class Execution:
     """Turns cases into tasks for the workers, and plans a case again when it did not work out."""
 
     def __init__(self, session: ReplaySession, plan: Plan, watch: Watch, *, offline: bool, rebuild: bool) -> None:
@@ -106,7 +110,7 @@ class _Execution:
     def history(self, case: Case) -> RunHistory:
         return self._session.history(case.record, without=case.without)
 
-    def run(self, replays: Sequence[_CaseReplay]) -> None:
+    def run(self, replays: Sequence[CaseReplay]) -> None:
         """Executes all segments of these cases."""
         for replay in replays:
             replay.tasks = [self._task(replay, segment, at) for at, segment in enumerate(replay.case.plan.segments)]
@@ -114,7 +118,7 @@ class _Execution:
         self.tasks += tasks
         self.is_stopped = not execute_tasks(tasks, self._plan.workers, self._watch, self._session.starter)
 
-    def mend(self, replay: _CaseReplay, *, falls_back: bool) -> list[str]:
+    def mend(self, replay: CaseReplay, *, falls_back: bool) -> list[str]:
         """Replays a case in another way if its checkpoints did not serve; returns notes that say so."""
         damaged = self.replay_without_damaged(replay)
         notes = [f"checkpoint {name[:12]} can't be read and was passed over; see `relive doctor`" for name in damaged]
@@ -124,7 +128,7 @@ class _Execution:
             notes.append(f"it ran from the start: {why}")
         return notes
 
-    def replay_without_damaged(self, replay: _CaseReplay) -> list[str]:
+    def replay_without_damaged(self, replay: CaseReplay) -> list[str]:
         """Replays a case that met unreadable checkpoints from earlier ones, or from the start; returns their names."""
         damaged: list[str] = []
         paths = replay.history.profile.main_paths
@@ -143,7 +147,7 @@ class _Execution:
             self.run([replay])
         return damaged
 
-    def replay_from_start(self, replay: _CaseReplay, reader: ResultReader) -> ResultReader:
+    def replay_from_start(self, replay: CaseReplay, reader: ResultReader) -> ResultReader:
         """Replays a case without any checkpoint: slower, and independent of what they hold.
 
         A script that is not deterministic comes out worse that way; then what was read before stays.
@@ -156,13 +160,13 @@ class _Execution:
         replay.case, replay.history, replay.tasks = before
         return reader
 
-    def run_from_start(self, replay: _CaseReplay) -> None:
+    def run_from_start(self, replay: CaseReplay) -> None:
         """Executes a case without any checkpoint."""
         question = replace(self._plan.question, from_start=True)
         self._plan_again(replay, question, parts=1, without=replay.case.without)
         self.run([replay])
 
-    def _plan_again(self, replay: _CaseReplay, question: Question, *, parts: int, without: tuple[str, ...]) -> None:
+    def _plan_again(self, replay: CaseReplay, question: Question, *, parts: int, without: tuple[str, ...]) -> None:
         old = replay.case
         replay.history = self._session.history(old.record, without=without)
         draft = Draft(old.record, replay.history, old.fit, old.selection, old.costs, parts, without=without)
@@ -170,13 +174,15 @@ class _Execution:
 
     # --- tasks --------------------------------------------------------------------------------------------------
 
-    def _task(self, replay: _CaseReplay, segment: Segment, number: int) -> Task:
+    def _task(self, replay: CaseReplay, segment: Segment, number: int) -> Task:
         case, history, record = replay.case, replay.history, replay.case.record
         threads = self._plan.question.threads or history.threads
 
         def prepare() -> list[RankTask]:
             base = self._session.folder / f"{record.run}-{number}-{os.urandom(3).hex()}"
-            place = create_workspace(record, [rank.recorded for rank in history.ranks], self._tree(case), base)
+            place = create_workspace(
+                record, [rank.recorded for rank in history.ranks], self._tree(case), base, self._session.home.path
+            )
             rendezvous = rendezvous_variables(history.ranks[0].variables)
             protected = _protected(record, self._session.home)
             scratch = self._session.make_temporary_folder() if needs_temporary_folder(protected) else None
@@ -218,7 +224,7 @@ class _Execution:
             materialise(case.record, case.patch.files, tree)
         return tree
 
-    def _new_variables(self, replay: _CaseReplay) -> frozenset[str]:
+    def _new_variables(self, replay: CaseReplay) -> frozenset[str]:
         """Today's environment variables that the code names, and that the run did not have."""
         then, case = replay.history.ranks[0].variable_names, replay.case
         new = {*os.environ} - {*(then or os.environ), *OF_THE_PLACE}
@@ -228,7 +234,7 @@ class _Execution:
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def read(self, replay: _CaseReplay) -> ResultReader:
+    def read(self, replay: CaseReplay) -> ResultReader:
         """Reads what the workers of a case logged, and compares it with the record."""
         reader = ResultReader(replay.case.record, replay.history, self._plan.question.names, self._code(replay))
         reader.read(replay.tasks)
@@ -240,7 +246,7 @@ class _Execution:
             )
         return reader
 
-    def _code(self, replay: _CaseReplay) -> CodeFacts:
+    def _code(self, replay: CaseReplay) -> CodeFacts:
         """What the source says that the segments ran."""
         case, rank = replay.case, replay.history.ranks[0]
         return CodeFacts(
@@ -250,7 +256,7 @@ class _Execution:
             unrecorded={*(rank.variable_names or ()), *OF_THE_PLACE} - ({*rank.variables} - OF_THE_PLACE),
         )  # fmt: skip
 
-    def merge(self, replay: _CaseReplay, reader: ResultReader) -> None:
+    def merge(self, replay: CaseReplay, reader: ResultReader) -> None:
         """Stores the values beside those of the run."""
         case, answer, names = replay.case, reader.answer, self._plan.question.names
         about: dict[str, Any] = {
@@ -275,7 +281,7 @@ class _Execution:
             about = {**about, "beyond": True}
             answer.beyond = merge_replay(home, run, beyond, names=names, about=about, causes={}).count
 
-    def describe_cut(self, replay: _CaseReplay, reader: ResultReader) -> str:
+    def describe_cut(self, replay: CaseReplay, reader: ResultReader) -> str:
         """Where the replay of a run had to end before the script did, if values may be missing for it."""
         if self._plan.question.beyond_the_end or not reader.is_cut:
             return ""
@@ -308,7 +314,7 @@ def _iterations_begun(rank: RankHistory) -> dict[int, int]:
 
 
 def _job(
-    home: Home, question: Question, replay: _CaseReplay, segment: Segment, place: Workspace, rank: RankHistory,
+    home: Home, question: Question, replay: CaseReplay, segment: Segment, place: Workspace, rank: RankHistory,
     writable: Sequence[Path], begun_s: float,
 ) -> Job:  # fmt: skip
     record, history = replay.case.record, replay.history
@@ -319,6 +325,7 @@ def _job(
     return Job.of(
         rank.translate(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
         script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
+        argv0="" if module or os.path.isabs(rank.argv[0]) else rank.argv[0],
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
         writable=[str(place.base), str(home.packs / "lock"), str(home.chunks), *map(str, writable)],
         args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.main_loops(history.profile)),

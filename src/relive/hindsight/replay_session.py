@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from relive.hindsight.plan import RunHistory, read_history
 from relive.hindsight.workers import WorkerStarter
 from relive.model import RunRecord
 from relive.record.process import read_launch_context
-from relive.store import Home
+from relive.store import Home, atomic_write
+from relive.store.journal import process_start_stamp
+
+PLAN_FILE = "plan.json"
 
 
 class ReplaySession:
@@ -39,6 +46,21 @@ class ReplaySession:
             self._histories[key] = read_history(self.home, record, without=without)
         return self._histories[key]
 
+    def note_plan(self, plan: Any) -> None:
+        """Leaves a note of what is about to be executed, and by which process, in case that this one is killed."""
+        note = {"pid": os.getpid(), "started": process_start_stamp(os.getpid()), "plan": plan}
+        try:
+            data = msgspec.json.encode(note, enc_hook=_as_plain)
+        except (UnicodeEncodeError, TypeError):  # a source that is no valid text: a kill loses what was computed
+            return
+        atomic_write(self.folder / PLAN_FILE, data, durable=False)
+
+    def looking_at(self, folder: Path) -> ReplaySession:
+        """Returns a session for what is in the folder of another one; what it reads of runs is about to change."""
+        there = copy.copy(self)
+        there.folder, there._histories = folder, {}
+        return there
+
     def make_temporary_folder(self) -> Path:
         """Makes a folder for the temporary files of one worker. Its path is short: sockets are made in it, whose
 
@@ -58,3 +80,8 @@ class ReplaySession:
         finally:
             for folder in (self.folder, *self._temporary):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _as_plain(value: Any) -> Any:
+    """Ranges and sets of iterations as lists; numbers of numpy as numbers."""
+    return value.item() if hasattr(value, "item") else list(value)

@@ -45,7 +45,7 @@ def _check(session: ReplaySession, record: RunRecord, allowed_s: float) -> Check
     plan = assemble_plan(Question(()), [draft], workers=1)
     if sum(case.plan.cost_s for case in plan.cases) > allowed_s:
         return Check("too long to try", loop.name, iteration)
-    answer = execute_plan(session, plan, watch=lambda _tasks: None, updates_costs=False, falls_back=False)
+    answer = execute_plan(session, plan, watch=lambda _tasks: None, updates_costs=False, falls_back=False, is_own=True)
     return _summarise(answer.runs[0] if answer.runs else RunAnswer(record.run), loop.name, iteration)
 
 

@@ -118,7 +118,7 @@ class InMemory:
         stored: StoredResult = store_value(value, put)
         self._entries[call.key] = Entry(
             call.key, call.function, kind, computed.run, time.time_ns() // 1000, computed.took_s, stored.size_bytes,
-            lambda: read_value(stored.form, chunks.__getitem__),
+            lambda: read_value(stored.form, chunks.__getitem__, allow_pickle=True),
         )  # fmt: skip
         self._entries.move_to_end(call.key)
         while self._max_bytes and sum(one.size_bytes for one in list(self._entries.values())) > self._max_bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from relive.errors import Damaged
 from relive.store.chunks import PIECE_BYTES
 from relive.store.journal import decode_value, encode_value
 
@@ -61,10 +62,18 @@ def store_value(value: Any, put: Put) -> StoredResult:
     return stored
 
 
-def read_value(form: bytes, get: Get) -> Any:
-    """Decodes a value. Unpickling runs code, so the caller must check first that the entry is trusted."""
+def read_value(form: bytes, get: Get, *, allow_pickle: bool) -> Any:
+    """Decodes a value. Unpickling runs code: it is allowed only for entries that this user wrote, or trusts."""
     read = _decode_json(form)
+    if not allow_pickle and b"$pickle" in form and _has_pickle(read):
+        raise Damaged("it holds a pickle, and says that it holds none")
     return read if b'"$' not in form else _decode_form(read, get)
+
+
+def _has_pickle(form: Any) -> bool:
+    if isinstance(form, dict):
+        return "$pickle" in form or any(map(_has_pickle, form.values()))
+    return isinstance(form, list) and any(map(_has_pickle, form))
 
 
 # --- without pickle --------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class Sqlite:
                 f"the entry {row.key[:12]} of {row.function} was pickled by another user or in another home, and "
                 f"reading it would run its code; it is computed again, unless you run `relive memo trust`"
             )
-        return read_value(row.form, self._chunks.get)
+        return read_value(row.form, self._chunks.get, allow_pickle=bool(row.pickled))
 
     def _record_use(self, row: MemoRow) -> None:
         now_us = time.time_ns() // 1000
@@ -162,7 +162,7 @@ def _miss_row(call: Call, arguments: str, computed: Computed, kept: str) -> Miss
 def _check_exception(error: BaseException, stored: StoredResult, chunks: Chunks) -> None:
     """Raises `Unstorable` for an exception that can be pickled but not unpickled, as many can."""
     try:
-        again = read_value(stored.form, chunks.get)
+        again = read_value(stored.form, chunks.get, allow_pickle=True)
     except Exception as trouble:  # unpickling runs code of the user's exception
         raise Unstorable(f"it can't be unpickled ({trouble})") from trouble
     if type(again) is not type(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import threading
@@ -13,6 +14,7 @@ from typing import BinaryIO
 from relive.errors import Damaged
 
 _COUNTER = itertools.count()
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _SEAL_MARK = b"\n# xxh3 "
 PARTIAL_PATTERN = r"\..+\.\d+\.\d+\.\d+\.partial"  # of the names that an interrupted write leaves behind
 
@@ -75,18 +77,30 @@ def _seal(data: bytes) -> bytes:
     return b"%016x\n" % xxhash.xxh3_64_intdigest(data)
 
 
-def write_once(target: Path, data: bytes) -> None:
+def write_once(target: Path, data: bytes, *, permissions: int = 0o666) -> None:
     """Writes a whole file durably, unless it exists: of several writers at once, one succeeds."""
     partial = _partial_path(target)
     try:
-        with _create(partial, 0o666) as file:
+        with _create(partial, permissions) as file:
             file.write(data)
         sync_file(partial)
-        with contextlib.suppress(FileExistsError):
-            os.link(partial, target)
+        _link_or_rename(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     sync_folder(target.parent)
+
+
+def _link_or_rename(partial: Path, target: Path) -> None:
+    """Gives a file a name that does not exist yet; a file system without hard links can't rule out that it does."""
+    try:
+        os.link(partial, target)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if not target.exists():
+            partial.rename(target)
 
 
 def publish(partial: Path, target: Path) -> None:

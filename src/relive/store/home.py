@@ -14,6 +14,7 @@ from relive.store.durable_files import write_once
 RUN_ID_BYTES = 6
 # The `process` of a replay's journal is this offset plus the number of the replay; pids are always smaller.
 REPLAY_OFFSET = 1 << 30
+_OF_NEW_HOMES = frozenset({"id", "made", ".gitignore", "launches", "lost+found"})  # may be there before the first run
 
 
 class JournalName(NamedTuple):
@@ -114,10 +115,23 @@ class Home:
         """Creates the folder, with a `.gitignore` that keeps it out of the user's repository; others can't read it."""
         # The parents get the usual mode. A home that exists keeps its own: its owner may share it.
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.runs.mkdir(exist_ok=True)
+        if not self.runs.exists():
+            self._mark_if_empty()
+            self.runs.mkdir(exist_ok=True)  # last: as long as it is missing, the home counts as new
         ignore = self.path / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")
+
+    def _mark_if_empty(self) -> None:
+        """A home that is empty when this user begins to use it is the user's own, see `relive trust`."""
+        if not set(os.listdir(self.path)) <= _OF_NEW_HOMES:
+            return
+        from relive.store.home_mark import mark_home
+
+        try:
+            mark_home(self.path, self.identity())
+        except OSError:  # a disk that is full: recording goes on, and the home has to be trusted by `relive trust`
+            return
 
     def run_folder(self, run: str) -> Path:
         return self.runs / run

@@ -271,7 +271,7 @@ class Checkpointer:
             self._charged_s, self._wrote_s = background_s, written.took_s
             self.kept[watch.name] = captured.changed_names()
             self._line(
-                line_schema.CheckpointTaken, watch.loop, iteration, place=place, name=watch.name,
+                line_schema.CheckpointTaken, watch.loop, max(iteration, 0), place=place, name=watch.name,
                 manifest=written.manifest, bytes=written.size_bytes, new_bytes=written.new_bytes, stall_s=stall_s,
                 write_s=written.took_s,
                 left_out=captured.uncaptured, exhausted=watch.is_exhausted, plainly=watch.falls_through,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.checkpoint.graph.object_tokens import Token
-from relive.checkpoint.graph.walk import label_of
+from relive.checkpoint.graph.walk import MARSHAL_VERSION, label_of
+from relive.checkpoint.plain import read_marshalled
 
 MAX_NAME = 200
 
@@ -60,12 +61,14 @@ class GraphState:
                 [buffer.to_row() for buffer in self.buffers.values()],
                 self.roots, self.unknown, self.left_out, self.has_gradients,
             ),
-            2,
+            MARSHAL_VERSION,
         )  # fmt: skip
 
     @classmethod
-    def decode(cls, data: bytes) -> GraphState:
-        nodes, buffers, roots, unknown, left_out, has_gradients = marshal.loads(data)
+    def decode(cls, data: bytes, *, is_trusted: bool) -> GraphState:
+        """Returns the state; without trust, bytes that are no plain data are refused."""
+        load = marshal.loads if is_trusted else read_marshalled
+        nodes, buffers, roots, unknown, left_out, has_gradients = load(data)
         return cls(
             {row[0]: StoredNode(*row) for row in nodes},
             {row[0]: StoredBuffer(*row) for row in buffers},
@@ -95,6 +98,13 @@ class GraphState:
             if key[0] in "mf" and type(token) is tuple and token in named:
                 found.setdefault(named[token], key.rpartition("|")[2])
         return {given: variable for given, variable in found.items() if given != variable}
+
+
+def content_digest(kind: str, content: Any) -> int:
+    """Returns the digest that a walk gives to an object whose whole content is hashed."""
+    from xxhash import xxh3_64_intdigest
+
+    return int(xxh3_64_intdigest(marshal.dumps((kind, content), MARSHAL_VERSION)))
 
 
 def path_name(way: int, nodes: Mapping[int, Any], buffers: Mapping[int, Any]) -> str:

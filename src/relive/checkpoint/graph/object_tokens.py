@@ -21,7 +21,8 @@ FROZEN_SET = "fs"  # ("fs", *tokens)
 BY_NAME = "g"  # ("g", module, qualified name): a function, class or module that another process has too
 METHOD = "m"  # ("m", function, object): a bound method
 BUILTIN_METHOD = "b"  # ("b", object, name): a method of a builtin type
-VALUE = "v"  # ("v", pickle): an immutable value of a library, such as a date
+TYPED = "d"  # ("d", form): an immutable value of a known type, such as a date, see `typed_values`
+VALUE = "v"  # ("v", pickle): an immutable value of any other type, which needs trust to be read
 SCALAR = "n"  # ("n", dtype, bytes): a numpy scalar
 WEAK = "w"  # ("w", object or None): a weak reference
 PROXY = "proxy"  # ("v", "proxy", dict): a read-only view of a dict
@@ -44,8 +45,14 @@ def nodes_in(token: Token) -> list[int]:
     return [way for inner in token for way in nodes_in(inner)]
 
 
-def pickled_value(value: Any) -> Token:
-    return (VALUE, pickle.dumps(value, 4))
+def value_token(value: Any) -> Token:
+    """Returns the token of a value without identity: its typed form, or a pickle for types that have none."""
+    from relive.checkpoint.plain import NotTyped, typed_form
+
+    try:
+        return (TYPED, typed_form(value))
+    except NotTyped:
+        return (VALUE, pickle.dumps(value, 4))
 
 
 def find_by_name(module: str, name: str) -> Any:

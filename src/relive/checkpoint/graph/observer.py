@@ -21,11 +21,11 @@ from relive.checkpoint.graph.handlers import (
     ProcessState,
     RandomState,
 )
-from relive.checkpoint.graph.memory_digest import MemoryDigest
 from relive.checkpoint.graph.object_tokens import is_node
 from relive.checkpoint.graph.registry import DISPLAY
 from relive.checkpoint.graph.roots import NAMED, Roots, changed_threads
 from relive.checkpoint.graph.walk import KnownWays, ObjectNode, ObjectWalk
+from relive.checkpoint.memory import MemoryDigest
 
 MAX_START_S = 2.0  # of the first walk, however long the process has run
 START_SHARE = 0.03  # of the time since the process began

@@ -20,6 +20,10 @@ class CannotRestore(Exception):
     """Raised by a handler: an object of this kind can't be given a content."""
 
 
+class NeedsTrust(CannotRestore):
+    """Raised while a checkpoint is restored without trust: this part of it names code, or is a pickle."""
+
+
 class Unreadable(Exception):
     """Raised by a handler: the content of an object can't be seen."""
 
@@ -61,6 +65,7 @@ class Restorer(Protocol):
     def memory(self, way: int) -> Any: ...
     def storage(self, way: int, device: str) -> Any: ...
     def is_memory_of(self, way: int, address: int) -> bool: ...
+    def unmarshal(self, data: bytes) -> Any: ...
 
 
 WRITTEN_FILE = "a file that is written"  # why it is unknown
@@ -82,6 +87,7 @@ class Handler:
     of_nodes: Handler | None = None  # of an inline handler some of whose objects are nodes: their handler
     is_singleton = False  # each process has the same objects of this kind; the first two parts of the content name one
     is_restorable = True  # otherwise an object can only be compared
+    is_data = False  # `create` and `restore` run no code that the content names: they need no trust
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         """Returns the token of an object without identity."""
@@ -159,6 +165,8 @@ def register_handler(kind: type, handler: Handler) -> None:
 
 class UserHandler(Handler):
     """Captures an object with the user's functions: `capture(obj)` returns a value, `restore(obj, value)` sets it."""
+
+    is_data = True
 
     def __init__(self, capture: Callable[[Any], Any], restore: Callable[[Any, Any], None]) -> None:
         self._capture = capture

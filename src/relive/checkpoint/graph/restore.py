@@ -6,6 +6,7 @@ not is created. If an object can't be changed in place it is replaced, and whate
 
 from __future__ import annotations
 
+import marshal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, ModuleType
@@ -89,6 +90,10 @@ class GraphRestore:
         if name not in self._classes:
             self._classes[name] = find_class(name, self._live.nodes.values())
         return self._classes[name]
+
+    def unmarshal(self, data: bytes) -> Any:
+        """Returns the items of a large container."""
+        return marshal.loads(data)
 
     def find_live(self, is_wanted: Callable[[Any], bool]) -> Any:
         """Returns the first live object for which this holds; None if there is none."""
@@ -177,7 +182,7 @@ class GraphRestore:
     def _created(self, node: StoredNode) -> Any:
         handler = self._handler(node)
         try:
-            made = handler.create(node.kind, node.content, self)
+            made = self._make(node, handler)
         except CannotRestore:
             raise
         except Exception as error:  # a class that can't be made without arguments, and the like
@@ -185,6 +190,12 @@ class GraphRestore:
         if handler.creates_complete:
             self._done.add(node.way)
         return made
+
+    def _make(self, node: StoredNode, handler: Handler) -> Any:
+        return handler.create(node.kind, node.content, self)
+
+    def _refill(self, obj: Any, node: StoredNode, handler: Handler) -> None:
+        handler.restore(obj, node.content, self)
 
     def reachable(self, token: Token) -> list[int]:
         return reachable(self._state, token)
@@ -257,17 +268,17 @@ class GraphRestore:
         """Gives an object its content; if it can't be changed in place, a new one takes its place."""
         target = self.object(node.way)
         try:
-            handler.restore(target, node.content, self)
+            self._refill(target, node, handler)
         except CannotRestore as error:
             try:
-                made = handler.create(node.kind, node.content, self)
+                made = self._make(node, handler)
             except Exception:  # noqa: BLE001 - what went wrong first says more
                 raise error from None
             if made is target:
                 raise
             self._objects[node.way] = made
             if not handler.creates_complete:
-                handler.restore(made, node.content, self)
+                self._refill(made, node, handler)
             self._moved.add(node.way)
 
     def _rebind_holders(self) -> None:

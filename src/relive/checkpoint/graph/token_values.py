@@ -18,6 +18,7 @@ import numpy as np
 from relive.checkpoint.graph import object_tokens as tokens
 from relive.checkpoint.graph.object_tokens import Token, find_by_name
 from relive.checkpoint.graph.registry import CannotRestore, type_name
+from relive.checkpoint.plain import NotTyped, value_of_form
 
 _LOCKS: dict[str, Callable[[], Any]] = {tokens.LOCK: threading.Lock, tokens.REENTRANT_LOCK: threading.RLock}
 
@@ -61,6 +62,18 @@ def _unseen(token: Token, _: ResolvesTokens) -> Any:
     raise CannotRestore(f"a {token[1]} is left out of checkpoints")
 
 
+def _typed(token: Token, _: ResolvesTokens) -> Any:
+    return typed_value(token)
+
+
+def typed_value(token: Token) -> Any:
+    """Returns the value of a token with a typed form."""
+    try:
+        return value_of_form(token[1])
+    except NotTyped as error:
+        raise CannotRestore(str(error)) from error
+
+
 def _plain_value(token: Token, objects: ResolvesTokens) -> Any:
     if len(token) == 2:
         return pickle.loads(token[1])
@@ -88,6 +101,7 @@ _BUILDERS: dict[str, Callable[[Token, ResolvesTokens], Any]] = {
     tokens.TUPLE: lambda token, objects: tuple(objects.value(inner) for inner in token[1:]),
     tokens.SCALAR: _scalar,
     tokens.BY_NAME: _by_name,
+    tokens.TYPED: _typed,
     tokens.VALUE: _plain_value,
     tokens.METHOD: lambda token, objects: types.MethodType(objects.value(token[1]), objects.value(token[2])),
     tokens.BUILTIN_METHOD: lambda token, objects: getattr(objects.value(token[1]), token[2]),

@@ -8,7 +8,7 @@ from typing import Any
 
 from relive.checkpoint.io.checkpoint_reader import Checkpoint, open_checkpoint
 from relive.errors import Damaged, NotFound
-from relive.store import Home
+from relive.store import Home, describe_origin, is_trusted, refusal
 from relive.store.catalog import Index, find_run
 from relive.store.chunks import CheckpointRow, Chunks, Packs, list_kept_checkpoints, restore_candidates
 from relive.store.journal import parse_run
@@ -21,9 +21,11 @@ class FoundCheckpoint:
     where: str
     manifest: str
     home: Home
+    refusal: str = ""  # why it must not run code; "" if it may
+    origin: str = ""  # where it was fetched from; "" if it was recorded in this home
 
     def open(self) -> Checkpoint:
-        return open_checkpoint(self.manifest, Chunks(self.home.chunks), open_packs(self.home))
+        return open_checkpoint(self.manifest, Chunks(self.home.chunks), open_packs(self.home), refusal=self.refusal)
 
 
 def find_checkpoints(home: Home, run: str, at: Mapping[str, Any]) -> list[FoundCheckpoint]:
@@ -34,7 +36,9 @@ def find_checkpoints(home: Home, run: str, at: Mapping[str, Any]) -> list[FoundC
     found = restore_candidates(rows, at)
     if not found:
         raise NotFound(_missing_message(record.run, at, rows))
-    return [FoundCheckpoint(row.where, row.manifest, home) for row in found]
+    why = "" if is_trusted(home, record.run) else refusal(home, record.run, doing="restoring it")
+    origin = describe_origin(home, record.run)
+    return [FoundCheckpoint(row.where, row.manifest, home, why, origin) for row in found]
 
 
 def restore_first_intact(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,9 @@ from relive.checkpoint.graph import (
     GraphRestore,
     GraphState,
     LiveObjects,
+    NeedsTrust,
     Observer,
+    PlainRestore,
     Roots,
     changed_variables,
     compare_graphs,
@@ -29,10 +32,12 @@ from relive.checkpoint.graph import (
     set_roots,
     tensor_paths,
 )
-from relive.errors import Damaged, NotFound, ReliveError, ReliveWarning
+from relive.errors import Damaged, NotFound, ReliveError, ReliveWarning, Untrusted
 from relive.store.chunks import Chunks, Packs, Piece, read_pieces, record_restore
 
-FORMAT = 2
+FORMAT = 3
+_GRAPH_FORMAT = 2  # the first with a graph of all objects; values of known types were pickled
+_MALFORMED = (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError)
 
 
 class _Manifest(msgspec.Struct):
@@ -45,8 +50,8 @@ class _Manifest(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Manifest).decode
 
 
-def open_checkpoint(manifest: str, chunks: Chunks, packs: Packs) -> Checkpoint:
-    """Opens a checkpoint of any format."""
+def open_checkpoint(manifest: str, chunks: Chunks, packs: Packs, *, refusal: str = "") -> Checkpoint:
+    """Opens a checkpoint of any format. With a `refusal`, which says why and ends in the remedy, it is read as data."""
     content = chunks.get(manifest)
     try:
         decoded = _decode(content)
@@ -54,25 +59,26 @@ def open_checkpoint(manifest: str, chunks: Chunks, packs: Packs) -> Checkpoint:
         raise Damaged(f"manifest {manifest[:12]} can't be read ({error}); restore another checkpoint") from error
     if decoded.v > FORMAT:
         raise Damaged(f"manifest {manifest[:12]} was written by a newer relive; upgrade to read it")
-    if decoded.v < FORMAT:
+    if decoded.v < _GRAPH_FORMAT:
         from relive.checkpoint.io.old_checkpoint import OldCheckpoint
 
-        return OldCheckpoint(manifest, chunks, packs)  # type: ignore[return-value]
-    return Checkpoint(decoded, packs)
+        return OldCheckpoint(manifest, chunks, packs, refusal=refusal)  # type: ignore[return-value]
+    return Checkpoint(decoded, packs, refusal=refusal)
 
 
 class Checkpoint:
-    """A stored checkpoint. Tensors are read without running code; other values may be pickled."""
+    """A stored checkpoint. If it is not trusted, no code runs that it names: what needs code is refused."""
 
-    def __init__(self, manifest: _Manifest, packs: Packs, *, is_entry: bool = False) -> None:
+    def __init__(self, manifest: _Manifest, packs: Packs, *, refusal: str = "", is_entry: bool = False) -> None:
         self._manifest = manifest
         self._packs = packs
+        self._refusal = refusal
         self._is_entry = is_entry  # it stands for the state when the loop began
         self._pending: list[tuple[Piece, Any]] = []  # pieces to read, and the memory to fill
 
     def entry(self) -> Checkpoint:
         """Returns the state when the loop began as a checkpoint: of large memory it has only the hashes."""
-        return Checkpoint(self._manifest, self._packs, is_entry=True)
+        return Checkpoint(self._manifest, self._packs, refusal=self._refusal, is_entry=True)
 
     @property
     def size_bytes(self) -> int:
@@ -81,12 +87,12 @@ class Checkpoint:
     @cached_property
     def start(self) -> GraphState:
         """The state when the loop began."""
-        return GraphState.decode(self._blob(self._manifest.graph[0]))
+        return self._decoded(0)
 
     @cached_property
     def changes(self) -> GraphState:
         """What had changed since then."""
-        return GraphState.decode(self._blob(self._manifest.graph[1]))
+        return self._decoded(1)
 
     @cached_property
     def graph(self) -> GraphState:
@@ -110,15 +116,21 @@ class Checkpoint:
     def variables(self) -> dict[str, Any]:
         """Returns the values of all variables that the loop bound or changed."""
         found: dict[str, Any] = {}
-        with self._packs.read_lock():
+        left_out: list[str] = []
+        with self._reading():
             restore = self._building()
             for name, _ in changed_variables(self.start, self.changes):
                 token = named_token(self.graph, name)
                 try:
                     found[name] = restore.complete_value(token)
+                except NeedsTrust:
+                    left_out.append(name)
                 except CannotRestore:
                     continue  # code, or an object that only a running script has
             self._read_pending()
+        if left_out:
+            text = f"[restore-untrusted] {', '.join(left_out[:5])}: left out; {self._refusal}"
+            warnings.warn(text, ReliveWarning, stacklevel=2)
         return found
 
     def extra(self, name: str) -> Any:
@@ -132,7 +144,7 @@ class Checkpoint:
         unknown = [key for key in selected if key not in paths]
         if unknown:
             raise NotFound(f"{name} has no {unknown[0]!r} in this checkpoint; it has {', '.join(paths)}")
-        with self._packs.read_lock():
+        with self._reading():
             restore = self._building()
             found = {key: _detached(restore.value(paths[key])) for key in selected}
             self._read_pending()
@@ -142,6 +154,12 @@ class Checkpoint:
 
     def restore(self, into: Mapping[str, Any], *, random: bool) -> None:
         """Restores the state of live objects in place, and with `random` the global random generators."""
+        with self._reading():
+            self._restore(into)
+        if random:
+            self.restore_random()
+
+    def _restore(self, into: Mapping[str, Any]) -> None:
         begun = time.perf_counter()
         tokens = {name: self._token(name) for name in into}
         observer = Observer()
@@ -155,7 +173,7 @@ class Checkpoint:
             )
         observer.use_known(known.ways)
         walk = observer.walk(roots)
-        with self._packs.read_lock():
+        with self._reading():
             restore = self._restoring(walk, observer.folder)
             ways = {way for token in tokens.values() for way in restore.reachable(token)}
             restore.run(ways)
@@ -166,8 +184,6 @@ class Checkpoint:
         record_restore(self._packs.folder, size_bytes, time.perf_counter() - begun)
         first.release()
         walk.release()
-        if random:
-            self.restore_random()
 
     def _check_in_place(self, restore: GraphRestore, into: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
         """An object that another one had to replace has not been restored: only its caller could bind the new one."""
@@ -186,6 +202,8 @@ class Checkpoint:
             )  # fmt: skip
 
     def _raise_failures(self, restore: GraphRestore, into: Mapping[str, Any]) -> None:
+        if isinstance(restore, PlainRestore) and restore.refused:
+            raise self._untrusted(restore.refused)
         if restore.failures:
             way, why = next(iter(restore.failures.items()))
             raise ReliveError(
@@ -199,7 +217,8 @@ class Checkpoint:
 
         token = self.graph.roots.get("p|random generators")
         if token is not None:
-            restore_random_states(self._building().value(self.graph.nodes[token[0]].content))
+            with self._reading():
+                restore_random_states(self._building().value(self.graph.nodes[token[0]].content))
 
     def restore_running(self, observer: Observer, roots: Roots) -> tuple[int, list[Difference]]:
         """Restores everything into the running script, and compares it with what was recorded.
@@ -241,22 +260,53 @@ class Checkpoint:
             raise NotFound(f"the checkpoint has no {name!r}; it has {', '.join(self.names()) or 'no objects'}")
         return token
 
-    def _built(self, token: Any) -> Any:
+    def _decoded(self, which: int) -> GraphState:
+        with self._reading():
+            found = GraphState.decode(self._blob(self._manifest.graph[which]), is_trusted=not self._refusal)
+            if self._manifest.v >= FORMAT:
+                return found
+            from relive.checkpoint.io.old_tokens import with_typed_values
+
+            return with_typed_values(found, is_trusted=not self._refusal)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Packs stay while they are read; of a checkpoint without trust, nothing is believed to be well-formed."""
         with self._packs.read_lock():
+            try:
+                yield
+            except NeedsTrust as error:
+                raise self._untrusted([str(error)]) from error
+            except CannotRestore as error:
+                raise ReliveError(f"it can't be restored: {error}; build the same objects first") from error
+            except _MALFORMED as error:
+                if not self._refusal or isinstance(error, ReliveError):
+                    raise
+                raise Damaged(f"the checkpoint is not as relive writes them ({error}); ask its author") from error
+
+    def _untrusted(self, what: list[str]) -> Untrusted:
+        return Untrusted(f"{', '.join(dict.fromkeys(what[:3]))} can't be read as data: {self._refusal}")
+
+    def _built(self, token: Any) -> Any:
+        with self._reading():
             value = self._building().complete_value(token)
             self._read_pending()
         return value
 
     def _building(self) -> GraphRestore:
         """Builds new objects: there are no live ones."""
-        return GraphRestore(self.graph, LiveObjects(), self._read_buffer, Observer().folder, self._read_pending)
+        return self._graph_restore(LiveObjects(), Observer().folder)
+
+    def _graph_restore(self, live: LiveObjects, folder: str) -> GraphRestore:
+        kind = PlainRestore if self._refusal else GraphRestore
+        return kind(self.graph, live, self._read_buffer, folder, self._read_pending)
 
     def _restoring(self, walk: Any, folder: str) -> GraphRestore:
         for buffer in walk.buffers.found:
             stored = self.graph.buffers.get(buffer.way)
             if stored is not None and stored.leaf is None and buffer.is_on_host:  # it must be as it was
                 buffer.digest = int(walk.hash(buffer.view()))
-        return GraphRestore(self.graph, LiveObjects(walk), self._read_buffer, folder, self._read_pending)
+        return self._graph_restore(LiveObjects(walk), folder)
 
     def _read_buffer(self, way: int, memory: Any) -> None:
         """Has the bytes of a buffer read into memory, together with others."""

@@ -14,7 +14,7 @@ import msgspec
 from relive.checkpoint.io.capture import CapturedState
 from relive.store.chunks import Chunks, Packs, PackWriter, Piece, piece_digest, restore_speed
 
-FORMAT = 2
+FORMAT = 3
 PIECE_BYTES = 4 << 20
 IDLE_S = 30.0  # after which an idle thread ends
 

@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder(_OldManifest).decode
 class OldCheckpoint:
     """A checkpoint of an earlier release. Live objects can be restored from it; replays do not use it."""
 
-    def __init__(self, manifest: str, chunks: Chunks, packs: Packs) -> None:
+    def __init__(self, manifest: str, chunks: Chunks, packs: Packs, *, refusal: str = "") -> None:
         try:
             content = _decode(chunks.get(manifest))
         except msgspec.DecodeError as error:
@@ -50,7 +50,7 @@ class OldCheckpoint:
         self._live: dict[str, Any] = {}  # the objects that it is restored into
         self._read_bytes = 0
         self._trees = TreeReader(
-            (entry["rest"] for entry in self._entries.values()), self._tensor, self._blob, self._live
+            (entry["rest"] for entry in self._entries.values()), self._tensor, self._blob, self._live, refusal
         )
         self._refilled: dict[int, Any] = {}  # live objects that were refilled already, by identity
         self._live_by_value: dict[int, tuple[Any, Any]] = {}  # restored values, and the live object of each

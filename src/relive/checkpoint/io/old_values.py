@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from relive.errors import ReliveError
+from relive.checkpoint.plain import NotTyped, load_plain_pickle
+from relive.errors import ReliveError, Untrusted
 from relive.store.journal import decode_value
 
 Json = Any
@@ -71,12 +72,14 @@ def fill_array(target: Any, value: Any) -> bool:
 class TreeReader:
     """Builds the values of trees. A container that occurs in several places is built once.
 
-    Pickled parts are unpickled: read only what this user's own runs wrote.
+    Pickled parts are unpickled, unless there is a `refusal`: then they may hold values of known types only.
     """
 
     def __init__(
-        self, trees: Iterable[Json], tensor: Callable[[int], Any], blob: Callable[[int], bytes], live: Mapping[str, Any]
-    ) -> None:
+        self, trees: Iterable[Json], tensor: Callable[[int], Any], blob: Callable[[int], bytes],
+        live: Mapping[str, Any], refusal: str = "",
+    ) -> None:  # fmt: skip
+        self._refusal = refusal
         self._trees = list(trees)
         self._tensor = tensor
         self._blob = blob
@@ -94,7 +97,7 @@ class TreeReader:
         if tag == "$leaf":
             return self._tensor(inner)
         if tag == "$pickle":
-            return _Unpickler(io.BytesIO(self._blob(inner)), self._live).load()
+            return self._unpickled(self._blob(inner))
         if tag == "$bytes_at":
             return self._blob(inner)
         if tag == "$str":
@@ -107,6 +110,14 @@ class TreeReader:
             torch, parts = sys.modules["torch"], (self._tensor(inner["indices"]), self._tensor(inner["values"]))
             return torch.sparse_coo_tensor(*parts, inner["shape"], check_invariants=True).coalesce()
         return decode_value(tree, _unknown_chunk)
+
+    def _unpickled(self, data: bytes) -> Any:
+        if not self._refusal:
+            return _Unpickler(io.BytesIO(data), self._live).load()
+        try:
+            return load_plain_pickle(data, lambda name: _resolve_live(self._live, name))
+        except NotTyped as error:
+            raise Untrusted(f"a pickle with {error} can't be read as data: {self._refusal}") from error
 
     def _shared_value(self, number: int, tree: Json) -> Any:
         if number not in self._shared:

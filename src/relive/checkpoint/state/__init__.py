@@ -23,5 +23,6 @@ if TYPE_CHECKING:
         frames_between,
     )
     from relive.checkpoint.state.variable_size import is_small
+    from relive.checkpoint.state.warning_filters import current_filters, set_warning_filters
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""`relive doctor`, `relive export` and `relive scrub`: checks, a run as plain files, a text removed from it."""
+"""`relive doctor`, `export`, `scrub` and `trust`: checks, a run as plain files, a text removed, whose code may run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ import click
 import msgspec
 
 from relive.cli.commands.query_commands import write_parquet
+from relive.cli.display import format_time
 from relive.cli.targets import home_option, open_home, open_index, open_server, short_id
 from relive.errors import NotFound, ReliveError
 from relive.model import RUNNING
-from relive.store import Home
+from relive.store import (
+    Home,
+    describe_origin,
+    find_origin,
+    is_trusted,
+    listed,
+    revoke_trust,
+    trust_home,
+    trust_server,
+    trusted_list,
+)
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.chunks import Chunks, artifact_files
 from relive.store.gc import ScrubReport, check_home, scrub_run
@@ -146,3 +157,56 @@ def _print_scrub(report: ScrubReport, run: str, *, dry_run: bool) -> None:
         click.echo(f"chunk {name} holds the text and is not changed; `relive rm {run}` and `relive gc` remove it")
     if report.unreadable_lines:
         click.echo(f"not changed: damaged lines that hold the text ({report.unreadable_lines}); see `relive doctor`")
+
+
+@click.command()
+@click.argument("place", required=False)
+@click.option("--run", metavar="RUN", help="Trust one run that was fetched into the home.")
+@click.option("--list", "is_list", is_flag=True, help="Show what you have trusted.")
+@click.option("--revoke", is_flag=True, help="Trust it no longer.")
+@home_option
+def trust(place: str | None, run: str | None, is_list: bool, revoke: bool, home: Path | None) -> None:
+    """Let runs that others recorded run code here: restored pickles, and replays.
+
+    PLACE is a home, or the address of a server for all runs that are fetched from it (default: the project's home).
+    Homes that you made on this machine need no trust.
+    """
+    if is_list:
+        _print_list()
+    elif place is not None and "://" in place:
+        _trust_server(place.rstrip("/"), revoke=revoke)
+    else:
+        found = open_home(Path(place) if place is not None else home)
+        _trust_home(found, find_run(open_index(found.path).runs(), run).record.run if run else "", revoke=revoke)
+
+
+def _print_list() -> None:
+    for entry in trusted_list():
+        click.echo(f"{format_time(entry.time_us)}  {entry}")
+
+
+def _trust_server(url: str, *, revoke: bool) -> None:
+    if revoke:
+        if not revoke_trust(listed(server=url)):
+            raise ReliveError(f"{url} is not on the list; see `relive trust --list`")
+        click.echo(f"runs fetched from {url} are no longer trusted")
+    else:
+        click.echo(f"{trust_server(url)} are now trusted: restoring and replaying them runs code of their authors")
+
+
+def _trust_home(home: Home, run: str, *, revoke: bool) -> None:
+    what = f"run {short_id(run)}" if run else str(home.path)
+    if run and find_origin(home.run_folder(run)) is None:
+        raise ReliveError(f"run {short_id(run)} was recorded in this home; trust the home: `relive trust {home.path}`")
+    if revoke:
+        if not revoke_trust(listed(home, run=run)):
+            raise ReliveError(f"{what} is not on the list; see `relive trust --list`")
+        click.echo(f"{what} is no longer trusted")
+        return
+    if not run and is_trusted(home):
+        click.echo(f"{what} is trusted already")
+        return
+    if run:
+        click.echo(describe_origin(home, run))
+    trust_home(home, run)
+    click.echo(f"{what} is now trusted: restoring and replaying it runs code of its author")

@@ -15,6 +15,7 @@ import click
 from relive.cli.display import format_duration, format_time
 from relive.cli.targets import home_option, make_console, open_home, short_id
 from relive.hindsight import Answer, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
+from relive.hindsight.abandoned import take_up_killed
 from relive.hindsight.workers import Task
 from relive.model import Verdict, count_words
 
@@ -93,6 +94,8 @@ def replay(
         patience,
     )
     with ReplaySession(place) as session:
+        if taken_up := take_up_killed(session):
+            click.echo(f"{_count(taken_up, 'value')} taken up from a replay that was killed", err=True)
         plan = plan_replay(session, question, edit=_edit if edit else None)
         if patch_of:
             _show_patches(plan)
@@ -258,8 +261,9 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     if found.is_stopped:
         click.echo("stopped; what was done is kept", err=True)
     judged = f": {count_words(found.verdicts)}" if found.added else ""
+    given = sum(run.added > 0 for run in found.runs)
     click.echo(
-        f"{_count(len(found.runs), 'run')}, {_count(found.added, 'value')} added{judged};"
+        f"{_count(given, 'run')}, {_count(found.added, 'value')} added{judged};"
         f" {found.reproduced:,} recorded values came out the same, {format_duration(found.took_s)}"
     )
     if beyond := sum(run.beyond for run in found.runs):

@@ -219,7 +219,7 @@ def _kind_of_leaf(first: Any, second: Any) -> str:
     if type(first) in _PLAIN_NUMBERS and type(second) in _PLAIN_NUMBERS:
         return VALUE
     tags = {token[0] if type(token) is tuple and token else type(token).__name__ for token in (first, second)}
-    if tags <= {"n", "v"} and len(tags) == 1:
+    if tags <= {"n", "v", "d"} and len(tags) == 1:
         return VALUE
     if tags <= {"str", "~", "s"}:
         return TEXT

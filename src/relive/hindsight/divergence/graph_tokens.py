@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import marshal
-import pickle
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from relive.checkpoint.graph import GraphState
+from relive.checkpoint.graph import TYPED, GraphState
+from relive.checkpoint.plain import NotTyped, load_plain_pickle, read_marshalled, value_of_form
 
 AtPath = tuple[str, Any]  # the label of a part, and its token
 _PART = " (part "
@@ -95,7 +93,7 @@ def content_parts(state: GraphState, kind: str, content: Any) -> list[AtPath]:
         return _pairs(content)
     if kind in _DERIVED_DICTS and len(content) == 3 and type(content[0]) is tuple:
         return [*content_parts(state, "builtins.dict", content[0]), *_named_parts(content[2])]
-    if len(content) == 2 and content[0] == "v" and type(content[1]) is bytes:
+    if len(content) == 2 and (content[0] == TYPED or (content[0] == "v" and type(content[1]) is bytes)):
         return [("", content)]
     if is_code(kind) and len(content) == 7:  # its code, and the line it is in, are no state
         content = content[:6]
@@ -119,7 +117,7 @@ def token_parts(token: tuple[Any, ...]) -> list[AtPath] | None:
             return [(f"[{at}]", inner) for at, inner in enumerate(rest[1:])]
         if tag in ("w", "m", "b", "id"):
             return [(f".({at})" if at else "", inner) for at, inner in enumerate(rest)]
-        if tag in ("n", "v", "g", "~", "?", "s"):
+        if tag in ("n", "v", TYPED, "g", "~", "?", "s"):
             return None
     if len(token) == 2 and token[0] == "bulk" and type(token[1]) is bytes:
         return _bulk_parts(token[1])
@@ -163,7 +161,7 @@ def _pairs(content: tuple[Any, ...]) -> list[AtPath]:
 
 
 def _bulk_parts(data: bytes) -> list[AtPath]:
-    items = marshal.loads(data)
+    items = read_marshalled(data)
     if len(items) == 2 and type(items[0]) is list and type(items[1]) is list:
         items = {f"[{key!r}]": value for key, value in zip(*items, strict=True)}
     else:
@@ -187,6 +185,8 @@ def plain_text(token: Any) -> Any:
         import numpy as np
 
         return np.frombuffer(token[2], token[1])[0].item()
+    if type(token) is tuple and len(token) == 2 and token[0] == TYPED:
+        return _typed_text(token[1])
     if type(token) is tuple and token and token[0] == "v" and type(token[-1]) is tuple:
         return plain_text(" ".join(map(str, token[-1])))
     if type(token) is tuple and token and token[0] in ("~", "s"):
@@ -194,25 +194,25 @@ def plain_text(token: Any) -> Any:
     return None
 
 
+def _typed_text(form: Any) -> Any:
+    try:
+        return plain_text(str(value_of_form(form)))
+    except NotTyped:
+        return None
+
+
 # --- random generators ------------------------------------------------------------------------------------------------
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads numbers, texts, bytes and containers of them, and runs no code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
 
 
 def generator_states(state: GraphState, token: Any) -> dict[str, Any]:
     """Returns the states of the global generators by name: `random`, `np.random`, `torch`."""
     node = state.nodes.get(token[0]) if _is_node(token) else None
     content = node.content if node is not None else None
-    if type(content) is not tuple or len(content) != 2 or type(content[1]) is not bytes:
+    if type(content) is not tuple or len(content) != 2:
         return {}
     try:
-        states = _PlainUnpickler(io.BytesIO(content[1])).load()
-    except (pickle.UnpicklingError, EOFError, ValueError):
+        states = value_of_form(content[1]) if content[0] == TYPED else load_plain_pickle(content[1])
+    except NotTyped:
         return {"the global random generators": content[1]}
     names = {"python": "random's generator", "numpy": "np.random's generator", "torch": "torch's generator"}
     return {names.get(name, f"{name}'s generator"): one for name, one in states.items()}

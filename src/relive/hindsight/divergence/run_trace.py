@@ -13,7 +13,7 @@ from msgspec import UNSET
 from relive.checkpoint.graph import GraphState
 from relive.checkpoint.io import Checkpoint, open_checkpoint, open_packs
 from relive.errors import ReliveError
-from relive.store import Home, JournalName, list_journals
+from relive.store import Home, JournalName, is_trusted, list_journals, refusal
 from relive.store.chunks import Chunks
 from relive.store.journal import ROOT, LoopRow, ParsedJournal, line_schema, parse_journal, read_slots, slot_kinds
 
@@ -118,6 +118,7 @@ def _read_rank(home: Home, run: str, rank: int, path: Path) -> RankTrace:
 
 def _moments(home: Home, trace: RankTrace, orders: _Orders) -> Iterator[StateMoment]:
     journal = trace.journal
+    why = "" if is_trusted(home, trace.run) else refusal(home, trace.run, doing="reading its checkpoints")
     entered: set[int] = set()
     for line in line_schema.lines_of(line_schema.CheckpointTaken, journal.lines):
         row = journal.loops.get(line.loop)
@@ -126,7 +127,7 @@ def _moments(home: Home, trace: RankTrace, orders: _Orders) -> Iterator[StateMom
         if line.unknown is UNSET:
             trace.old_checkpoints += 1
             continue
-        stored = _Stored(home, line.manifest)
+        stored = _Stored(home, line.manifest, why)
         main = line.loop if line.place != LOOP else row.parent
         if main not in entered and main in journal.loops:
             entered.add(main)
@@ -158,9 +159,10 @@ def _where(journal: ParsedJournal, row: LoopRow, iteration: int | None) -> str:
 class _Stored:
     """A checkpoint that is opened when its state is asked for."""
 
-    def __init__(self, home: Home, manifest: str) -> None:
+    def __init__(self, home: Home, manifest: str, refusal: str) -> None:
         self._home = home
         self._manifest = manifest
+        self._refusal = refusal  # why it is read as data only
 
     def start(self) -> GraphState:
         return self._open().start
@@ -169,7 +171,8 @@ class _Stored:
         return self._open().graph
 
     def _open(self) -> Checkpoint:
-        return open_checkpoint(self._manifest, Chunks(self._home.chunks), open_packs(self._home))
+        packs = open_packs(self._home)
+        return open_checkpoint(self._manifest, Chunks(self._home.chunks), packs, refusal=self._refusal)
 
 
 class _Orders:

@@ -51,6 +51,7 @@ class Job(msgspec.Struct, frozen=True):
     stop: bool
     last_loop: int
     mains: list[int]
+    argv0: str = ""  # what the script sees in `sys.argv[0]`; "": its path
     nth: int = 0  # which `with relive.run()` of the script it was, counted from 1; 0: none
     ending: dict[str, Any] | None = None  # the error that ended the run when it was recorded
     tree: str = ""  # the project, as it was
@@ -92,6 +93,14 @@ class Job(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, path: Path) -> Job:
         return msgspec.json.decode(path.read_bytes(), type=cls)
+
+    @classmethod
+    def read_if_there(cls, folder: Path) -> Job | None:
+        """Returns the job of a worker's folder; None if it was not written, or not to its end."""
+        try:
+            return cls.read(folder / JOB_FILE)
+        except (OSError, msgspec.DecodeError):
+            return None
 
 
 class StateCheck(msgspec.Struct, frozen=True):

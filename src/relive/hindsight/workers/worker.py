@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import runpy
+import signal
 import sys
 import threading
 import traceback
@@ -26,6 +28,7 @@ from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
 
+_DEATH_SIGNAL = 1  # of prctl(2): PR_SET_PDEATHSIG
 _OF_THE_STATEMENT = (NameError, SyntaxError, ImportError)  # errors that a restore does not cause
 
 
@@ -34,7 +37,7 @@ def main(path: str) -> int:
     job = Job.read(Path(path))
     dump_on_signal(Path(job.folder))
     os.chdir(job.cwd)
-    sys.argv = [job.script, *job.argv]
+    sys.argv = [job.argv0 or job.script, *job.argv]
     sys.path[:0] = job.search
     replayer = Replayer(job)
     session.first = session.driver = Off() if job.nth else replayer
@@ -132,7 +135,8 @@ def _run_script(job: Job) -> None:
         target, sources = job.module or job.script, job.instrumented["sources"]
         recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
         start = ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
-        start_hands_free(replace(start, holds_back=bool(job.instrumented.get("holds_back"))))
+        holds_back = bool(job.instrumented.get("holds_back"))
+        start_hands_free(replace(start, holds_back=holds_back, argv0=job.argv0))
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
@@ -160,5 +164,14 @@ def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _end_with(parent: int) -> None:
+    """Has this process killed when the one that waits for its report is killed; other systems than Linux can't."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it was too late to ask
+            os._exit(1)
+
+
 if __name__ == "__main__":
+    _end_with(int(sys.argv[2]))
     leave(main(sys.argv[1]))

@@ -242,7 +242,7 @@ class _SpawnedWorker:
         with job.stdout.open("wb") as out, job.stderr.open("wb") as err:
             # A session of its own: the parent handles Ctrl-C at the terminal.
             self._process = subprocess.Popen(
-                [python, "-P", "-m", "relive.hindsight.workers.worker", str(job.write())],
+                [python, "-P", "-m", "relive.hindsight.workers.worker", str(job.write()), str(os.getpid())],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(env), cwd=job.cwd, start_new_session=True,
             )  # fmt: skip
 

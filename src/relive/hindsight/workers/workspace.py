@@ -16,7 +16,7 @@ from pathlib import Path
 from relive.errors import NotFound
 from relive.model import RunRecord
 from relive.record.process import LAUNCH_VARIABLES
-from relive.record.provenance import OF_THE_PLACE
+from relive.record.provenance import APPENDED, OF_THE_PLACE
 from relive.store.journal import ParsedJournal, line_schema
 from relive.store.versions import code_versions
 
@@ -60,7 +60,9 @@ def materialise(record: RunRecord, files: Mapping[str, str], into: Path) -> None
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def create_workspace(record: RunRecord, ranks: Sequence[ParsedJournal], tree: Path, base: Path) -> Workspace:
+def create_workspace(
+    record: RunRecord, ranks: Sequence[ParsedJournal], tree: Path, base: Path, home: Path
+) -> Workspace:
     """Copies a materialised tree for the workers of a segment, and adds the files that the run may have read."""
     base.mkdir(parents=True)
     own = base / "tree"
@@ -73,10 +75,15 @@ def create_workspace(record: RunRecord, ranks: Sequence[ParsedJournal], tree: Pa
         (base / "cwd").mkdir()
     for path in dict.fromkeys(path for rank in ranks for path in _input_paths(record, rank)):
         _provide(path, folders)
+    for line in (line for rank in ranks for line in line_schema.lines_of(line_schema.InputRead, rank.lines)):
+        if line.role == APPENDED:
+            _provide_beginning(line.path, line.size_bytes or 0, folders)
     for outside, inside in folders.items():
         script_began_s = record.started_us / 1e6 - _script_age_s(ranks[0])
         _make_older_folders(outside, inside, base, script_began_s + START_PRECISION_S)
         _link_older_files(outside, inside, base, record.started_us / 1e6)
+        if _is_below(home, outside):  # the script may list the folder
+            (inside / os.path.relpath(home, outside)).mkdir(parents=True, exist_ok=True)
     for rank in ranks:
         (base / "journals" / str(rank.journal.rank)).mkdir(parents=True)
     place = own / os.path.relpath(cwd, root) if _is_below(cwd, root) else base / "cwd"
@@ -141,7 +148,7 @@ def worker_environment(
 def _input_paths(record: RunRecord, recorded: ParsedJournal) -> Iterable[str]:
     """The files that a rank declared or was seen reading, and those too large for versions."""
     read = line_schema.lines_of(line_schema.DataFields, recorded.lines)
-    paths = [line.path for line in read if line.path and line.role != "made"]
+    paths = [line.path for line in read if line.path and line.role not in ("made", APPENDED)]
     for path in [*paths, *(file["path"] for file in record.code.get("large") or ())]:
         if path:
             yield path if os.path.isabs(path) else os.path.join(record.code["root"], path)
@@ -157,6 +164,16 @@ def _provide(path: str, folders: Mapping[Path, Path]) -> None:
             elif os.path.isfile(path) and not os.path.lexists(target):
                 _provide_file(path, target)
             return
+
+
+def _provide_beginning(path: str, size_bytes: int, folders: Mapping[Path, Path]) -> None:
+    """Puts a file where the script looks for it as it was before the run appended to it."""
+    for outside, inside in folders.items():
+        target = inside / os.path.relpath(path, outside)
+        if _is_below(Path(path), outside) and not os.path.lexists(target) and os.path.isfile(path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "rb") as source:
+                target.write_bytes(source.read(size_bytes))
 
 
 def _provide_folder(path: str, target: Path) -> None:

@@ -23,6 +23,7 @@ from relive.record.provenance.secret_filter import SecretFilter, is_secret
 __all__ = [
     "Fingerprint",
     "FingerprintCache",
+    "beginning_digest",
     "data_version",
     "fingerprint",
     "fingerprint_file",
@@ -52,6 +53,19 @@ class Fingerprint:
     digest: str
     size_bytes: int | None = None
     detail: dict[str, Json] = field(default_factory=dict)
+
+
+def beginning_digest(path: str, size_bytes: int) -> str | None:
+    """Returns the digest of the first bytes of a file; None if it has not as many, or can't be read."""
+    found, left = hasher(), size_bytes
+    try:
+        with ignore_reads(), open(path, "rb") as file:
+            while left and (block := file.read(min(_READ_BYTES, left))):
+                found.update(block)
+                left -= len(block)
+    except OSError:
+        return None
+    return None if left else found.hexdigest()
 
 
 def fingerprint(

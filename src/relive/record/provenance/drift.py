@@ -10,7 +10,8 @@ from typing import Any
 from relive.errors import ReliveError
 from relive.model import RunRecord
 from relive.record.provenance import runtime_environment
-from relive.record.provenance.data_fingerprint import fingerprint
+from relive.record.provenance.data_fingerprint import beginning_digest, fingerprint
+from relive.record.provenance.input_watch import APPENDED
 
 _NUMERIC_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "tensorflow", "jax", "transformers", "pandas")
 
@@ -40,6 +41,10 @@ def changed_inputs(record: RunRecord, tree: Path) -> list[str]:
     found = []
     for item in items:
         path = item.get("path") or ""
+        if item.get("role") == APPENDED:
+            if beginning_digest(path, int(item.get("size_bytes") or 0)) != item.get("digest"):
+                found.append(f"{path} has changed")
+            continue
         is_inside = path.startswith(root.rstrip(os.sep) + os.sep)
         seen = str(tree / os.path.relpath(path, root)) if is_inside else path
         if path and not _is_older(path, record.started_us / 1e6) and (change := _describe_change(item, seen)):

@@ -104,7 +104,7 @@ class FingerprintCache:
             connection.execute("pragma synchronous=off")  # a power cut may lose it: it is derived
             connection.execute(_SCHEMA)
             connection.execute("drop table if exists files")  # of earlier releases: without seals
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             connection.close()
             if not isinstance(error, sqlite3.OperationalError):  # it is damaged, so the next process starts anew
                 self._path.unlink(missing_ok=True)

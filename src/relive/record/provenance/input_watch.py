@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 MAX_FILES = 10_000
+APPENDED = "appended"  # the role of what a file had before the run appended to it
 
 _EVENTS = frozenset({"open", "os.rename"})
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -37,6 +38,7 @@ class InputWatch:
 
     def __init__(self, *, root: str, home: str, on_new: Callable[[str], None] | None = None) -> None:
         self.on_new = on_new
+        self.on_appended: Callable[[str, int], None] | None = None  # gets the size that the file had
         self.truncated = False
         self._may_be_input = _InputFilter(root, home).may_be_input
         self._seen: dict[str, None] = {}
@@ -56,17 +58,26 @@ class InputWatch:
     def renew(self) -> None:
         """In a forked child: replaces the lock, which may be held, and drops `on_new`, whose queue is the parent's."""
         self._lock = threading.Lock()
-        self.on_new = None
+        self.on_new = self.on_appended = None
 
     def opened(self, path: object, mode: object, flags: object) -> None:
         if self.truncated or path in self._seen or isinstance(path, int):
             return
         full_path = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]  # the hook ignores a TypeError
         if isinstance(flags, int) and flags & _WRITING:
-            if len(self._written) < MAX_FILES:
+            if len(self._written) < MAX_FILES and full_path not in self._written:
+                self._note_former_content(full_path, flags)
                 self._written.add(full_path)
         elif full_path not in self._seen and full_path not in self._written and self._is_input(full_path):
             self._add(full_path)
+
+    def _note_former_content(self, path: str, flags: int) -> None:
+        """Reports a file that is written without being emptied first: what it had before is an input."""
+        if flags & os.O_TRUNC or self.on_appended is None or not os.path.exists(path) or not self._is_input(path):
+            return
+        size_bytes = os.stat(path).st_size
+        if size_bytes:
+            self.on_appended(path, size_bytes)
 
     def renamed(self, source: object, target: object) -> None:
         """Marks the target as written by the run if the source was: a temporary file that gets its final name."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relive.errors import ReliveError
 from relive.record.process import import_lock, print_to_stderr, warn_once
 from relive.record.provenance import runtime_environment
-from relive.record.provenance.input_watch import InputWatch, ignore_reads, input_role
+from relive.record.provenance.input_watch import APPENDED, InputWatch, ignore_reads, input_role
 from relive.record.provenance.secret_filter import SecretFilter
 from relive.store import list_journals
 from relive.store.journal import Journal, line_schema, read_lines
@@ -61,6 +61,7 @@ class Provenance:
         self._thread.start()
         if self._watch is not None:
             self._watch.on_new = self._enqueue_read
+            self._watch.on_appended = lambda path, size: self._jobs.put(lambda: self._record_appended(path, size))
             self._watch.start()
 
     def declare(self, name: str, source: Any, etag: str | None) -> None:
@@ -94,7 +95,7 @@ class Provenance:
         """Waits for the fingerprints, adds files that child processes read, and records the data version."""
         if self._watch is not None:
             self._watch.stop()
-            self._watch.on_new = None
+            self._watch.on_new = self._watch.on_appended = None
         for path in _files_read_by_children(folder):
             self._enqueue_read(path)
         self._jobs.put(None)
@@ -152,6 +153,15 @@ class Provenance:
         if role == "data":
             self._seen[real] = found
         self._journal.line(line_schema.InputRead, path=path, role=role, **_fingerprint_fields(found))
+
+    def _record_appended(self, path: str, size_bytes: int) -> None:
+        """Records what a file had before the run appended to it: its beginning, as long as nobody changes that."""
+        from relive.record.provenance.data_fingerprint import beginning_digest
+
+        found = beginning_digest(path, size_bytes) if size_bytes <= self._full_bytes else None
+        if found is not None:
+            about = {"kind": "file", "digest": found, "size_bytes": size_bytes, "detail": {}}
+            self._journal.line(line_schema.InputRead, path=path, role=APPENDED, **about)
 
     def _role(self, path: str, found: Fingerprint) -> str:
         """Returns `made` for a file that the run itself wrote: audit events do not show files opened by native code."""

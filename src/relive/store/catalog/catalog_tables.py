@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 DATABASE_FILE = "catalog.sqlite"
 # docs/reference/format.md includes this schema. Raise SCHEMA_VERSION with every change: the catalog is then rebuilt.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 SCHEMA = """
 create table if not exists runs (
     id           integer primary key autoincrement,  -- never given twice: segments may still hold an old run's rows
@@ -17,7 +17,7 @@ create table if not exists runs (
     started_us   integer not null,
     folder_ns    integer not null,   -- mtime of the run's folder when it was read: a new journal changes it
     record       text not null,      -- the whole record as JSON
-    details      integer not null,   -- how many rows of summaries, loops and checkpoints it has
+    details      integer not null,   -- the number of its loops and checkpoints, plus the keys of its summaries
     seal         integer not null    -- here and below: the checksum of the row
 );
 create table if not exists names (id integer primary key, name text not null unique, seal integer not null);
@@ -90,8 +90,15 @@ create table if not exists segments (
     seal         integer not null
 );
 """
+# The key of a summary as a number. Queries select by these columns, so that a changed row could be left out unseen.
+KEY_SUM = "1 + rank * 1000003 + process * 101 + name_id * 7"
 T = TypeVar("T")
 Row = tuple[Any, ...]
+
+
+def key_number(rank: int, process: int, name_id: int) -> int:
+    """Returns what KEY_SUM is for a row."""
+    return 1 + rank * 1_000_003 + process * 101 + name_id * 7
 
 
 class CatalogTables(Protocol):

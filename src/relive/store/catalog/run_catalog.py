@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from relive.errors import ReliveError
-from relive.store.catalog.catalog_tables import DATABASE_FILE, CatalogTables, Row
+from relive.store.catalog.catalog_tables import DATABASE_FILE, CatalogTables, Row, key_number
 from relive.store.catalog.parquet_segments import SegmentFile, verify_segment
 from relive.store.catalog.row_seals import IndexDamaged, refuse, seal_row, seal_rows, unique, verify_rows
 from relive.store.catalog.summaries import STORED, Summary, summarise
@@ -129,9 +129,6 @@ class RunDetailRows:
         names = list(dict.fromkeys(name for journal in journals for name in journal.names))
         return cls(list(summaries.values()), list(loops.values()), list(checkpoints.values()), names)
 
-    def __len__(self) -> int:
-        return len(self.summaries) + len(self.loops) + len(self.checkpoints)
-
 
 NO_DETAILS = RunDetailRows([], [], [], [])
 
@@ -172,11 +169,12 @@ class Catalog:
         self, run: str, *, started_us: int, folder_ns: int, record: str, details: RunDetailRows = NO_DETAILS
     ) -> int:
         """Inserts a run with its summaries, loops and checkpoints; returns its id (inside a transaction)."""
-        columns = (run, started_us, folder_ns, record, len(details))
-        number = self.tables.insert("runs", (*RUNS[1:], "seal"), (*columns, 0))
-        self.tables.execute("update runs set seal = ? where id = ?", (seal_row("runs", (number, *columns)), number))
         names = self.name_ids(details.names)
         paths = self.path_ids(to_json(summary.path) for summary in details.summaries)
+        keys = sum(key_number(one.rank, one.process, names[one.name]) for one in details.summaries)
+        columns = (run, started_us, folder_ns, record, keys + len(details.loops) + len(details.checkpoints))
+        number = self.tables.insert("runs", (*RUNS[1:], "seal"), (*columns, 0))
+        self.tables.execute("update runs set seal = ? where id = ?", (seal_row("runs", (number, *columns)), number))
         self._insert(
             "summaries", SUMMARIES,
             ((number, one.rank, one.process, names[one.name], paths[to_json(one.path)], *one.to_row())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relive.store.catalog.catalog_tables import DATABASE_FILE, SCHEMA, SCHEMA_VERSION, Row
+from relive.store.catalog.catalog_tables import DATABASE_FILE, KEY_SUM, SCHEMA, SCHEMA_VERSION, Row
 from relive.store.catalog.row_seals import IndexDamaged, refuse, report_rebuild
 
 BUSY_TIMEOUT_S = 60.0
@@ -46,7 +46,7 @@ class SqliteTables:
         self._inode = self._path.stat().st_ino if self._path.exists() else 0
         try:
             return self._open(str(self._path))
-        except (sqlite3.DatabaseError, IndexDamaged) as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError, IndexDamaged) as error:
             if not _is_damage(error):
                 raise
             report_rebuild(_to_index_damage(error))
@@ -160,7 +160,15 @@ class SqliteTables:
 
 def check_file(path: Path) -> None:
     """Raises `IndexDamaged` if a file of this version is damaged, however large it is; changes nothing."""
-    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as db:
+    try:
+        _check_file(str(path))
+    except sqlite3.OperationalError:  # the files beside it can't be made: the disk is full, or can't be written
+        _check_file(f"{path.absolute().as_uri()}?immutable=1")
+
+
+def _check_file(name: str) -> None:
+    is_address = name.startswith("file:")
+    with contextlib.closing(sqlite3.connect(name, timeout=BUSY_TIMEOUT_S, isolation_level=None, uri=is_address)) as db:
         with _reporting_damage():
             version = db.execute("pragma user_version").fetchone()[0]
         if version == SCHEMA_VERSION:
@@ -184,11 +192,12 @@ def check_database(db: sqlite3.Connection) -> None:
             refuse(f"{DATABASE_FILE} lacks rows")
 
 
-_MISSING_ROWS = """
-select (select coalesce(sum(details), 0) from runs) - (select count(*) from summaries) - (select count(*) from loops)
-         - (select count(*) from checkpoints),
+_MISSING_ROWS = f"""
+select (select coalesce(sum(details), 0) from runs) - (select coalesce(sum({KEY_SUM}), 0) from summaries)
+         - (select count(*) from loops) - (select count(*) from checkpoints),
        (select count(*) from summaries s
          where not exists (select 1 from names n where n.id = s.name_id)
+            or not exists (select 1 from runs r where r.id = s.run_id)
             or not exists (select 1 from paths p where p.id = s.path_id))
 """
 # Failures of the system rather than of the content.
@@ -203,7 +212,7 @@ _SYSTEM_CODES = frozenset(
 
 def _is_damage(error: Exception, path: Path | None = None) -> bool:
     if not isinstance(error, sqlite3.DatabaseError):
-        return isinstance(error, IndexDamaged)
+        return isinstance(error, IndexDamaged | UnicodeDecodeError)  # what SQLite says of a file may hold bytes of it
     code = getattr(error, "sqlite_errorcode", 0)  # 0: bytes that are no text
     if code == sqlite3.SQLITE_READONLY and path is not None and os.access(path, os.W_OK):
         return True  # the file says that it is of a format which SQLite only reads
@@ -220,7 +229,7 @@ def _to_index_damage(error: Exception) -> IndexDamaged:
 def _reporting_damage(path: Path | None = None) -> Iterator[None]:
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if _is_damage(error, path):
             raise _to_index_damage(error) from error
         raise

@@ -93,7 +93,7 @@ class _LockedConnection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: Any) -> None:
         self._lock.release()
-        if isinstance(error, sqlite3.DatabaseError):
+        if isinstance(error, sqlite3.DatabaseError | UnicodeDecodeError):
             self._table.raise_if_damaged(error)
 
 
@@ -123,7 +123,7 @@ class MemoTable:
         with self._lock:  # instead of `_open`, which takes longer: every hit passes here
             try:
                 found = self.connection().execute(_SELECT_HIT, (key,)).fetchone()
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 self.raise_if_damaged(error)
                 raise
         return MemoRow._make(found) if found else None
@@ -265,8 +265,11 @@ class MemoTable:
     def _open(self) -> _LockedConnection:
         return _LockedConnection(self, self._lock)
 
-    def raise_if_damaged(self, error: sqlite3.DatabaseError) -> None:
-        """Raises `Damaged` for a corrupt file. Busy, full or read-only is operational: the file is intact."""
+    def raise_if_damaged(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
+        """Raises `Damaged` for a corrupt file. Busy, full or read-only is operational: the file is intact.
+
+        What SQLite says of a corrupt file may hold bytes of it, which are no text.
+        """
         if not isinstance(error, sqlite3.OperationalError):
             raise Damaged(f"{self.path} is damaged ({error}); it is set aside and a new one is started") from error
 

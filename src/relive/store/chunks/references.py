@@ -20,7 +20,7 @@ from relive.store.chunks.tombstones import SeqAndManifest, read_dropped
 from relive.store.home import Home, JournalName
 from relive.store.journal import is_shipped, line_schema
 
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
 # Any quoted text that looks like the name of a chunk counts as one: a false match only costs a little space.
 _CHUNK_NAME = re.compile(rb'"([0-9a-f]{64})"')
 CheckpointKey = tuple[str, str, int]  # the run, the stem of the journal, and the sequence number of the line

@@ -27,6 +27,7 @@ _SEALED = (  # patterns of files, whether they are more than derived, and the re
     ("tokens.json", True, "restore it, or remove it and create new tokens"),
     ("chunks/packs/*.spooled", True, "restore it from a backup, or restore an earlier checkpoint"),
     ("runs/*/check.json", True, "remove it"),
+    ("runs/*/origin", True, "fetch the run again"),
     ("fits/*.json", False, _DERIVED),
     ("costs.json", False, _DERIVED),
 )
@@ -96,7 +97,7 @@ def _check_fingerprints(path: Path) -> Iterator[Finding]:
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
             problem = db.execute("pragma integrity_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:  # what SQLite says of it may hold bytes of it
         problem = str(error)
     if problem != "ok":
         yield Finding("home", f"{path} is damaged ({problem}); remove it: it is derived")

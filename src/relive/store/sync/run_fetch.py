@@ -12,6 +12,7 @@ from relive.store.durable_files import publish
 from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import is_shipped, mark_for_reindexing, record_heartbeat
 from relive.store.sync.run_shipment import chunks_named_by
+from relive.store.trust import record_origin
 
 if TYPE_CHECKING:
     from relive.store.sync.server_client import ServerClient
@@ -36,6 +37,7 @@ class RunFetch:
     def journals(self) -> None:
         """Fetches the journals as far as the server has them now."""
         self._folder.mkdir(exist_ok=True)
+        record_origin(self._folder, self._remote.url)
         record_heartbeat(self._folder)
         listed = self._remote.get(f"/api/runs/{self._run}/files")["files"]
         sizes = {str(one["name"]): int(one["size"]) for one in listed}

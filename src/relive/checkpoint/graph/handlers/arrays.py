@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
-from relive.checkpoint.graph.object_tokens import SCALAR, Token, pickled_value
+from relive.checkpoint.graph.object_tokens import SCALAR, Token, value_token
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 
 class ArrayHandler(Handler):
     """An array of numpy, also of a subclass: its place in the memory of the array that owns it."""
+
+    is_data = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
         dtype = obj.dtype
@@ -34,11 +36,13 @@ class ArrayHandler(Handler):
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         cls = restore.find_class(kind)
-        dtype = _dtype(content[1])
+        dtype = _dtype(content[1], restore)
         if content[0] == "object":
             made = np.empty(content[2], dtype)
             return made if cls is np.ndarray else made.view(cls)
         _, _, shape, strides, offset, memory, is_writeable, _ = content
+        if dtype.hasobject:
+            raise CannotRestore("its bytes are no objects")  # numpy would take them for addresses
         if memory is None:
             made = np.empty(shape, dtype)
         else:
@@ -55,7 +59,7 @@ class ArrayHandler(Handler):
             restore_attributes(obj, content[4], restore)
             return
         _, dtype, shape, strides, offset, memory, is_writeable, extra = content
-        if obj.shape != shape or obj.strides != strides or obj.dtype != _dtype(dtype):
+        if obj.shape != shape or obj.strides != strides or obj.dtype != _dtype(dtype, restore):
             raise CannotRestore("it has another shape or type now")
         if memory is not None and not restore.is_memory_of(memory[0], obj.__array_interface__["data"][0] - offset):
             raise CannotRestore("it is a view of other memory now")
@@ -75,13 +79,11 @@ def _extent(owner: Any) -> tuple[int, int]:
 
 
 def _dtype_token(dtype: Any) -> Any:
-    return dtype.str if dtype.fields is None and dtype.subdtype is None else pickled_value(dtype)
+    return dtype.str if dtype.fields is None and dtype.subdtype is None else value_token(dtype)
 
 
-def _dtype(token: Any) -> Any:
-    import pickle
-
-    return np.dtype(token) if type(token) is str else pickle.loads(token[1])
+def _dtype(token: Any, restore: Restorer) -> Any:
+    return np.dtype(token) if type(token) is str else restore.value(token)
 
 
 class FlatIteratorHandler(Handler):
@@ -106,7 +108,7 @@ class ScalarHandler(Handler):
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if obj.dtype.hasobject or obj.dtype.fields is not None:
-            return pickled_value(obj)
+            return value_token(obj)
         return (SCALAR, obj.dtype.str, obj.tobytes())
 
 
@@ -116,11 +118,13 @@ class NameHandler(Handler):
     is_inline = True
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
-        return pickled_value(obj)
+        return value_token(obj)
 
 
 class BytesHandler(Handler):
     """A bytearray, or an array of the standard library."""
+
+    is_data = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
         return getattr(obj, "typecode", ""), bytes(obj), attribute_tokens(obj, walk)

@@ -26,7 +26,7 @@ def _bulk(items: Any) -> Any:
 
 def _items(content: Any, restore: Restorer) -> list[Any]:
     if type(content) is tuple and len(content) == 2 and content[0] == _BULK:
-        loaded: list[Any] = marshal.loads(content[1])
+        loaded: list[Any] = restore.unmarshal(content[1])
         return loaded
     return [restore.value(token) for token in content]
 
@@ -40,6 +40,8 @@ def _hashable_items(content: Any, restore: Restorer) -> list[Any]:
 
 
 class ListHandler(Handler):
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         return _bulk(obj) or walk.refs(obj)
 
@@ -51,6 +53,7 @@ class ListHandler(Handler):
 
 
 class DictHandler(Handler):
+    is_data = True
     is_hashed = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
@@ -90,7 +93,7 @@ def dict_tokens(obj: Any, walk: Walker) -> Any:
 
 def dict_items(content: Any, restore: Restorer) -> list[tuple[Any, Any]]:
     if len(content) == 2 and content[0] == _BULK and type(content[1]) is bytes:
-        keys, values = marshal.loads(content[1])
+        keys, values = restore.unmarshal(content[1])
         return list(zip(keys, values, strict=True))
     keys = [restore.complete_value(token) if nodes_in(token) else restore.value(token) for token in content[::2]]
     return list(zip(keys, [restore.value(token) for token in content[1::2]], strict=True))
@@ -101,6 +104,8 @@ _MIN_TABLE, _TABLE_FACTOR = 1 << 14, 16  # how large a table of a set is tried, 
 
 class SetHandler(Handler):
     """Sets keep their order of iteration, where it does not depend on the process."""
+
+    is_data = True
 
     is_hashed = True
 
@@ -153,6 +158,8 @@ def _refill_set(obj: set[Any], items: list[Any], *, is_ordered: bool) -> None:
 
 
 class DequeHandler(Handler):
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         return (
             deque.maxlen.__get__(obj),
@@ -176,6 +183,8 @@ class DequeHandler(Handler):
 
 class DerivedHandler(Handler):
     """A class derived from list, dict or set: the content by the methods of the base class, and attributes."""
+
+    is_data = True
 
     def __init__(self, base: type) -> None:
         self._base = base

@@ -7,11 +7,13 @@ import sys
 from typing import Any
 
 from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
-from relive.checkpoint.graph.object_tokens import pickled_value
+from relive.checkpoint.graph.object_tokens import value_token
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Walker
 
 
 class PythonRandomHandler(Handler):
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         if isinstance(obj, random.SystemRandom):
             return None, attribute_tokens(obj, walk)
@@ -30,8 +32,10 @@ class PythonRandomHandler(Handler):
 class BitGeneratorHandler(Handler):
     """A bit generator of numpy: its state, and how many children its seed sequence has spawned."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
-        return pickled_value(obj.state), walk.ref(obj.seed_seq, ".", "seed_seq")
+        return value_token(obj.state), walk.ref(obj.seed_seq, ".", "seed_seq")
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)(restore.complete_value(content[1]))
@@ -43,10 +47,11 @@ class BitGeneratorHandler(Handler):
 
 
 class SeedSequenceHandler(Handler):
+    is_data = True
     creates_complete = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
-        return pickled_value((obj.entropy, obj.spawn_key, obj.pool_size, obj.n_children_spawned))
+        return value_token((obj.entropy, obj.spawn_key, obj.pool_size, obj.n_children_spawned))
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         entropy, key, size, spawned = restore.value(content)
@@ -60,6 +65,7 @@ class SeedSequenceHandler(Handler):
 
 
 class NumpyGeneratorHandler(Handler):
+    is_data = True
     creates_complete = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
@@ -76,8 +82,10 @@ class NumpyGeneratorHandler(Handler):
 class RandomStateHandler(Handler):
     """The older generator of numpy."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
-        return (pickled_value(obj.get_state(legacy=False)),)
+        return (value_token(obj.get_state(legacy=False)),)
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         return restore.find_class(kind)()
@@ -87,6 +95,8 @@ class RandomStateHandler(Handler):
 
 
 class TorchGeneratorHandler(Handler):
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         return str(obj.device), obj.initial_seed(), obj.get_state().numpy().tobytes()
 

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from relive.checkpoint.graph.object_tokens import pickled_value
+from relive.checkpoint.graph.object_tokens import value_token
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 from relive.checkpoint.state import is_tracked_iterator, make_iterator
 
@@ -131,11 +131,13 @@ _COPYING_ITERATORS: frozenset[type] = frozenset(
 class LoaderIteratorHandler(Handler):
     """The iterator of a data loader: how many batches it gave, and the random states that it began with."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         if not is_tracked_iterator(obj):
             raise Unreadable("the position of this iterator over a data loader can't be seen")
         indices = obj._sampler_iter
-        return indices.number, indices.count, pickled_value(indices.states), walk.ref(indices.sampler, ".", "(sampler)")
+        return indices.number, indices.count, value_token(indices.states), walk.ref(indices.sampler, ".", "(sampler)")
 
     def create(self, kind: str, content: Any, restore: Restorer) -> Any:
         """Makes an iterator of the loader that has this sampler."""

@@ -8,7 +8,6 @@ import enum
 import fractions
 import gc
 import io
-import logging
 import pathlib
 import pickle
 import re
@@ -35,7 +34,7 @@ from relive.checkpoint.graph.object_tokens import (
     VALUE,
     WEAK,
     Token,
-    pickled_value,
+    value_token,
 )
 from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, Unreadable, Walker
 
@@ -60,6 +59,8 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 class ObjectHandler(Handler):
     """An object whose state is its attributes."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         return attribute_tokens(obj, walk)
 
@@ -75,7 +76,7 @@ class ValueHandler(Handler):
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:
         if isinstance(obj, pathlib.PurePath):
             return (VALUE, type(obj).__name__, walk.ref(str(obj), form, key))
-        return pickled_value(obj)
+        return value_token(obj)
 
 
 class EnumHandler(Handler):
@@ -276,6 +277,8 @@ def _error_fields(error: Any) -> tuple[str, ...]:
 class StateDictHandler(Handler):
     """An object that can't be looked into, but has `state_dict` and `load_state_dict`."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         return walk.ref(walk.made(obj.state_dict()), ".", "state_dict()")
 
@@ -342,13 +345,11 @@ def choose_object(kind: type) -> Handler | None:
         return WeakContainerHandler()
     if issubclass(kind, weakref.ref):
         return WeakReferenceHandler()
-    if issubclass(kind, logging.Logger):
-        return ObjectHandler()  # by the attributes that the script gives it
     if any(_is_for_display(base) for base in kind.__mro__) and not is_project_module(module):
         return DisplayHandler()
     if package in _COMPARED_PACKAGES and _pickles_itself(kind):
         return ComparedHandler()
-    if package in _UNKNOWN_PACKAGES:
+    if package in _UNKNOWN_PACKAGES or (package == "ctypes" and hasattr(kind, "_func_restype_")):  # a library of C
         return UnknownHandler()
     if issubclass(kind, BaseException):
         return ExceptionHandler()

@@ -5,17 +5,15 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # gives numbers, where `signal` makes an object for each
 import builtins
 import decimal
-import functools
+import gc
 import locale
 import logging
 import operator
 import os
-import pickle
 import signal
 import sys
 import time
 import types
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -25,12 +23,20 @@ from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.handlers.classes import has_same_values, is_library_state
 from relive.checkpoint.graph.handlers.code import is_made_at_run_time
 from relive.checkpoint.graph.handlers.objects import DISPLAY_PACKAGES
-from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, pickled_value
+from relive.checkpoint.graph.object_tokens import PLAIN_TYPES, TYPED, value_token
 from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
-from relive.checkpoint.state import capture_random_states, restore_random_states
+from relive.checkpoint.state import (
+    capture_random_states,
+    current_filters,
+    restore_random_states,
+    set_warning_filters,
+)
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
+
+
+_TINY, _ONE = 5e-324, 1.0  # their product is zero if the processor flushes denormal numbers
 
 
 class ProcessState:
@@ -117,6 +123,12 @@ class RandomState:
     """Stands for the global random generators in the graph."""
 
 
+def _path_from(start: str, folder: str) -> str:
+    """Returns the path of a folder from the one that a replay has in its place; of others, the whole path."""
+    relative = os.path.relpath(folder, start)
+    return folder if relative.split(os.sep)[0] == os.pardir else relative
+
+
 def _current_folder() -> str:
     try:
         return os.getcwd()
@@ -143,6 +155,7 @@ def _torch_facts(torch: Any) -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "printing": (_torch_printing(torch), lambda options: torch.set_printoptions(**dict(options))),
         "cudnn.benchmark": (cudnn.benchmark, set_flag(cudnn, "benchmark")),
         "cudnn.deterministic": (cudnn.deterministic, set_flag(cudnn, "deterministic")),
+        "flush denormal": (_TINY * _ONE == 0.0, torch.set_flush_denormal),
         "mkldnn": (torch.backends.mkldnn.enabled, set_flag(torch.backends.mkldnn, "enabled")),
     }  # fmt: skip
 
@@ -158,10 +171,6 @@ def _umask() -> int:
         return mask
 
 
-def _set_umask(mask: int) -> None:
-    os.umask(mask)
-
-
 def _torch_printing(torch: Any) -> tuple[tuple[str, Any], ...]:
     options = torch._tensor_str.PRINT_OPTS
     return tuple(
@@ -173,13 +182,15 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
     """Returns settings of the process: the current value of each, and how it is set."""
     context = decimal.getcontext()
     found: dict[str, tuple[Any, Callable[[Any], None]]] = {
-        "warning filters": (_warning_filters(), _set_warning_filters),
+        "warning filters": (current_filters(), set_warning_filters),
         "recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
         "decimal precision": (context.prec, lambda value: setattr(context, "prec", value)),
         "decimal rounding": (context.rounding, lambda value: setattr(context, "rounding", value)),
         "switch interval": (sys.getswitchinterval(), sys.setswitchinterval),
         "integer digits": (sys.get_int_max_str_digits(), sys.set_int_max_str_digits),
-        "umask": (_umask(), _set_umask),
+        "umask": (_umask(), lambda mask: (os.umask(mask), None)[1]),
+        "garbage collection": (gc.isenabled(), lambda is_on: gc.enable() if is_on else gc.disable()),
+        "logging": (logging.root.manager.disable, logging.disable),
         "locale": (locale.setlocale(locale.LC_ALL), _set_locale),
     }
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -204,7 +215,7 @@ class ProcessHandler(Handler):
         )  # fmt: skip
         changed, removed = _environment_changes(obj)
         folder = _current_folder()
-        relative = os.path.relpath(folder, obj.folder) if folder and obj.folder and folder != obj.folder else ""
+        relative = _path_from(obj.folder, folder) if folder and obj.folder and folder != obj.folder else ""
         added = obj.added if has_same_values(vars(builtins), obj.builtins) else _names_of_scripts()
         searched = walk.refs([(at, path) for at, path in enumerate(sys.path) if path not in obj.search_path])
         if not obj.modules.issuperset(sys.modules):
@@ -350,25 +361,13 @@ def _own_log_handlers() -> list[Any]:
     return [one for one in handlers if one is not None and is_project_module(type(one).__module__)]
 
 
-def _warning_filters() -> bytes:
-    return _pickled_filters(tuple(warnings.filters))
-
-
-@functools.lru_cache(maxsize=2)
-def _pickled_filters(filters: tuple[Any, ...]) -> bytes:
-    return pickle.dumps(list(filters), 4)
-
-
-def _set_warning_filters(data: bytes) -> None:
-    warnings.filters[:] = pickle.loads(data)  # type: ignore[index]
-    warnings._filters_mutated()  # type: ignore[attr-defined]
-
-
 class GlobalRandomHandler(Handler):
     """The global generators of `random`, numpy and torch."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
-        return pickled_value(capture_random_states())
+        return value_token(capture_random_states())
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         restore_random_states(restore.value(content))
@@ -376,8 +375,10 @@ class GlobalRandomHandler(Handler):
 
 def have_same_random_states(one: Any, other: Any) -> bool:
     """Whether two contents agree on the generators of all libraries that both processes had loaded."""
-    first, second = pickle.loads(one[1]), pickle.loads(other[1])
-    return all(pickle.dumps(first[name]) == pickle.dumps(second[name]) for name in first if name in second)
+    if one[0] != TYPED or other[0] != TYPED:  # a generator of a device, whose state is no plain data
+        return bool(one == other)
+    first, second = (dict(zip(form[1::2], form[2::2], strict=True)) for form in (one[1], other[1]))
+    return all(first[name] == second[name] for name in first if name in second)
 
 
 def choose_process(kind: type) -> Handler | None:

@@ -1,12 +1,22 @@
-"""Handlers of streams: text and bytes in memory by their content, files that are read by their position."""
+"""Handlers of streams and loggers: streams in memory by content, files by their position, log handlers by type."""
 
 from __future__ import annotations
 
 import contextvars
 import io
+import logging
 from typing import Any
 
-from relive.checkpoint.graph.registry import WRITTEN_FILE, CannotRestore, Handler, Restorer, Unreadable, Walker
+from relive.checkpoint.graph.handlers.attributes import attribute_tokens, restore_attributes
+from relive.checkpoint.graph.registry import (
+    WRITTEN_FILE,
+    CannotRestore,
+    Handler,
+    Restorer,
+    Unreadable,
+    Walker,
+    type_name,
+)
 
 _STANDARD_STREAMS = 2
 _LINES = "lines"
@@ -89,9 +99,46 @@ class ContextVariableHandler(Handler):
 _memory, _file, _variable = MemoryStreamHandler(), FileHandler(), ContextVariableHandler()
 
 
+class LogHandlers:
+    """Stands for the handlers of a logger, which lead to whatever it writes to."""
+
+    def __init__(self, logger: Any) -> None:
+        self.kinds = tuple(type_name(type(one)) for one in logger.handlers)
+
+
+class LogHandlersHandler(Handler):
+    """The types of the handlers. If the loop adds or removes one, that can't be repeated."""
+
+    is_restorable = False
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        return obj.kinds
+
+
+class LoggerHandler(Handler):
+    """A logger: its level, the attributes that the script gives it, and which handlers it has."""
+
+    def content(self, obj: Any, walk: Walker) -> Any:
+        settings = obj.level, obj.propagate, obj.disabled
+        return settings, walk.ref(walk.made(LogHandlers(obj)), ".", "handlers"), attribute_tokens(obj, walk)
+
+    def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
+        level, obj.propagate, obj.disabled = content[0]
+        if obj.level != level:
+            obj.setLevel(level)
+        restore_attributes(obj, content[2], restore)
+
+
+_logger, _log_handlers = LoggerHandler(), LogHandlersHandler()
+
+
 def choose_stream(kind: type) -> Handler | None:
     if issubclass(kind, io.StringIO | io.BytesIO):
         return _memory
     if issubclass(kind, io.IOBase):
         return _file
+    if issubclass(kind, logging.Logger):
+        return _logger
+    if kind is LogHandlers:
+        return _log_handlers
     return _variable if issubclass(kind, contextvars.ContextVar) else None

@@ -28,6 +28,8 @@ _STRIDED, _SPARSE, _META, _OTHER = "strided", "sparse", "meta", "other"
 class TensorHandler(Handler):
     """A tensor of torch, also a Parameter or of a subclass."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         """Nearly all tensors are where they were at the last walk, and a training has hundreds."""
         content = _remembered(obj, walk) or self._remember(obj, walk)
@@ -269,6 +271,8 @@ def _own_attributes(obj: Any, walk: Walker) -> Any:
 class StorageHandler(Handler):
     """A storage of torch that the script holds itself."""
 
+    is_data = True
+
     def content(self, obj: Any, walk: Walker) -> Any:
         inner = obj if hasattr(obj, "data_ptr") and not hasattr(obj, "_untyped_storage") else obj._untyped_storage
         if not inner.nbytes():
@@ -284,6 +288,8 @@ class ModuleHandler(Handler):
 
     The dicts that hold them are part of its content, since nobody else refers to them: a model has ten for each layer.
     """
+
+    is_data = True
 
     def content(self, obj: Any, walk: Walker) -> Any:
         own, ref = obj.__dict__, walk.ref

@@ -21,6 +21,7 @@ _TIME = (
 )
 _MACHINE = (
     "os.getpid os.getppid os.getloadavg threading.get_ident threading.get_native_id socket.gethostname platform.node "
+    "os.nice os.getpriority threading.active_count threading.enumerate inspect.stack sys._getframe gc.get_count "
     "resource.getrusage torch.cuda.memory_allocated torch.cuda.max_memory_allocated torch.cuda.memory_reserved "
     "torch.cuda.max_memory_reserved torch.cuda.mem_get_info torch.cuda.utilization"
 )
@@ -41,7 +42,7 @@ _MODULES = {
     "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK, "sys.stdin": INPUT,
 }  # fmt: skip
 _NAMES = {"sys.stdin": INPUT, "__file__": PLACE}
-_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE, "__sizeof__": SIZE}
+_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE, "__sizeof__": SIZE, "locked": PROCESS}
 # Only the statement's own calls count: as keys of tables, and for finding files, they are ordinary.
 _OWN_ONLY = frozenset({"id", "hash", "__file__", *(name for name, kind in _CALLS.items() if kind == PLACE)})
 _GROWING = frozenset("add append appendleft extend insert put setdefault update".split())

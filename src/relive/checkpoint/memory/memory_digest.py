@@ -5,14 +5,21 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from relive.checkpoint.graph.buffers import Buffer
-
 _BYTES_PER_S = 4e9  # of hashing, on a slow machine
 _LEAF_S = 3e-6
+
+
+class PieceOfMemory(Protocol):
+    """What is known of a buffer."""
+
+    size_bytes: int
+
+    @property
+    def is_on_host(self) -> bool: ...
 
 
 class MemoryDigest:
@@ -21,7 +28,7 @@ class MemoryDigest:
     The recording and the replaying process find the same ones in the same order, so that their digests can be compared.
     """
 
-    def __init__(self, buffers: Iterable[tuple[Buffer, Any]]) -> None:
+    def __init__(self, buffers: Iterable[tuple[PieceOfMemory, Any]]) -> None:
         """`buffers` come with the tensor or array that each was met in. Arrays can't be referred to unnoticed."""
         self._sources: list[tuple[weakref.ref[Any], int, int]] = []  # storage, and its part
         self.size_bytes = 0
