@@ -31,6 +31,7 @@ NAMES = (
     "ingest",
     "fleet",
     "adversary",
+    "page_speed",
 )
 
 

@@ -23,3 +23,25 @@ sed -i '/optimizer.step()/a\            relive.log("grad_norm", sum(p.grad.norm(
 say relive replay grad_norm "lr < 0.1 and epoch >= 1" --yes
 say relive dataframe lr grad_norm --where "epoch >= 1"
 say relive doctor
+
+# The page of these runs. `relive ui` opens it in a browser until Ctrl-C; here it starts, answers, and ends.
+printf '\n$ relive ui\n'
+mkfifo address
+relive ui --no-browser --port 0 > address 2> ui.log & ui=$!
+trap 'kill "$ui" 2> /dev/null || true; rm -rf "$folder"' EXIT
+read -r address < address
+python - "${address%%/login*}" <<'PYTHON'
+import sys, time, urllib.request
+
+for _ in range(300):
+    try:
+        print(sys.argv[1] + "/", urllib.request.urlopen(sys.argv[1] + "/login", timeout=10).status)
+        break
+    except OSError:
+        time.sleep(0.1)
+else:
+    sys.exit("the page does not answer; see ui.log")
+PYTHON
+kill -INT "$ui"
+wait "$ui"
+printf '\nThe demo and its page are gone. In your own project: relive ui    (http://127.0.0.1:5006, opened in your browser)\n'

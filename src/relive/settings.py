@@ -27,6 +27,8 @@ class Settings(NamedTuple):
     inputs: bool = True  # record which files the run opens for reading
     fingerprint_bytes: int = 1 << 30  # larger data files are fingerprinted by samples
     variables: tuple[str, ...] = ()  # additional environment variables to record
+    console: bool = True  # record what the run prints
+    console_bytes: int = 4_000_000  # how much of it is kept: the beginning and the end
     secret_patterns: tuple[str, ...] = ()  # regular expressions of further texts that must not be recorded
     overhead: float = 1 / 15  # the fraction of training time that checkpoints may cost
     server: str = ""  # where runs are sent, like "http://host:5005"; "" keeps them here

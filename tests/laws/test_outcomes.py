@@ -152,6 +152,7 @@ def test_a_failure_is_told_with_its_type_message_and_place(script) -> None:
     )
 
     error = only_record(script.home).error
+    assert error.pop("traceback").endswith("FileNotFoundError: no ? data\n")
     assert error == {
         "type": "FileNotFoundError",
         "message": "no ? data",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
-from relive.server.server_process import ServerOptions, _listen
+from relive.server.server_process import _listen
 
 
 def test_an_answer_does_not_wait_until_its_head_is_acknowledged():
     with (
-        _listen(ServerOptions(Path("unused"), port=0)) as listening,
+        _listen("127.0.0.1", 0) as listening,
         socket.create_connection(listening.getsockname()),
         listening.accept()[0] as accepted,
     ):

@@ -26,8 +26,8 @@ COMMANDS = {
     "export": "home_commands", "doctor": "home_commands", "rm": "runs_commands", "scrub": "home_commands",
     "gc": "checkpoint_commands",
     "pin": "runs_commands", "unpin": "runs_commands", "transplant": "transplant_command", "memo": "memo_commands",
-    "serve": "server_commands:serve_command", "token": "server_commands", "sync": "server_commands",
-    "fetch": "server_commands", "trust": "home_commands",
+    "ui": "ui.ui_command", "serve": "server_commands:serve_command", "token": "server_commands",
+    "sync": "server_commands", "fetch": "server_commands", "trust": "home_commands",
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from relive.hindsight.analysis import (
     PatchFit,
     PinnedPatches,
     ScriptShape,
+    insert_statement,
     make_patch,
     may_handle_errors,
     patch_at_line,
@@ -227,7 +228,21 @@ class _DraftCollector:
         return [self._version(versions[len(versions) * at // (_VERSIONS_BETWEEN + 1)]) for at in steps]
 
     def _new_files(self, record: RunRecord) -> Files:
-        """The files that contain the statements: the working tree of the run's project, or another run's version."""
+        """The files that contain the statements: the working tree of the run's project, or another run's version.
+
+        A statement that was given as text is inserted into either.
+        """
+        inserted = self._question.inserted
+        if inserted is None:
+            return self._existing_files(record)
+        source = find_run(self._entries, inserted.run).record if inserted.run is not None else None
+        key = f"{record.code['root']} with a statement"
+        if key not in self._trees:
+            files = self._version(source) if source is not None else self._existing_files(record)
+            self._trees[key] = insert_statement(files, inserted)
+        return self._trees[key]
+
+    def _existing_files(self, record: RunRecord) -> Files:
         if self._question.source is not None:
             return self._version(find_run(self._entries, self._question.source).record)
         root = str(record.code["root"])

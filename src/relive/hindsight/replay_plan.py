@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from relive.hindsight.analysis import Patch, PatchFit
+from relive.hindsight.analysis import InsertedStatement, Patch, PatchFit
 from relive.hindsight.plan import Costs, Draft, RunPlan, Selection, plan_run
 from relive.model import RunRecord
 
@@ -31,6 +31,7 @@ class Question:
     beyond_the_end: bool = False  # also what runs that ended early never came to
     patience: float | None = None  # the least seconds without progress after which a worker is stopped; 0: never
     has_hashes: bool = False  # take the hashes of all memory at the end of each visited iteration
+    inserted: InsertedStatement | None = None  # a statement that is in no file: it is taken from a tree that has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
+    from relive.query.console_lines import console_json
     from relive.query.context_selection import IterationContext
     from relive.query.query_engine import QueryEngine
     from relive.query.runs_backends import HomeRuns, RunDetails, RunsBackend, ServerRuns, run_list_row

@@ -40,6 +40,9 @@ class RunsBackend(Protocol):
     def get_run(self, word: str) -> RunDetails:
         """Returns one run, given by a prefix of its id, its name, or `last`."""
 
+    def console(self, word: str, rank: int, offset: int) -> Row:
+        """Returns up to 1,000 lines that a run printed, from `offset` on."""
+
     def live(self) -> list[str]:
         """Returns the ids of the live runs."""
 
@@ -71,6 +74,12 @@ class HomeRuns:
         return RunDetails(
             entry.record, self._index.summaries([entry])[run], home.run_folder(run), list_replays(home, run)
         )
+
+    def console(self, word: str, rank: int, offset: int) -> Row:
+        from relive.query.console_lines import console_json
+
+        run = find_run(self._index.runs(), word).record.run
+        return console_json(self._index.home.run_folder(run), rank, offset=offset, limit=_PAGE)
 
     def live(self) -> list[str]:
         return [entry.record.run for entry in self._index.runs() if entry.live]
@@ -121,6 +130,9 @@ class ServerRuns:
             raise ServerUnreachable(f"{self._remote.url} sent a record that can't be read ({error})") from error
         metrics = [_parse_summary(row) for row in answer["metrics"]]
         return RunDetails(record, metrics, replays=answer.get("replays") or [])
+
+    def console(self, word: str, rank: int, offset: int) -> Row:
+        return self._get(f"/api/runs/{self._resolve_id(word)}/console", rank=rank, offset=offset, limit=_PAGE)
 
     def live(self) -> list[str]:
         return [run["run"] for run in self._get("/api/runs", outcome=RUNNING, limit=_PAGE)["runs"]]

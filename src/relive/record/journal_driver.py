@@ -181,6 +181,7 @@ class JournalDriver(ABC):
     def encode_setting(self, name: str, value: Any) -> Any:
         """Encodes an arg or a tag, without what is a secret by its name or its shape."""
         if hides(str(name), value):
+            self.secrets.remember(value)
             return {"$secret": ""}
         with without_os_errors():
             return encode_value(value, self.chunks.put, self.secrets.settings)

@@ -13,6 +13,7 @@ from relive.model import FAILED, FINISHED, INTERRUPTED, PRUNED
 from relive.record.process import import_lock
 
 MAX_MESSAGE_CHARS = 2_000
+MAX_TRACEBACK_CHARS = 20_000
 Ending = tuple[str, dict[str, Any] | None]  # the outcome and a description of the error
 
 
@@ -100,7 +101,10 @@ def outcome_of(error: BaseException) -> Ending:
     """Returns the outcome of a run that this exception ended. `sys.exit(0)` and a closed generator are no failures."""
     if isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0, False)):
         return FINISHED, None
-    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED, describe_exception(error)
+    described = describe_exception(error)
+    if error.__traceback__ is not None:
+        described["traceback"] = format_traceback(error)
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED, described
 
 
 def outcome_if_pruned(ending: Ending) -> Ending:
@@ -188,3 +192,17 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
     place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else None
     clean = message[:MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
     return {"type": type(error).__qualname__, "message": clean, "place": place}
+
+
+def format_traceback(error: BaseException) -> str:
+    """Returns the traceback of an exception as Python prints it; of a long one, the beginning and the end."""
+    import traceback
+
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - the user's __str__ may do anything
+        text = "".join(traceback.format_tb(error.__traceback__))
+    if len(text) > MAX_TRACEBACK_CHARS:
+        half = MAX_TRACEBACK_CHARS // 2
+        text = f"{text[:half]}\n…\n{text[-half:]}"
+    return text.encode("utf-8", "replace").decode()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import VersionError
 from relive.model import FINISHED
 from relive.record.child_processes import ProcessMember, join_parent_run, parse_parent_variable
+from relive.record.console import ConsoleRecorder
 from relive.record.off import EndedDriver, EndedJournal, Off
 from relive.record.outcome import Ending, ExitWatch, find_worker_exit, outcome_if_pruned, outcome_of, preserve_interrupt
 from relive.record.process import (
@@ -26,12 +26,12 @@ from relive.record.process import (
     read_launch_context,
     warn_once,
 )
-from relive.record.provenance import CodeLines, InputWatch, Provenance, SecretFilter, runtime_environment
+from relive.record.provenance import CodeLines, InputWatch, Provenance, SecretFilter, run_header
 from relive.record.recorder import Recorder
 from relive.record.session import Driver, current_place, session
 from relive.store import JournalName
 from relive.store.chunks import Chunks
-from relive.store.journal import Journal, encode_value, line_schema, process_age_s, process_start_stamp, to_json
+from relive.store.journal import Journal, encode_value, line_schema, to_json
 
 if TYPE_CHECKING:
     from relive.record.process import Shipper
@@ -91,22 +91,33 @@ class OpenRun:
         self.recorder = _make_recorder(self.run, self.folder, context, is_shared=bool(key))
         # `nth` counts the `with relive.run()` of the process, so that a replay can find the same one.
         secrets = self.recorder.secrets
-        all_tags = {**_sweep_tags(os.environ), **(tags or {})}
+        all_tags = {**run_header.sweep_tags(os.environ), **(tags or {})}
         encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
         given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
         self._code = CodeLines(self.recorder.journal, context.entry.root, secrets)
-        header = _header(self.run, context, given, secrets)
+        header = run_header.describe_start(
+            self.run, context, given, secrets, parent=_parent_run(), instrumented=session.instrumented
+        )
         with _warn_on_failure("provenance-incomplete"):
             header["environment"]["variables"].update(self._code.variables_of(context.entry.script))
-        self.recorder.journal.line(line_schema.RunStarted, **_as_valid_text(header))
+        self.recorder.journal.line(line_schema.RunStarted, **run_header.as_valid_text(header))
         self._record_random_states()
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._exit = ExitWatch()
+        self._console = self._start_console(rank)
         self._syncer: JournalSyncer | None = None
         self._shipper: Shipper | None = None
         _HOOKS.add(self)
         self._start_services(rank)
         _HOOKS.watch_forks()
+
+    def _start_console(self, rank: int) -> ConsoleRecorder | None:
+        settings = self._context.settings
+        if not settings.console or settings.console_bytes <= 0:
+            return None
+        console = ConsoleRecorder(self.folder, rank, max_bytes=settings.console_bytes, secrets=self.recorder.secrets)
+        console.start(os.environ)
+        return console
 
     def _record_random_states(self) -> None:
         from relive.checkpoint.state import encoded_random_states
@@ -163,6 +174,8 @@ class OpenRun:
     def _before_sync(self) -> None:
         self.recorder.resume()
         self._record_imports()
+        if self._console is not None:
+            self._console.flush()
 
     def _record_imports(self, *, is_last: bool = False) -> None:
         with _warn_on_failure("provenance-incomplete"):
@@ -214,6 +227,9 @@ class OpenRun:
                 "log-lost",
                 "a value logged near the recursion limit was lost; raise the limit with sys.setrecursionlimit",
             )
+        with _warn_on_failure("console-lost"):
+            if self._console is not None:
+                self._console.close()
         try:
             self.recorder.finish_blocks()
             with _warn_on_failure("provenance-incomplete"):
@@ -221,7 +237,7 @@ class OpenRun:
                     provenance.finish(self.folder)
             self._record_imports(is_last=True)
             self.recorder.resume()
-            end = {"outcome": outcome, "error": self.recorder.secrets.fields(error), "wall_ns": time.time_ns()}
+            end = {"outcome": outcome, "error": self._without_secrets(error), "wall_ns": time.time_ns()}
             if self.recorder.stopped is None:
                 journal.line(line_schema.RunEnded, **end)
         finally:
@@ -236,8 +252,17 @@ class OpenRun:
             self._shipper.stop(self._context.settings.ship_wait_seconds)
         self.recorder.journal, self.recorder.provenance = EndedJournal(), None  # type: ignore[assignment]
 
+    def _without_secrets(self, error: dict[str, Any] | None) -> dict[str, Any] | None:
+        secrets = self.recorder.secrets
+        cleaned: dict[str, Any] | None = secrets.fields(error)
+        if cleaned is not None and "traceback" in cleaned:
+            cleaned["traceback"] = secrets.printed(cleaned["traceback"])
+        return cleaned
+
     def become_child(self) -> None:
         self.recorder.forget_checkpoints()
+        if self._console is not None:
+            self._console.forget()
         child = ProcessMember(self.recorder, self.folder, self._context.launched.rank).become_child()
         if self._watch is not None and child is not None:
             self._watch.on_new = child.opened_file
@@ -350,37 +375,6 @@ def _make_recorder(run: str, folder: Path, context: LaunchContext, *, is_shared:
     recorder.rank, recorder.shared_folder = rank, folder if is_shared else None
     recorder.source = Path(context.entry.script) if context.entry.script else None
     return recorder
-
-
-def _header(run: str, context: LaunchContext, given: dict[str, Any], secrets: SecretFilter) -> dict[str, Any]:
-    entry, launched = context.entry, context.launched
-    return {
-        "run": run, **given, "project": context.project,
-        "rank": launched.rank, "world_size": launched.world_size, "local_rank": launched.local_rank,
-        "pid": os.getpid(), "start": process_start_stamp(os.getpid()), "host": platform.node(),
-        "wall_ns": time.time_ns(), "clock_ns": time.monotonic_ns(), "since_start_s": process_age_s(os.getpid()),
-        "entry": entry._asdict() | {"instrumented": session.instrumented},
-        "parent": _parent_run(), "argv": secrets.argv(sys.argv),
-        "environment": runtime_environment.describe_environment(
-            os.environ, sys.orig_argv or sys.argv, secrets=secrets, extra=context.settings.variables
-        ),
-    }  # fmt: skip
-
-
-def _sweep_tags(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the sweep and trial that RELIVE_SWEEP and RELIVE_TRIAL name, as tags."""
-    variables = {"sweep": environ.get("RELIVE_SWEEP"), "trial": environ.get("RELIVE_TRIAL")}
-    tags = {name: text for name, text in variables.items() if text}
-    return {name: int(text) if name == "trial" and text.isdecimal() else text for name, text in tags.items()}
-
-
-def _as_valid_text(value: Any) -> Any:
-    """Replaces lone surrogates in all strings by question marks: arguments and paths may hold any bytes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list | tuple):
-        return [_as_valid_text(item) for item in value]
-    return {key: _as_valid_text(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _parent_run() -> str | None:

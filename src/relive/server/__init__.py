@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.server.server_process import ServerOptions, serve
+    from relive.server.server_process import ServerOptions, serve, show
     from relive.server.token_use import last_use
     from relive.server.tokens import SCOPES, Tokens
 

@@ -12,10 +12,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from relive.errors import ReliveError
+from relive.server.access import LocalAccess
 from relive.server.http import CONNECTION, LEASE, Admission, HttpError, Lease, error_response, json_response
 from relive.server.metrics import Metrics
 from relive.server.token_use import TokenUse
-from relive.server.tokens import LOOPBACK, OPEN_ACCESS, Token, Tokens
+from relive.server.tokens import LOCAL_ID, LOOPBACK, OPEN_ACCESS, Token, Tokens, local_token
 
 COOKIE = "relive_token"
 TOKEN = "relive.token"
@@ -25,12 +26,16 @@ _STRANGER = "?"  # whom the requests to public routes are counted for
 class Authorization:
     """Wraps endpoints: checks the token, counts requests, and turns errors into responses."""
 
-    def __init__(self, tokens: Tokens, metrics: Metrics, admission: Admission, *, is_open: bool) -> None:
+    def __init__(
+        self, tokens: Tokens, metrics: Metrics, admission: Admission, *, is_open: bool, local: LocalAccess | None = None
+    ) -> None:
         self._tokens = tokens
         self._use = TokenUse(tokens.folder)
         self._metrics = metrics
         self._admission = admission
         self._is_open = is_open
+        self.local = local
+        self.cookie = COOKIE if local is None else local.cookie
 
     def protect(self, endpoint: Callable[..., Any], scope: str | None, route: str) -> ProtectedEndpoint:
         """Returns the endpoint restricted to tokens with the scope; None makes it public."""
@@ -55,6 +60,8 @@ class Authorization:
         request.scope[TOKEN] = token
         if self._is_open:
             return self._admission.admit("", limited=False)
+        if token.id == LOCAL_ID:
+            return self._admission.admit("", name=token.name, limited=False)
         self._use.note(token.id)
         if (connection := request.scope.get(CONNECTION)) is not None:
             connection.identify(token.id)
@@ -67,11 +74,13 @@ class Authorization:
         """Returns the token of a request, or None."""
         if self._is_open:
             return OPEN_ACCESS
-        text = _request_token(request)
+        text = _request_token(request, self.cookie)
         return self.find_token(text) if text else None
 
     def find_token(self, text: str) -> Token | None:
         """Returns the valid token with this text, or None."""
+        if self.local is not None and self.local.knows(text):
+            return local_token(self.local.user)
         return self._tokens.find(text)
 
     def close(self) -> None:
@@ -80,7 +89,7 @@ class Authorization:
     def _check_origin(self, request: Request) -> None:
         """Rejects requests that a page of another site makes with our cookie, or to an open server on this machine."""
         host = request.headers.get("host", "")
-        if self._is_open and _host_name(host) not in LOOPBACK:
+        if (self._is_open or self.local is not None) and _host_name(host) not in LOOPBACK:
             raise HttpError(403, "this server is open to its own machine only; use the host name localhost")
         origin = request.headers.get("origin")
         if origin and request.method not in ("GET", "HEAD") and origin.partition("//")[2] != host:
@@ -124,11 +133,11 @@ def _host_name(host: str) -> str:
     return host if host.endswith("]") else host.rpartition(":")[0] or host
 
 
-def _request_token(request: Request) -> str | None:
+def _request_token(request: Request, name: str) -> str | None:
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and text:
         return text.strip()
-    cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    cookie = SimpleCookie(request.headers.get("cookie", "")).get(name)
     return cookie.value if cookie else None
 
 

@@ -7,22 +7,36 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from relive.store.sync import Intake
-
 _BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class IntakeCounts(Protocol):
+    """What was taken in since the server started."""
+
+    @property
+    def ranges(self) -> int: ...
+    @property
+    def taken_bytes(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def pending_bytes(self) -> int: ...
 
 
 class Metrics(Collector):
     """Counters since the server started."""
 
     # Not the library's own counters: each of them adds a series `…_created`, unless that is switched off globally.
-    def __init__(self, intake: Intake, in_flight: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, intake: IntakeCounts, in_flight: Callable[[], int] = lambda: 0) -> None:
         self._in_flight = in_flight
         self._intake = intake
         self._started = time.time()

@@ -17,6 +17,7 @@ CHUNK: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 MODEL: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
 PACK: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}-[0-9]{1,10}-[0-9]{1,10}\\.pack$"}
 FILE: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,5})(-r?[1-9][0-9]{0,6})?\\.(slots|lines|dropped)$"}
+ASKED: Schema = {"type": "string", "pattern": "^[0-9a-f]{12}$"}
 BYTES: Schema = {"type": "string", "format": "binary"}
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
@@ -45,13 +46,14 @@ class RouteSpec:
     answer: Schema | None = None
     status: int = 200
     media: str = "application/json"
+    description: str = ""
 
 
 def openapi_document(routes: Iterable[RouteSpec], version: str) -> dict[str, Any]:
     """Returns the OpenAPI document."""
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path.replace(":path}", "}"), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "relive", "version": version, "description": "The store of relive behind HTTP."},
@@ -59,6 +61,13 @@ def openapi_document(routes: Iterable[RouteSpec], version: str) -> dict[str, Any
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}],
     }
+
+
+def _operation_id(route: RouteSpec) -> str:
+    """Returns the name that generated clients call a route by: `get_runs_by_run`."""
+    words = [part.removeprefix("{").removesuffix("}").removesuffix(".json") for part in route.path.split("/") if part]
+    marked = [f"by_{word}" if f"{{{word}}}" in route.path else word for word in words if word != "api"]
+    return "_".join([route.method.lower(), *marked]).replace("-", "_")
 
 
 def _operation(route: RouteSpec) -> dict[str, Any]:
@@ -71,8 +80,11 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
         "model": MODEL,
         "alias": MODEL,
         "version": MODEL,
+        "plan": ASKED,
+        "question": ASKED,
+        "artifact": {"type": "string", "minLength": 1, "maxLength": 1_000},
     }
-    path_names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    path_names = [part[1:-1].removesuffix(":path") for part in route.path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": named[name]} for name in path_names]
     parameters += [
         {"name": name, "in": "query", "required": name in route.required, "schema": schema}
@@ -83,8 +95,9 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
         success["content"] = {route.media: {"schema": route.answer}}
     failure = {"description": "Not as asked; says why.", "content": {"application/json": {"schema": ERROR}}}
     operation: dict[str, Any] = {
-        "summary": route.summary, "parameters": parameters, "responses": {str(route.status): success, "4XX": failure,
-        "503": failure},
+        "operationId": _operation_id(route), "summary": route.summary,
+        "description": route.description or route.summary, "parameters": parameters,
+        "responses": {str(route.status): success, "4XX": failure, "503": failure},
     }  # fmt: skip
     if route.body is not None:
         media = "application/octet-stream" if route.body is BYTES else "application/json"

@@ -24,6 +24,10 @@ METRICS = RouteSpec(
     "GET", "/metrics", "read", "Counters for Prometheus.", answer={"type": "string"}, media="text/plain"
 )
 OPENAPI = RouteSpec("GET", "/api/openapi.json", "read", "This document.", answer={"type": "object"})
+SESSION = RouteSpec(
+    "GET", "/api/session", "read", "Who is logged in, and what they may do.",
+    answer=object_schema(name="string", scopes="array", can_ask="boolean", home="string", version="string"),
+)  # fmt: skip
 RUNS = RouteSpec(
     "GET", "/api/runs", "read", "Runs, newest first.",
     query={"search": TEXT, "outcome": TEXT, "run": TEXT, "limit": bounded_int(1_000),

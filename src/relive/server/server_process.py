@@ -1,4 +1,4 @@
-"""The process of `relive serve`: one uvicorn server on one socket, until SIGTERM or SIGINT."""
+"""The process of `relive serve` and `relive ui`: one uvicorn server on one socket, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.errors import ReliveError
 from relive.server.questions import QuestionLimits
@@ -17,7 +17,13 @@ from relive.server.tokens import LOOPBACK
 from relive.store import Home
 from relive.store.catalog import Index
 
+if TYPE_CHECKING:
+    from relive.server.app import Service
+    from relive.server.endpoints.ask import Asker
+
 GRACE_S = 10
+UI_GRACE_S = 1  # open pages keep a connection, and only wait
+UI_PORT = 5006
 KEEP_ALIVE_S = 75
 BACKLOG = 2048  # connections that the system keeps until the server accepts them
 ACCEPTED_AT_ONCE = 16  # in one turn of the event loop: a flood of connections must not hold up those that exist
@@ -33,6 +39,7 @@ class ServerOptions:
     port: int = 5005
     is_open: bool = False
     limits: QuestionLimits = field(default_factory=QuestionLimits)
+    asker: Asker | None = None  # replays for tokens with the scope `replay`
 
 
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
@@ -41,33 +48,67 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
         raise ReliveError(
             f"--open is for this machine only, not for {options.host}; create tokens with `relive token create`"
         )
-    try:
-        import uvicorn
-
-        from relive.server.app import Service
-        from relive.server.http import Door, GuardedConnection
-    except ImportError as error:
-        raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
+    make_service = _import_service()
     if options.store.settings.catalog:  # an unusable database fails now, not on the first request
         Index(options.store).close()
     _raise_open_file_limit()
     _return_freed_memory()
-    sock = _listen(options)
+    sock = _listen(options.host, options.port)
     try:
-        service = Service(options.store, is_open=options.is_open, limits=options.limits)
-        connection: Any = partial(GuardedConnection, door=Door())
-        config = uvicorn.Config(
-            service.app(), http=connection, ws="none", lifespan="on", log_level="warning", access_log=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S, backlog=ACCEPTED_AT_ONCE,
-        )  # fmt: skip
+        service = make_service(options.store, is_open=options.is_open, limits=options.limits, asker=options.asker)
         host, port = sock.getsockname()[:2]
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after a clean shutdown
-        announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        uvicorn.Server(config).run(sockets=[sock])
+        _run(service, sock, GRACE_S, lambda: announce(f"http://{f'[{host}]' if ':' in host else host}:{port}"))
     finally:
         sock.close()
+
+
+def show(
+    home: Home, user: str, *, port: int | None, announce: Callable[[str], None], asker: Asker | None = None
+) -> None:
+    """Shows a home to its user on this machine until SIGTERM or SIGINT.
+
+    `announce` gets an address that lets one browser in. Without a port, it is the usual one, or another if that is
+    taken.
+    """
+    make_service = _import_service()
+    from relive.server.access import LocalAccess
+
+    _raise_open_file_limit()
+    _return_freed_memory()
+    sock = _listen_somewhere() if port is None else _listen("127.0.0.1", port)
+    try:
+        access = LocalAccess(user, sock.getsockname()[1])
+        service = make_service(home, local=access, asker=asker)
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}/login?ticket={access.ticket}"
+        _run(service, sock, UI_GRACE_S, lambda: announce(url))
+    finally:
+        sock.close()
+
+
+def _import_service() -> type[Service]:
+    try:
+        from relive.server.app import Service
+    except ImportError as error:
+        raise ReliveError(f"{error}; install the server with `pip install 'relive[server]'`") from error
+    return Service
+
+
+def _run(service: Service, sock: socket.socket, grace_s: int, announce: Callable[[], None]) -> None:
+    """Serves on a socket until a signal comes; calls `announce` when the signals are handled."""
+    import uvicorn
+
+    from relive.server.http import Door, GuardedConnection
+
+    connection: Any = partial(GuardedConnection, door=Door())
+    config = uvicorn.Config(
+        service.app(), http=connection, ws="none", lifespan="on", log_level="warning", access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=grace_s, backlog=ACCEPTED_AT_ONCE,
+    )  # fmt: skip
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after a clean shutdown
+    announce()
+    uvicorn.Server(config).run(sockets=[sock])
 
 
 class _Listener(socket.socket):
@@ -77,17 +118,25 @@ class _Listener(socket.socket):
         super().listen(BACKLOG)
 
 
-def _listen(options: ServerOptions) -> socket.socket:
+def _listen_somewhere() -> socket.socket:
+    """Listens on the usual port of `relive ui`, or on a free one if that is taken."""
     try:
-        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
+        return _listen("127.0.0.1", UI_PORT)
+    except ReliveError:
+        return _listen("127.0.0.1", 0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         sock = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Without this, the second write of a response (the body) waits up to 40 ms for the ACK of the first.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.bind((options.host, options.port))
+        sock.bind((host, port))
         sock.listen()
     except OSError as error:
-        raise ReliveError(f"{options.host}:{options.port}: {error.strerror}; choose another with --port") from error
+        raise ReliveError(f"{host}:{port}: {error.strerror}; choose another with --port") from error
     return sock
 
 

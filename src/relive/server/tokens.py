@@ -19,7 +19,7 @@ import msgspec
 from relive.errors import Damaged, NotFound, ReliveError
 from relive.store import read_sealed, write_sealed
 
-SCOPES = ("write", "read", "promote", "admin")
+SCOPES = ("write", "read", "promote", "replay", "admin")
 PREFIX = "relive"
 _ID_BYTES = 5
 _SECRET_BYTES = 32
@@ -50,7 +50,15 @@ class Token(msgspec.Struct, frozen=True):
 
 # The token of every request to a server started with --open.
 OPEN_ACCESS = Token("open", "anybody on this machine", ("admin",), "", 0)
+# The user of `relive ui`, whose secret is in memory only; `replay` runs code of the project, as the user may.
+LOCAL_SCOPES = ("read", "promote", "replay")
+LOCAL_ID = "local"
 _decode_tokens = msgspec.json.Decoder(list[Token]).decode
+
+
+def local_token(user: str) -> Token:
+    """Returns the token of the one user of `relive ui`."""
+    return Token(LOCAL_ID, user, LOCAL_SCOPES, "", 0)
 
 
 class Tokens:

@@ -84,10 +84,15 @@ def _format_last(given: float | str | None) -> str:
 @click.command()
 @click.argument("run")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole record as JSON.")
+@click.option("--console", "is_console", is_flag=True, help="Print what the run printed instead.")
+@click.option("--rank", type=click.IntRange(0), default=0, help="With --console: of this rank (default: 0).")
 @home_option
 @server_option
-def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None:
+def show(run: str, as_json: bool, is_console: bool, rank: int, home: Path | None, server: str | None) -> None:
     """Show the record of RUN: config, code, data, metrics, environment, artifacts."""
+    if is_console:
+        _print_console(run, rank, home, server)
+        return
     found = ask_home_then_server(home, server, lambda place: place.get_run(run))
     if as_json:
         click.echo(to_json(found.record))
@@ -99,6 +104,23 @@ def show(run: str, as_json: bool, home: Path | None, server: str | None) -> None
         console.print(f"\n[bold]{title}[/]", highlight=False)
         for key, text in rows:
             console.print(f"  {key:<14} {text}", highlight=False, markup=False)
+
+
+def _print_console(run: str, rank: int, home: Path | None, server: str | None) -> None:
+    """Prints the recorded lines, with a note where some are missing."""
+    at, expected = 0, 0
+    while True:
+        page = ask_home_then_server(home, server, lambda place: place.console(run, rank, at))  # noqa: B023 - called now
+        for line in page["lines"]:
+            if line["n"] > expected:
+                click.echo(f"… {line['n'] - expected} lines are not kept …", err=True)
+            expected = line["n"] + 1
+            click.echo(line["text"])
+        at += len(page["lines"])
+        if not page["lines"] or at >= page["total"]:
+            break
+    if not at:
+        click.echo("nothing is recorded of what it printed; it printed nothing, or `console` is off", err=True)
 
 
 def _sections(found: RunDetails) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from relive.cli.commands.ui import ReplayAsker
 from relive.cli.display import format_size, format_time
 from relive.cli.targets import home_option, open_home, server_option, short_id
 from relive.errors import ReliveError
@@ -61,9 +62,11 @@ store_option = click.option(
               help="How long one question may take.")  # fmt: skip
 @click.option("--question-memory", metavar="MB", type=click.IntRange(64), default=512, show_default=True,
               help="How much memory one question may take, in MB.")  # fmt: skip
+@click.option("--replay", "replays", is_flag=True,
+              help="Let tokens with the scope replay ask past runs; this runs their code on this machine.")  # fmt: skip
 def serve_command(
     stores: tuple[str, ...], host: str, port: int, is_open: bool, readers: int, question_seconds: float,
-    question_memory: int,
+    question_memory: int, replays: bool,
 ) -> None:  # fmt: skip
     """Serve a store over HTTP, to receive runs and to show them in a browser.
 
@@ -75,7 +78,7 @@ def serve_command(
             f"there are no tokens yet; create one with `relive token create NAME --store {store.path}`", err=True
         )
     limits = QuestionLimits(question_seconds, question_memory << 20, readers)
-    options = ServerOptions(store, host, port, is_open, limits)
+    options = ServerOptions(store, host, port, is_open, limits, ReplayAsker(store) if replays else None)
     serve(options, lambda url: click.echo(f"serving {store.path} on {url}"))
 
 

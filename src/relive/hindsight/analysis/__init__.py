@@ -13,5 +13,6 @@ if TYPE_CHECKING:
     from relive.hindsight.analysis.pinned_patches import PinnedPatches, patch_at_line, patch_from_files
     from relive.hindsight.analysis.program import LoopPath
     from relive.hindsight.analysis.syntax_facts import ANY_LOOP
+    from relive.hindsight.analysis.virtual_tree import InsertedStatement, insert_statement, logged_names
 
 __getattr__ = lazy_names(__name__)

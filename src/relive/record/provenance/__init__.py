@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.record.provenance import runtime_environment
+    from relive.record.provenance import run_header
     from relive.record.provenance.artifact_capture import load_from_server, load_object, store_artifact
     from relive.record.provenance.code_lines import CodeLines
     from relive.record.provenance.data_fingerprint import fingerprint_file, fingerprint_folder

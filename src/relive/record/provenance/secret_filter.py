@@ -45,6 +45,8 @@ _SIGNATURE_PARAMETERS = frozenset("sig signature key token code policy key-pair-
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _NUMBER = re.compile(r"[+-]?(?P<whole>\d[\d_]*)?(?P<rest>\.\d*)?([eE][+-]?\d+)?|[+-]?(nan|inf)|true|false|none", re.I)
 _MAX_DEPTH = 8  # what is nested deeper, or holds itself, counts as secret
+_MIN_KNOWN_CHARS = 6  # a shorter value may be an ordinary word
+_MAX_NESTED_PAIRS = 4  # `a=b=c: password=…`
 _SHORT_NUMBER_DIGITS = 3  # a number with more digits may be a PIN
 # A text without any of these holds nothing that has the shape of a secret; looking for them takes a microsecond.
 _MARKS = (
@@ -90,6 +92,7 @@ class SecretFilter:
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self._patterns = [re.compile(pattern) for pattern in patterns]
+        self._known: frozenset[str] = frozenset()
 
     def text(self, text: str) -> str:
         """Removes what is a secret by its shape: passwords and signatures in URLs, well-known tokens, private keys."""
@@ -103,10 +106,24 @@ class SecretFilter:
         """Removes secrets from prose: by shape, `password=…`, `"api_key": "…"` and `--token …`."""
         text = self.text(text)
         if "=" in text or ":" in text:
-            text = _shapes().pair.sub(lambda found: _without_value(found, _is_plain_secret(found["name"])), text)
+            text = _without_secret_pairs(text, _MAX_NESTED_PAIRS)
         if "--" in text:
             text = _shapes().flag.sub(lambda found: _without_value(found, is_secret(found["name"])), text)
         return text
+
+    def remember(self, *values: Any) -> None:
+        """Remembers values that are secret by their name, so that they can be removed where they are printed."""
+        self._known |= {text for value in values if len(text := str(value).strip()) >= _MIN_KNOWN_CHARS}
+
+    def printed(self, text: str) -> str:
+        """Removes secrets from a text that was printed: as from prose, and the values that are known to be secret."""
+        for value in self._known:
+            text = text.replace(value, REDACTED)
+        return self.message(text)
+
+    def knows_any_in(self, text: str) -> bool:
+        """Whether a text holds a value that is known to be secret."""
+        return any(value in text for value in self._known)
 
     def word(self, text: str) -> str:
         """Removes secrets from a word of a command line, the value of a variable or the `repr` of an object."""
@@ -184,6 +201,20 @@ def _flag_hides(flag: str, value: str) -> bool:
     if flag == _BARE_PASSWORD_FLAG:
         return not is_ordinary(value)
     return hides(flag, value)
+
+
+def _without_secret_pairs(text: str, depth: int) -> str:
+    """Hides the values of names that can only be secrets, also in the value of another: `ValueError: password=…`."""
+
+    def replace(found: re.Match[str]) -> str:
+        if _is_plain_secret(found["name"]):
+            return _without_value(found, True)
+        value = found["value"]
+        if not depth or ("=" not in value and ":" not in value):
+            return found[0]
+        return found[0][: found.start("value") - found.start()] + _without_secret_pairs(value, depth - 1)
+
+    return _shapes().pair.sub(replace, text)
 
 
 def _without_value(found: re.Match[str], is_name_secret: bool) -> str:

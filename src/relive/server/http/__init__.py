@@ -6,8 +6,10 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.server.http.admission import LEASE, Admission, Lease, lease_of
+    from relive.server.http.compact_responses import compact_response
     from relive.server.http.connection_guard import CONNECTION, Door, GuardedConnection
     from relive.server.http.error_responses import HttpError, error_response, json_bytes_response, json_response
     from relive.server.http.request_body import BODY_BYTES, decode_json_body, decompress_body, read_body
+    from relive.server.http.tagged_answers import refuse_unknown, tagged_response
 
 __getattr__ = lazy_names(__name__)

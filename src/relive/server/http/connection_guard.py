@@ -7,6 +7,7 @@ one of the address that has most of them is closed: whoever shows a token at onc
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -63,6 +64,7 @@ class GuardedConnection(H11Protocol):
         self._address = ""
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+        self.on_shutdown: Callable[[], None] | None = None  # ends an answer that would go on for ever
         inner = self.app
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -84,6 +86,11 @@ class GuardedConnection(H11Protocol):
     async def drained(self) -> None:
         """Returns when the client has read its answer, or is gone."""
         await self.flow.drain()
+
+    def shutdown(self) -> None:
+        if self.on_shutdown is not None:
+            self.on_shutdown()
+        super().shutdown()
 
     # --- called by asyncio --------------------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Protocol
 
 from relive.errors import ReliveError
+from relive.query.series import build_pyramids
 from relive.server.http import HttpError
 from relive.server.questions.answers import ProjectIndex, StoreQuestion
 from relive.server.questions.store_process import StoreProcess
 from relive.store import Home
-from relive.store.sync import Intake
 
 REFRESH_S = 1.0
 TRY_AGAIN_S = 30.0
@@ -23,10 +24,19 @@ _STOPPING = HttpError(503, "the server stops")
 _log = logging.getLogger("relive.server")
 
 
+class Arrivals(Protocol):
+    """Tells whether something came in: another number of ranges, and more bytes."""
+
+    @property
+    def ranges(self) -> int: ...
+    @property
+    def taken_bytes(self) -> int: ...
+
+
 class Indexer:
     """A thread that asks a process to bring the index up to date whenever something came in."""
 
-    def __init__(self, home: Home, intake: Intake, memory_bytes: int) -> None:
+    def __init__(self, home: Home, intake: Arrivals, memory_bytes: int) -> None:
         self._home, self._intake, self._memory_bytes = home, intake, memory_bytes
         self._stop, self._wants_rebuild = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="relive-index", daemon=True)
@@ -82,6 +92,7 @@ class Indexer:
 def refresh(index: ProjectIndex) -> dict[str, str]:
     """Brings the index up to date; returns the runs that could not be read, with the reasons."""
     index.refresh()
+    build_pyramids(index)
     return index.set_aside
 
 

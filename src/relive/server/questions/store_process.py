@@ -28,7 +28,10 @@ _ENVELOPE_BYTES = 1 << 20
 # Loaded once, in the process that all others are forked from.
 _PRELOADED = [
     "relive.server.endpoints.comparisons", "relive.server.endpoints.runs", "relive.server.endpoints.run_download",
-    "relive.server.questions.answers", "relive.query.compare.leaderboard", "relive.query.compare.rank_spread", "duckdb",
+    "relive.server.endpoints.run.run_page", "relive.server.questions.answers",
+    "relive.query.compare.leaderboard", "relive.query.compare.rank_spread", "duckdb",
+    "relive.server.endpoints.page.run_tables", "relive.server.endpoints.page.curves",
+    "relive.query.series.series_reader",
 ]  # fmt: skip
 _log = logging.getLogger("relive.server")
 

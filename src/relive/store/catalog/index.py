@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class Index:
         """Updates the catalog from the journals; returns its runs, and those that are live or may not be stored."""
         rows = self.catalog.runs()
         known = {row.run: (row.id, row.folder_ns) for row in rows}
-        present = {run: ns for run in self.home.run_ids() if (ns := _folder_mtime_ns(self.home, run)) is not None}
+        present = _folder_mtimes_ns(self.home)
         changed = [run for run, ns in present.items() if run not in known or known[run][1] != ns]
         gone = [number for run, (number, _) in known.items() if run not in present]
         if not changed and not gone:
@@ -284,7 +285,8 @@ class Index:
 
     def _loops(self, entries: Sequence[RunEntry]) -> list[tuple[Any, ...]]:
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
-        stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops() if row[0] in by_number]
+        few = by_number.keys() if len(by_number) <= FEW_RUNS else None
+        stored = [(by_number[row[0]], *row[1:]) for row in self.catalog.loops(few) if row[0] in by_number]
         live = [
             (entry.record.run, journal.journal.rank, journal.journal.process, *loop_row(row))
             for entry in entries
@@ -362,8 +364,16 @@ class Index:
         self.catalog.close()
 
 
-def _folder_mtime_ns(home: Home, run: str) -> int | None:
+def _folder_mtimes_ns(home: Home) -> dict[str, int]:
+    """Returns run → when its folder changed last; without runs that go away meanwhile."""
+    wanted = set(home.run_ids())
+    found: dict[str, int] = {}
     try:
-        return home.run_folder(run).stat().st_mtime_ns
-    except OSError:
-        return None
+        with os.scandir(home.runs) as folders:
+            for folder in folders:
+                if folder.name in wanted:
+                    with contextlib.suppress(OSError):
+                        found[folder.name] = folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return {}
+    return found

@@ -212,9 +212,10 @@ class Catalog:
         except KeyError:
             refuse("a name is missing")
 
-    def loops(self) -> list[Row]:
-        """Returns every execution of a loop, with the columns LOOPS."""
-        return self._read("loops", LOOPS, "order by run_id, rank, process, loop")
+    def loops(self, runs: Collection[int] | None = None) -> list[Row]:
+        """Returns every execution of a loop, of all runs or of some, with the columns LOOPS."""
+        only = "" if runs is None else f"where run_id in ({_placeholders(runs)}) "
+        return self._read("loops", LOOPS, f"{only}order by run_id, rank, process, loop", tuple(runs or ()))
 
     def checkpoints(self) -> list[Row]:
         """Returns every checkpoint, with the columns CHECKPOINTS."""

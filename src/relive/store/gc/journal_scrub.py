@@ -15,6 +15,7 @@ import msgspec
 
 from relive.errors import NotFound, ReliveError
 from relive.store.chunks import Chunks, named_chunks
+from relive.store.console import decode_record, list_console_files
 from relive.store.durable_files import atomic_write
 from relive.store.home import Home, list_journals
 from relive.store.journal import line_schema
@@ -55,6 +56,12 @@ def scrub_run(home: Home, run: str, pattern: str, *, dry_run: bool = False) -> S
         chunks |= scrub.chunks
         if after != before:
             changed[path] = after
+    for path in list_console_files(home.run_folder(run)):
+        before = path.read_bytes()
+        records = [_scrub_console_row(row, expression) for row in before.split(b"\n")]
+        if places := sum(count for _, count in records):
+            changed[path] = b"\n".join([row for row, _ in records])
+            report.places += places
     report.files = sorted(path.name for path in changed)
     report.chunks = sorted(_holding(Chunks(home.chunks), chunks, expression))
     if not dry_run:
@@ -140,6 +147,20 @@ def _check_readable(raw: bytes, line: dict[str, Any]) -> None:
 
 def _replacement(found: re.Match[str]) -> str:
     return REPLACEMENT if found[0] else ""
+
+
+def _scrub_console_row(row: bytes, expression: re.Pattern[str]) -> tuple[bytes, int]:
+    """Returns a record of console output without what matches, and how often it matched; a damaged one is emptied."""
+    record = decode_record(row)
+    if record is None:
+        return (b"", 1) if expression.search(row.decode("utf-8", "replace")) else (row, 0)
+    texts = record.get("open") or {"text": record.get("text", "")}
+    cleaned = {key: expression.subn(_replacement, text) for key, text in texts.items()}
+    if not any(count for _, count in cleaned.values()):
+        return row, 0
+    shown = {key: text for key, (text, _) in cleaned.items()}
+    record |= {"open": shown} if "open" in record else shown
+    return line_schema.with_sum(msgspec.json.encode(record)).rstrip(b"\n"), sum(count for _, count in cleaned.values())
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

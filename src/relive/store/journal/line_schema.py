@@ -1,8 +1,7 @@
 """The schema of journal lines: one class for each kind, used by writers, readers and the server's validation.
 
 To add a kind, add a class here, with the tag that `k` has on disk. Fields without a default are those that readers rely
-on. Fields that a line may lack are `UNSET`, which is false and is not written. Readers skip kinds and fields that they
-do not know.
+on. Fields that a line may lack are `UNSET`, which is false and not written. Readers skip unknown kinds and fields.
 """
 
 from __future__ import annotations
@@ -56,6 +55,7 @@ class ErrorFields(msgspec.Struct, kw_only=True, frozen=True):
     type: str = ""
     message: str = ""
     place: str | None = None
+    traceback: str | UnsetType = UNSET
 
 
 # --- the first line of a journal -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.store.versions import code_versions, version_checkout
+    from relive.store.versions import code_versions, version_checkout, version_contents
     from relive.store.versions.git_prefetch import GitPrefetch, start_git_prefetch
     from relive.store.versions.version_checkout import has_version
     from relive.store.versions.version_files import VersionFiles

@@ -1,0 +1,97 @@
+import { describe, expect, it } from "vitest";
+import { band, before, categoryCorrelation, extent, nearest, rankCorrelation, roomy, smooth, valueAt } from "../src/pure/curves";
+import { csvField, toCsv } from "../src/pure/files";
+import { fromList, fromRange, parse, toList, toRange, write } from "../src/pure/params";
+import { complete, isInText, quoted, wordAt } from "../src/pure/where";
+import { colorOf, PALETTE } from "../src/pure/colors";
+import { pairs } from "../src/parts/diff";
+
+const f = (...values: number[]) => Float64Array.from(values);
+
+describe("curves", () => {
+  it("are smoothed without bias, and gaps stay", () => {
+    expect([...smooth(f(1, 1, 1), 0.9)].map((x) => Number(x.toFixed(12)))).toEqual([1, 1, 1]);
+    const found = smooth(f(0, NaN, 1), 0.5);
+    expect(found[0]).toBe(0);
+    expect(found[1]).toBeNaN();
+    expect(found[2]).toBeCloseTo(2 / 3);
+    expect(smooth(f(3, 4), 0)).toEqual(f(3, 4));
+  });
+  it("are read at any place", () => {
+    const x = f(0, 10, 20);
+    expect([before(x, -1), before(x, 0), before(x, 15), before(x, 99)]).toEqual([-1, 0, 1, 2]);
+    expect([nearest(x, -5), nearest(x, 4), nearest(x, 6), nearest(x, 99), nearest(f(), 1)]).toEqual([0, 0, 1, 2, -1]);
+    expect(valueAt(x, f(0, 1, 3), 15)).toBe(2);
+    expect(valueAt(x, f(0, 1, 3), 20)).toBe(3);
+    expect(valueAt(x, f(0, 1, 3), 21)).toBeNaN();
+  });
+  it("make bands", () => {
+    const found = band([{ x: f(0, 1), y: f(0, 2) }, { x: f(0, 1), y: f(2, 2) }], "std");
+    expect([...found.mean]).toEqual([1, 2]);
+    expect(found.high[0]! - 1).toBeCloseTo(Math.SQRT2);
+    expect([...band([{ x: f(0), y: f(1) }, { x: f(0), y: f(5) }], "range").low]).toEqual([1]);
+    expect(band([{ x: Float64Array.from({ length: 5000 }, (_, i) => i), y: new Float64Array(5000) }], "std").x.length).toBe(500);
+  });
+  it("have an extent with room", () => {
+    expect(extent([f(1, NaN, -2, Infinity)], false)).toEqual([-2, 1]);
+    expect(extent([f(0, -1)], true)).toBeNull();
+    expect(roomy([3, 3], false)[0]).toBeLessThan(3);
+    expect(roomy([1, 100], true)[0]).toBeGreaterThan(0);
+  });
+  it("are correlated by rank", () => {
+    expect(rankCorrelation([1, 2, 3, 4], [1, 10, 100, 1000])).toBeCloseTo(1);
+    expect(rankCorrelation([1, 2, 3], [3, 2, 1])).toBeCloseTo(-1);
+    expect(rankCorrelation([1, 1, 1], [1, 2, 3])).toBeNaN();
+    expect(categoryCorrelation(["a", "a", "b", "b"], [1, 2, 10, 11])).toBeGreaterThan(0.8);
+  });
+});
+
+describe("addresses", () => {
+  it("keep every list and range", () => {
+    for (const items of [[], ["a"], ["a,b", "c\\d", ""], ["ü", "x y", "<b>"]]) {
+      if (items.length) expect(toList(fromList(items))).toEqual(items);
+      expect(toList(parse(write({ runs: fromList(items) })).runs)).toEqual(items);
+    }
+    expect(toRange(fromRange([0.1, 25000.5]))).toEqual([0.1, 25000.5]);
+    expect(toRange("3..1")).toBeNull();
+    expect(toRange("x")).toBeNull();
+    expect(write({ b: "1", a: "", c: "x/y:z" })).toBe("?b=1&c=x/y:z");
+  });
+});
+
+describe("the filter", () => {
+  const columns = [{ name: "lr", kind: "arg", runs: 3 }, { name: "loss", kind: "metric", runs: 3 }, { name: "val/loss", kind: "metric", runs: 3 }];
+  const texts = (text: string) => complete(text, text.length, columns).map((one) => one.text);
+  it("completes columns, operators and joiners where each may stand", () => {
+    expect(texts("l")).toEqual(["lr", "loss", "val/loss"]);
+    expect(texts("lr < 0.1 and val")).toEqual(["val/loss"]);
+    expect(texts("lr ")).toContain("<=");
+    expect(texts("lr < 0.1 ")).toEqual(["and", "or"]);
+    expect(texts("model = 'l")).toEqual([]);
+  });
+  it("quotes names that SQL would misread", () => {
+    expect(quoted("lr")).toBe("lr");
+    expect(quoted('a"b')).toBe('"a""b"');
+    expect(complete("val", 3, columns)[0]!.insert).toBe('"val/loss" ');
+    expect(wordAt("lr < val/l", 10)).toEqual({ word: "val/l", start: 5 });
+    expect(isInText("a = 'x", 6)).toBe(true);
+  });
+});
+
+describe("files", () => {
+  it("have one row per x, all digits, and no formulas", () => {
+    expect(toCsv("step", [{ label: "=a", x: f(0, 2), y: f(0.1, 0.30000000000000004) }, { label: 'b"c', x: f(1), y: f(5) }])).toBe(`step,'=a,"b""c"\n0,0.1,\n1,,5\n2,0.30000000000000004,\n`);
+    expect(csvField("a\nb")).toBe('"a\nb"');
+  });
+});
+
+describe("colours", () => {
+  it("stay with a run that was given one", () => { expect(colorOf("r", 0, new Map([["r", 7]]))).toBe(PALETTE[7]); expect(colorOf("r", 21, new Map())).toBe(PALETTE[1]); });
+});
+
+describe("differences", () => {
+  it("stand beside each other", () => {
+    const found = pairs({ old_start: 1, new_start: 1, lines: [{ kind: " ", text: "a" }, { kind: "-", text: "b" }, { kind: "+", text: "c" }, { kind: "+", text: "d" }] });
+    expect(found.map((pair) => [pair.left?.n, pair.right?.text])).toEqual([[1, "a"], [2, "c"], [undefined, "d"]]);
+  });
+});

@@ -1,0 +1,11 @@
+"""The console output of a run: files beside its journals, bounded, of which the beginning and the end are kept."""
+
+from typing import TYPE_CHECKING
+
+from relive.lazy_imports import lazy_names
+
+if TYPE_CHECKING:
+    from relive.store.console.console_file import ConsoleFile, list_console_files
+    from relive.store.console.console_text import ConsoleLine, decode_record, read_console
+
+__getattr__ = lazy_names(__name__)
