@@ -290,10 +290,18 @@ def test_only_the_name_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     assert logged == [("x", 1.0), ("the last", 2.0), ("x", 4.0)]
 
 
-def test_the_end_is_readable_after_a_torn_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _refuse(*_: object) -> None:
+    raise OSError("it can't be truncated")
+
+
+@pytest.mark.parametrize(("truncate", "damaged"), [(os.ftruncate, 0), (_refuse, 1)])
+def test_the_end_is_readable_after_a_torn_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, truncate: Any, damaged: int
+) -> None:
     journal = begin_journal(tmp_path)
     real = os.write
     with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", truncate)
         patch.setattr(os, "write", lambda fd, data: real(fd, data[: len(data) // 2]))
         with pytest.raises(OSError, match="only part of a line"):
             journal.line(line_schema.ValueLogged, name=1, value="half of this is lost")
@@ -303,7 +311,7 @@ def test_the_end_is_readable_after_a_torn_line(tmp_path: Path, monkeypatch: pyte
 
     found = read_lines(tmp_path / "0")
     assert isinstance(found.lines[-1], line_schema.RunEnded)
-    assert (found.lines[-1].outcome, found.damaged) == ("finished", 1)
+    assert (found.lines[-1].outcome, found.damaged) == ("finished", damaged)
 
 
 def test_times_are_right_across_the_wrap_of_the_short_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

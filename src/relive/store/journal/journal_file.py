@@ -96,6 +96,7 @@ class Journal:
         self._sealed_ns = self._hole_ns = _now()
         self._hole = 0  # the slot that the last seal stopped at, because it was not written
         self._has_torn_line = False
+        self._line_lock = threading.RLock()  # a signal handler may log while a line is written
         self._ticked_ns = 0
         self.tick()
 
@@ -191,13 +192,22 @@ class Journal:
         _fdatasync(self._lines.fd)
 
     def _write_line(self, data: bytes) -> None:
-        whole = b"\n" + data if self._has_torn_line else data
-        if os.write(self._lines.fd, whole) != len(whole):
+        with self._line_lock:
+            whole = b"\n" + data if self._has_torn_line else data
+            written = os.write(self._lines.fd, whole)
+            if written != len(whole):
+                self._take_back(written)
+                raise OSError(
+                    errno.ENOSPC, "only part of a line could be written; free some disk space", f"{self.path}.lines"
+                )
+            self._has_torn_line = False
+
+    def _take_back(self, count: int) -> None:
+        """Removes the part of a line that could be written: whoever reads it would take it for damage."""
+        try:
+            os.ftruncate(self._lines.fd, os.fstat(self._lines.fd).st_size - count)
+        except OSError:
             self._has_torn_line = True
-            raise OSError(
-                errno.ENOSPC, "only part of a line could be written; free some disk space", f"{self.path}.lines"
-            )
-        self._has_torn_line = False
 
     def make_room(self, slots: int) -> None:
         """Allocates disk space for so many further slots."""
