@@ -29,6 +29,9 @@ _RENEWED_PLACES = re.compile(
 )
 
 
+TICK_S = 0.02
+
+
 def is_renewed(path: str) -> bool:
     """Whether a file is one that libraries or the system renew at any time."""
     return _RENEWED_PLACES.search(path) is not None
@@ -45,7 +48,8 @@ class WriteGuard:
         self, protected: Sequence[str], writable: Sequence[str], *, begun_s: float | None = None, copies: str = ""
     ) -> None:
         """`copies`: a writable folder for copies of files that are to be left as they are."""
-        self._begun_s = time.time() if begun_s is None else begun_s
+        # The times of files are those of the kernel's last tick, so a file may seem older than this moment.
+        self._begun_s = time.time() - TICK_S if begun_s is None else begun_s
         self._copies = PrivateCopies(copies, self._is_left_alone) if copies else None
         self._checks_torch = False
         self._protected = tuple(_with_separator(os.path.realpath(path)) for path in protected)
