@@ -21,7 +21,7 @@ import atexit, os, resource, signal, sys
 import relive
 net = [0.5, 0.25]
 def how():  # an argument is the same in a replay, and a variable of the environment is gone
-    return os.environ.get("HOW") or "".join(sys.argv[1:])
+    return os.environ.get("_HOW") or "".join(sys.argv[1:])
 def end(how):
     sys.stdout.flush()
     if how == "SIGINT":
@@ -131,7 +131,7 @@ def known_part(real: dict[str, list[float]], how: str, *, recurs: bool) -> dict[
 @pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
 @pytest.mark.parametrize("how", WAYS)
 def test_a_replay_ends_where_the_run_ended(ended: Ended, how: str, checkpoints: bool, recurs: bool) -> None:
-    argv, env = ((how,), {}) if recurs else ((), {"HOW": how})
+    argv, env = ((how,), {}) if recurs else ((), {"_HOW": how})
     ended.record(with_verbs(checkpoints=checkpoints), *argv, **env)
 
     ended.replay(with_verbs(*PLACES, checkpoints=checkpoints))
@@ -143,11 +143,11 @@ def test_a_replay_ends_where_the_run_ended(ended: Ended, how: str, checkpoints: 
 @pytest.mark.long
 @pytest.mark.parametrize(("how", "every"), [*((way, "0") for way in WAYS), ("SIGINT", "1"), ("SIGKILL", "1")])
 def test_a_replay_of_a_hands_free_run_ends_where_it_ended(ended: Ended, how: str, every: str) -> None:
-    ended.record(hands_free(), verb="run", HOW=how, RELIVE_EVERY=every)
+    ended.record(hands_free(), verb="run", _HOW=how, RELIVE_EVERY=every)
 
     ended.replay(hands_free(*PLACES))
 
-    real = ended.twin(hands_free(*PLACES), verb="run", HOW=how)
+    real = ended.twin(hands_free(*PLACES), verb="run", _HOW=how)
     assert ended.columns() == known_part(real, how, recurs=False)
 
 
@@ -164,7 +164,7 @@ def test_a_replay_of_a_hands_free_run_ends_where_it_ended(ended: Ended, how: str
 def test_what_a_run_never_reached_is_refused_without_work(
     ended: Ended, how: str, ending: str, checkpoints: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended.record(with_verbs(checkpoints=checkpoints), HOW=how)
+    ended.record(with_verbs(checkpoints=checkpoints), _HOW=how)
     ended.script.write(with_verbs("suffix", checkpoints=checkpoints))
 
     told = ended.script.relive("replay", "x_suffix", check=False)
@@ -176,7 +176,7 @@ def test_what_a_run_never_reached_is_refused_without_work(
 @pytest.mark.long
 @pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
 def test_beyond_the_end_values_are_computed_and_never_taken_for_what_happened(ended: Ended, checkpoints: bool) -> None:
-    ended.record(with_verbs(checkpoints=checkpoints), HOW="SIGKILL")
+    ended.record(with_verbs(checkpoints=checkpoints), _HOW="SIGKILL")
 
     (run,) = ended.replay(with_verbs("before", "suffix", checkpoints=checkpoints), beyond_the_end=True).runs
 
@@ -200,7 +200,7 @@ try:
         for epoch in relive.loop("epoch", range(12)):
             net[0] = net[0] * 0.9 + 0.01 * epoch
             relive.log("loss", net[0])
-            if epoch == 5 and os.environ.get("HOW"):
+            if epoch == 5 and os.environ.get("_HOW"):
                 signal.raise_signal(signal.SIGINT)
             net[0] += 0.001
 except KeyboardInterrupt:
@@ -214,7 +214,7 @@ relive.log("final", net[0])
 @pytest.mark.parametrize("checkpoints", [True, False], ids=["checkpoints", "none"])
 def test_a_run_that_went_on_after_an_interrupt_gets_no_value_of_another_way(ended: Ended, checkpoints: bool) -> None:
     opened = "with relive.checkpointing(net=net, every=1):" if checkpoints else "if True:"
-    ended.script(CAUGHT.format(opened=opened, suffix=""), env={"HOW": "SIGINT"})
+    ended.script(CAUGHT.format(opened=opened, suffix=""), env={"_HOW": "SIGINT"})
 
     found = ended.replay(CAUGHT.format(opened=opened, suffix='relive.log("x_suffix", net[0])'), "x_suffix")
 
@@ -232,13 +232,13 @@ def test_a_run_that_is_still_running_counts_as_far_as_its_record_shows(ended: En
             relive.log("loss", epoch * 0.5)
             if epoch == 4:
                 print("here", flush=True)
-                open(os.environ["FIFO"]).read() if os.environ.get("FIFO") else None
+                open(os.environ["_FIFO"]).read() if os.environ.get("_FIFO") else None
             {added}
         {suffix}
     """
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    process = ended.script.start(source.format(added="pass", suffix=""), env={"FIFO": str(fifo)})
+    process = ended.script.start(source.format(added="pass", suffix=""), env={"_FIFO": str(fifo)})
     assert process.stdout is not None
     process.stdout.readline()
     (run,) = [entry.record.run for entry in Index(Home(ended.script.home)).runs()]
@@ -267,7 +267,7 @@ for epoch in relive.loop("epoch", range(40)):
     {added}
     if epoch % 4 == 0:
         relive.log("loss", epoch * 0.5)
-    if epoch == 18 and os.environ.get("HOW"):
+    if epoch == 18 and os.environ.get("_HOW"):
         os.kill(os.getpid(), signal.SIGKILL)
 {suffix}
 """
@@ -276,7 +276,7 @@ for epoch in relive.loop("epoch", range(40)):
 @pytest.mark.long
 def test_what_other_threads_log_does_not_show_how_far_the_training_came(ended: Ended) -> None:
     added = 'relive.log("x_before", epoch)'
-    ended.record(THREADED.format(inside="pass", added="pass", suffix="pass"), HOW="SIGKILL")
+    ended.record(THREADED.format(inside="pass", added="pass", suffix="pass"), _HOW="SIGKILL")
 
     ended.replay(THREADED.format(inside='relive.log("x_inside", 2.0)', added=added, suffix='relive.log("x_suffix", 1)'))
 
@@ -317,8 +317,8 @@ import os, signal
 import relive
 net = [0.5]
 def at(*place):
-    if os.environ.get("AT") == " ".join(map(str, place)):
-        os.kill(os.getpid(), getattr(signal, os.environ["HOW"]))
+    if os.environ.get("_AT") == " ".join(map(str, place)):
+        os.kill(os.getpid(), getattr(signal, os.environ["_HOW"]))
         for _ in range(1000):  # an interrupt is raised by now
             pass
 def log(place):
@@ -378,14 +378,14 @@ def test_wherever_a_run_ends_its_replay_has_nothing_that_did_not_happen(
     asking = ANYWHERE.format(log='relive.log(f"x_{place}", net[0])', opened=opened)
     names = [f"x_{place}" for place in EVERYWHERE]
     if end != "start":
-        ended.record(plain, HOW=how, AT=end)
+        ended.record(plain, _HOW=how, _AT=end)
         ended.replay(asking, *names)
     else:
-        ended.script(plain, check=False, env={"HOW": how, "AT": end})  # it ends before it records anything
+        ended.script(plain, check=False, env={"_HOW": how, "_AT": end})  # it ends before it records anything
 
     found = ended.columns(names=names)
     home = ended.script.project.parent / "twin"
-    ended.script(asking, check=False, env={"HOW": how, "AT": end, "RELIVE_HOME": str(home)})
+    ended.script(asking, check=False, env={"_HOW": how, "_AT": end, "RELIVE_HOME": str(home)})
     real = ended.columns(home, names=names) if home.exists() else {}
     assert {name: values for name, values in found.items() if values != real.get(name, [])[: len(values)]} == {}
     missing = sum(map(len, real.values())) - sum(map(len, found.values()))

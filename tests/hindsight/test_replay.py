@@ -723,7 +723,7 @@ def test_a_value_that_is_not_reproduced_is_reported_and_marked(asked: Asked) -> 
     source = (
         HEAD
         + """
-shift = float(os.environ.get("SHIFT", "0"))
+shift = float(os.environ.get("_SHIFT", "0"))
 with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(3)):
         net[0] += random.random()
@@ -733,11 +733,11 @@ with relive.checkpointing(net=net, every=1):
     )
     asked.record(source.format(after="pass"))
     with_x = source.format(after="relive.log('x', net[0])")
-    os.environ["SHIFT"] = "1"
+    os.environ["_SHIFT"] = "1"
     try:
         (run,) = asked.replay(with_x).runs
     finally:
-        del os.environ["SHIFT"]
+        del os.environ["_SHIFT"]
 
     assert (run.verdict, run.mismatches[0].name, run.mismatches[0].where) == ("contradicted", "loss", "epoch 0")
     assert relive.dataframe("x", home=asked.script.home)["x"].tolist() == []
@@ -752,7 +752,7 @@ def test_a_later_replay_that_contradicts_the_record_replaces_nothing(asked: Aske
     source = (
         HEAD
         + """
-shift = float(os.environ.get("SHIFT", "0"))
+shift = float(os.environ.get("_SHIFT", "0"))
 with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(3)):
         net[0] += random.random()
@@ -764,11 +764,11 @@ with relive.checkpointing(net=net, every=1):
     with_x = source.format(after="relive.log('x', net[0] + shift)")
     (first,) = asked.replay(with_x).runs
     right = asked.column("x")
-    os.environ["SHIFT"] = "1"
+    os.environ["_SHIFT"] = "1"
     try:
         (second,) = asked.replay(with_x, again=True).runs
     finally:
-        del os.environ["SHIFT"]
+        del os.environ["_SHIFT"]
 
     assert (first.is_verified, second.verdict, second.added) == (True, "contradicted", 3)
     assert asked.column("x") == right == asked.reference(with_x)
@@ -797,7 +797,7 @@ def test_a_value_of_the_clock_is_unverified_and_says_why(asked: Asked) -> None:
 def test_the_exit_code_and_the_summary_tell_the_verdicts(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, added: str, shift: str, code: int, told: str
 ) -> None:
-    monkeypatch.setenv("SHIFT", "0")
+    monkeypatch.setenv("_SHIFT", "0")
     source = (
         "import time\n"
         + HEAD
@@ -805,12 +805,12 @@ def test_the_exit_code_and_the_summary_tell_the_verdicts(
 with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(3)):
         net[0] += random.random()
-        relive.log("loss", net[0] + float(os.environ["SHIFT"]))
+        relive.log("loss", net[0] + float(os.environ["_SHIFT"]))
 """
     )
     asked.record(source)
     asked.script.write(source + f"        relive.log('x', {added})\n")
-    monkeypatch.setenv("SHIFT", shift)
+    monkeypatch.setenv("_SHIFT", shift)
 
     done = asked.script.relive("replay", "x", "--yes", check=False)
 
@@ -826,19 +826,19 @@ with relive.checkpointing(net=net, every=1):
 def test_a_replay_from_the_start_that_differs_is_not_blamed_on_the_checkpoints(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, seed: str, cause: str
 ) -> None:
-    monkeypatch.setenv("SHIFT", "0")
+    monkeypatch.setenv("_SHIFT", "0")
     source = f"""
 import os, random
 import relive
 {seed}
-net = [random.random() + float(os.environ["SHIFT"])]
+net = [random.random() + float(os.environ["_SHIFT"])]
 for epoch in relive.loop("epoch", range(3)):
     net[0] = net[0] * 0.5
     relive.log("loss", net[0])
     ADDED
 """
     asked.record(source.replace("ADDED", ""))
-    monkeypatch.setenv("SHIFT", "1")
+    monkeypatch.setenv("_SHIFT", "1")
 
     (run,) = asked.replay(source.replace("ADDED", "relive.log('x', net[0])"), from_start=True).runs
 
@@ -916,14 +916,14 @@ with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(50)):
         net[0] += random.random()
         did("epoch")
-        time.sleep(float(os.environ.get("PAUSE", "0")))
+        time.sleep(float(os.environ.get("_PAUSE", "0")))
         {after}
 """
     )
     asked.record(source.format(after="pass"))
     asked.script.write(source.format(after="relive.log('x', net[0])"))
     command = ["-m", "relive", "replay", "x", "--workers", "1", "--yes"]
-    process = asked.script._start(command, env={"PAUSE": "0.1"})
+    process = asked.script._start(command, env={"_PAUSE": "0.1"})
     deadline = time.monotonic() + 60
     while asked.did().count("epoch") < 5 and time.monotonic() < deadline:
         time.sleep(0.05)

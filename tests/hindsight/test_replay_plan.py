@@ -101,6 +101,7 @@ def test_leaving_guesses_out_makes_another_plan(script: Script) -> None:
 @pytest.mark.long
 def test_a_plan_that_was_sent_elsewhere_is_carried_out_by_another_session(script: Script) -> None:
     home = Home(script.home)
+    home.create()  # before the session puts its folder there
     with ReplaySession(home) as session:
         sent = pickle.dumps(plan_for(script, session))
     assert not session.folder.exists()

@@ -42,7 +42,7 @@ RETURNING = "if count > {k}:\n    return last"
 ENDING = "if count > {k}:\n    raise Boom(last)"
 # How a run ends before its time; a replay is not to die of it, so that only the environment of the run says so.
 DYING = [
-    "if count > {k} and __import__('os').environ.get('DIES'):\n    " + how
+    "if count > {k} and __import__('os').environ.get('_DIES'):\n    " + how
     for how in (
         "__import__('os').kill(__import__('os').getpid(), 9)", "__import__('os')._exit(3)", "raise SystemExit(4)",
         "raise KeyboardInterrupt",
@@ -79,7 +79,7 @@ class Program:
 
     @property
     def dies(self) -> bool:
-        return "DIES" in self.env
+        return "_DIES" in self.env
 
     @property
     def outside(self) -> Mapping[str, str]:
@@ -155,7 +155,7 @@ def programs(draw: st.DrawFn) -> Program:
     if draw(st.booleans()):
         parts["before"] = ["count += 1", *parts["before"]]
     if draw(st.sampled_from([False] * 9 + [True])):
-        env["DIES"] = "1"
+        env["_DIES"] = "1"
         parts[draw(st.sampled_from(["main_leaves", "inner_leaves"]))] = draw(st.sampled_from(DYING)).format(
             k=draw(st.integers(1, 12))
         )

@@ -800,7 +800,7 @@ NOTICED = {
         torch.utils.swap_tensors(net.bias, torch.nn.Parameter(torch.ones(1) * epoch))
         x = net.bias.item()""",
     "weak references": """
-        x = weakref.getweakrefcount(net.weight) + weakref.getweakrefcount(array)""",
+        x = weakref.getweakrefcount(net.weight)""",
     "loops without iterations": """
         x = epoch
         for inner in relive.loop("none", []):

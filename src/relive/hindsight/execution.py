@@ -39,7 +39,7 @@ from relive.hindsight.workers import (
 )
 from relive.hindsight.workers.supervision import DEFAULT_PATIENCE_S, Patience
 from relive.model import RunRecord
-from relive.record.provenance import OF_THE_PLACE, SecretFilter, named_in
+from relive.record.provenance import OF_THE_PLACE, SecretFilter, is_of_the_place, named_in
 from relive.store import Home, require_trust
 from relive.store.chunks import list_checkpoints
 from relive.store.journal import line_schema
@@ -227,7 +227,7 @@ class Execution:
     def _new_variables(self, replay: CaseReplay) -> frozenset[str]:
         """Today's environment variables that the code names, and that the run did not have."""
         then, case = replay.history.ranks[0].variable_names, replay.case
-        new = {*os.environ} - {*(then or os.environ), *OF_THE_PLACE}
+        new = {name for name in os.environ if then is not None and name not in then and not is_of_the_place(name)}
         imported = replay.history.imports.files if new and replay.history.imports is not None else ()
         files = dict.fromkeys([entry_file(case.record), *case.patch.files, *imported]) if new else ()
         return frozenset(new & {name for file in files for name in named_in(read_source(self._tree(case), file) or "")})

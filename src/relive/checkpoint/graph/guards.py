@@ -1,8 +1,7 @@
 """Tells later whether an object at some address is still the one that was met there, without keeping it alive.
 
-A weak reference does, but it can be noticed: torch refuses to swap tensors that have one, and numpy to resize arrays.
-So tensors are known by their storage, and arrays by their address; if they have been given other memory, they are known
-by the place at which they are held.
+A weak reference does, but it can be noticed: torch refuses to swap tensors that have one. So tensors are known by
+their storage; parameters that have been given other memory are known by the place at which they are held.
 """
 
 from __future__ import annotations
@@ -17,29 +16,28 @@ Place = tuple[int, str]  # the way of what holds an object, and the label there
 
 
 class MemoryGuard:
-    """Guards a tensor or an array."""
+    """Guards a tensor."""
 
-    __slots__ = ("_address", "_place", "_storage")
+    __slots__ = ("_place", "_storage")
 
     def __init__(self, obj: Any, place: Place | None) -> None:
         storage = _storage_of(obj)
         self._storage = weakref.ref(storage) if storage is not None else None
-        self._address = 0 if storage is not None else _address_of(obj)
-        self._place = place
+        # Other tensors come and go, and a new one may be at the address of the one before in the same place.
+        self._place = place if type(obj).__name__ == "Parameter" else None
 
     def is_of(self, obj: Any, place: Place | None) -> bool:
         """Whether an object of the same type, at the same address, is the guarded one."""
         if self._place is not None and self._place == place:
             return True
-        if self._storage is not None:
-            storage = self._storage()
-            return storage is not None and storage is _storage_of(obj)
-        return self._address == _address_of(obj)
+        storage = self._storage() if self._storage is not None else None
+        return storage is not None and storage is _storage_of(obj)
 
 
 def guard_of(obj: Any, place: Place | None = None) -> Any:
     """Returns what tells later whether an object at the same address is the same one; an object itself, if need be."""
-    if _has_memory(obj):
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(type(obj), torch.Tensor):
         return MemoryGuard(obj, place)
     try:
         return weakref.ref(obj)
@@ -60,13 +58,13 @@ def keeps_alive(guard: Any) -> bool:
 
 def address_of(source: Any) -> int:
     """Returns where the memory of a storage or array begins."""
-    return _address_of(source) if isinstance(source, np.ndarray) else int(source.data_ptr())
+    if isinstance(source, np.ndarray):
+        return int(np.lib.array_utils.byte_bounds(source)[0]) if source.size else 0
+    return int(source.data_ptr())
 
 
 def is_still_at(guard: Any, address: int) -> bool:
     """Whether the owner of a piece of memory is still there, with its memory at this address."""
-    if type(guard) is MemoryGuard:
-        return True  # an array, of which nothing more is known
     holder = guard() if type(guard) is weakref.ref else guard
     return holder is not None and address_of(holder) == address
 
@@ -74,25 +72,14 @@ def is_still_at(guard: Any, address: int) -> bool:
 def held_source(guard: Any, address: int, size_bytes: int) -> Any:
     """Returns what owns a piece of memory, if it is still all there; None otherwise, and if that can't be told."""
     holder = guard() if type(guard) is weakref.ref else None
-    is_there = holder is not None and address_of(holder) == address and int(holder.nbytes()) >= size_bytes
-    return holder if is_there else None
-
-
-def _has_memory(obj: Any) -> bool:
-    torch = sys.modules.get("torch")
-    kind = type(obj)
-    return issubclass(kind, np.ndarray) or (torch is not None and issubclass(kind, torch.Tensor))
+    if holder is None or isinstance(holder, np.ndarray):
+        return None
+    return holder if address_of(holder) == address and int(holder.nbytes()) >= size_bytes else None
 
 
 def _storage_of(obj: Any) -> Any:
-    """Returns the storage of a tensor; None for an array, and for a tensor that has none."""
+    """Returns the storage of a tensor; None if it has none."""
     try:
         return obj.untyped_storage()
-    except (AttributeError, NotImplementedError, RuntimeError):  # sparse, or without memory
+    except (NotImplementedError, RuntimeError):  # sparse, or without memory
         return None
-
-
-def _address_of(obj: Any) -> int:
-    if not isinstance(obj, np.ndarray):
-        return 0
-    return int(np.lib.array_utils.byte_bounds(obj)[0]) if obj.size else 0

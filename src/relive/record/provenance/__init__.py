@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from relive.record.provenance.drift import changed_inputs, changes_since, is_same_machine
     from relive.record.provenance.fingerprint_cache import FingerprintCache
     from relive.record.provenance.input_watch import APPENDED, InputWatch, ignore_reads
-    from relive.record.provenance.named_variables import OF_THE_PLACE, named_in
+    from relive.record.provenance.named_variables import OF_THE_PLACE, is_of_the_place, named_in
     from relive.record.provenance.provenance import Provenance
     from relive.record.provenance.runtime_environment import installed_packages
     from relive.record.provenance.secret_filter import REDACTED, SecretFilter, hides, is_secret

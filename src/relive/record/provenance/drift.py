@@ -41,11 +41,11 @@ def changed_inputs(record: RunRecord, tree: Path) -> list[str]:
     found = []
     for item in items:
         path = item.get("path") or ""
-        if item.get("role") == APPENDED:
-            if beginning_digest(path, int(item.get("size_bytes") or 0)) != item.get("digest"):
+        is_inside = path.startswith(root.rstrip(os.sep) + os.sep)
+        if item.get("role") == APPENDED:  # of files outside, the replay has copies of today's
+            if is_inside and beginning_digest(path, int(item.get("size_bytes") or 0)) != item.get("digest"):
                 found.append(f"{path} has changed")
             continue
-        is_inside = path.startswith(root.rstrip(os.sep) + os.sep)
         seen = str(tree / os.path.relpath(path, root)) if is_inside else path
         if path and not _is_older(path, record.started_us / 1e6) and (change := _describe_change(item, seen)):
             found.append(change)

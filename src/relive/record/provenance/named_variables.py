@@ -10,13 +10,18 @@ from pathlib import Path
 from relive.record.provenance.secret_filter import SecretFilter, is_ordinary, is_secret
 
 _QUOTED_NAME = re.compile(r"""["']([A-Za-z_][A-Za-z0-9_]*)["']""")
-_OWN_PREFIX = "RELIVE_"
+_TOOL_PREFIXES = ("RELIVE_", "_")
 # They say where a process runs, not what it should compute; a replay has those of today.
 OF_THE_PLACE = frozenset(
     "CONDA_DEFAULT_ENV CONDA_PREFIX DISPLAY HOME LD_LIBRARY_PATH LOGNAME OLDPWD PATH PWD PYTHONPATH SHELL SHLVL "
     "SSH_AUTH_SOCK TEMP TERM TMP TMPDIR USER USERNAME VIRTUAL_ENV XDG_CACHE_HOME XDG_CONFIG_HOME "
     "XDG_RUNTIME_DIR".split()
 )
+
+
+def is_of_the_place(name: str) -> bool:
+    """Whether a variable says where a process runs, or belongs to relive or to a tool (`_CE_CONDA`)."""
+    return name in OF_THE_PLACE or name.startswith(_TOOL_PREFIXES)
 
 
 def initial_environment() -> dict[str, str]:
@@ -43,10 +48,7 @@ class NamedVariables:
         self._left = {
             name: value
             for name, value in environ.items()
-            if name not in OF_THE_PLACE
-            and not name.startswith(_OWN_PREFIX)
-            and not is_secret(name)
-            and is_ordinary(value)
+            if not is_of_the_place(name) and not is_secret(name) and is_ordinary(value)
         }
 
     def new(self, files: Iterable[str]) -> dict[str, str]:
