@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+# They pass over parameters without gradients, or compare states.
+_INDIFFERENT = ("torch.optim", "torch.nn.parallel", "torch.distributed", "relive.")
 MISSING = "it reads gradients of parameters, which the checkpoint that it continues from does not hold"
 
 
@@ -50,7 +52,7 @@ class GradientWatch:
             caller = sys._getframe(1)
             if caller.f_code.co_name == "zero_grad":
                 self._note(tensor)
-            elif not (caller.f_globals.get("__name__") or "").startswith("torch.optim") and tensor.is_leaf:
+            elif not (caller.f_globals.get("__name__") or "").startswith(_INDIFFERENT) and tensor.is_leaf:
                 self._is_missing = False  # once is enough
                 self._on_missing(MISSING)
         return found
