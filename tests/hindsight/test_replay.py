@@ -723,11 +723,12 @@ def test_a_value_that_is_not_reproduced_is_reported_and_marked(asked: Asked) -> 
     source = (
         HEAD
         + """
-shift = float(os.environ.get("_SHIFT", "0"))
+def shift():  # asked in each iteration: what stands before the loop is restored
+    return float(os.environ.get("_SHIFT", "0"))
 with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(3)):
         net[0] += random.random()
-        relive.log("loss", net[0] + shift)
+        relive.log("loss", net[0] + shift())
         {after}
 """
     )
@@ -752,16 +753,17 @@ def test_a_later_replay_that_contradicts_the_record_replaces_nothing(asked: Aske
     source = (
         HEAD
         + """
-shift = float(os.environ.get("_SHIFT", "0"))
+def shift():  # asked in each iteration: what stands before the loop is restored
+    return float(os.environ.get("_SHIFT", "0"))
 with relive.checkpointing(net=net, every=1):
     for epoch in relive.loop("epoch", range(3)):
         net[0] += random.random()
-        relive.log("loss", net[0] + shift)
+        relive.log("loss", net[0] + shift())
         {after}
 """
     )
     asked.record(source.format(after="pass"))
-    with_x = source.format(after="relive.log('x', net[0] + shift)")
+    with_x = source.format(after="relive.log('x', net[0] + shift())")
     (first,) = asked.replay(with_x).runs
     right = asked.column("x")
     os.environ["_SHIFT"] = "1"

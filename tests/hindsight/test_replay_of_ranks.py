@@ -286,7 +286,7 @@ def _left_over(home: Path) -> list[str]:
 @pytest.mark.long
 def test_a_run_that_was_killed_midway_is_replayed_as_far_as_it_came(together: Together) -> None:
     hold = '"_HOLD" in os.environ and epoch == 3 and time.sleep(60)'
-    processes = together.start(train(after=hold), HOLD="1")
+    processes = together.start(train(after=hold), _HOLD="1")
     while together.did().count("step0") + together.did().count("step1") < 24:
         time.sleep(0.05)
     for process in processes:
