@@ -205,7 +205,7 @@ def test_events_tell_of_new_runs_of_their_values_and_of_their_end(serve, script)
     _, _, again = ask(server, "/api/events?once=1", headers={"Last-Event-ID": last})
     _, _, lost = ask(server, "/api/events?once=1", headers={"Last-Event-ID": "other-7"})
 
-    assert kinds[0] == "runs"
+    assert "runs" in kinds[:2]  # values and the run itself may arrive in one look at the store
     assert kinds.count("points") >= 2
     assert kinds[-1] == "ended"
     assert b"event:" not in again
