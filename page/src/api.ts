@@ -31,7 +31,13 @@ async function request<T>(method: string, path: string, body?: unknown, signal?:
   }
   trouble.value = "";
   if (answer.status === 401) { toLogin(); throw new ApiError(401, "a token is needed"); }
-  const content = await answer.json().catch(() => ({ error: `the server answered with ${answer.status}` })) as Record<string, unknown>;
+  const content = await answer.json().catch((error: unknown) => {
+    if (answer.ok) { // cut off on its way: half an answer is none
+      if ((error as Error).name !== "AbortError") trouble.value = "The server's answer was cut off. The page tries again.";
+      throw error;
+    }
+    return { error: `the server answered with ${answer.status}` };
+  }) as Record<string, unknown>;
   if (!answer.ok) throw new ApiError(answer.status, String(content.error ?? answer.status), content);
   return content as T;
 }

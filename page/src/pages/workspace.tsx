@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { columns as askColumns, get, session, table, type Row } from "../api";
+import { ApiError, columns as askColumns, get, session, table, trouble, type Row } from "../api";
 import { onChange } from "../events";
 import { Choice, Empty, Menu, Tick, useAnswer } from "../parts/basics";
 import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
@@ -20,7 +20,10 @@ const MOST = 1000;
 export const hovered = signal<string | null>(null);
 
 export const knownColumns = signal<Column[]>([]);
-export async function loadColumns(): Promise<void> { knownColumns.value = await askColumns(); }
+/** Learns the columns; where that fails, those of before stay, and the header has said what is wrong. */
+export async function loadColumns(): Promise<void> {
+  try { knownColumns.value = await askColumns(); } catch (error) { if (error instanceof ApiError) trouble.value = error.message; }
+}
 
 /** The columns that are shown unless others were picked: what differs between people's runs most often. */
 function usualColumns(known: Column[]): string[] {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import zstandard
 from starlette.requests import Request
 
 import relive.server.http.admission as admission
 import relive.server.http.request_body as request_body
-from relive.server.http import LEASE, Admission, HttpError, read_body
+from relive.server.http import LEASE, Admission, HttpError, decompress_body, read_body
 
 
 def dripping(pieces: list[bytes], pause_s: float, lease: Any) -> Request:
@@ -69,3 +72,13 @@ def test_requests_of_one_token_leave_room_for_those_of_another():
         office.admit("eve")
 
     assert office.admit("ada")
+
+
+def test_bodies_are_unpacked_in_several_threads_at_once():
+    bodies = [random.Random(n).randbytes(50_000) * 20 for n in range(8)]
+    sent = [zstandard.compress(body, 1) for body in bodies]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: decompress_body(sent[n % 8], "zstd", len(bodies[n % 8])), range(400)))
+
+    assert all(found[n] == bodies[n % 8] for n in range(400))

@@ -84,6 +84,17 @@ def test_exploration_brushes_and_ranks_the_args(open_page):
     page.get_by_text("8 of 8 runs").wait_for()
 
 
+def test_half_an_answer_is_none(open_page):
+    page = open_page("/models")
+    page.route("**/api/columns*", lambda route: route.fulfill(status=200, body='{"columns": [{"na'))
+    page.get_by_role("link", name="Explore").click()
+
+    page.get_by_text("answer was cut off").wait_for()
+    page.unroute("**/api/columns*")
+    page.get_by_role("link", name="Runs").click()
+    charts_drawn(page)
+
+
 def test_a_model_is_promoted_pointed_and_rolled_back(open_page, runs):
     page = open_page(f"/models?promote={runs[0]}&artifact=weights")
     page.get_by_label("Model").fill("digits")

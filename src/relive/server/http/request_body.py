@@ -18,7 +18,7 @@ BODY_BYTES = 20 << 20  # the longest journal line fits
 BODY_S = 30.0  # for a whole body, and more for a long one
 MIN_BYTES_PER_S = 32 << 10
 T = TypeVar("T")
-_decompressor = zstandard.ZstdDecompressor(max_window_size=64 << 20)
+_MAX_WINDOW_BYTES = 64 << 20
 
 
 async def read_body(request: Request, limit_bytes: int = BODY_BYTES) -> bytes:
@@ -85,6 +85,7 @@ def _decompress_zstd(body: bytes, size: int) -> bytes:
             raise HttpError(
                 422, f"the compressed body declares {declared} bytes, not the {size} announced; send it again"
             )
-        return _decompressor.decompress(body)
+        # One for each body: bodies are unpacked in several threads, and a decompressor has a state of its own.
+        return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompress(body)
     except zstandard.ZstdError as error:
         raise HttpError(422, f"the body can't be decompressed ({error}); send it again") from error
