@@ -254,6 +254,7 @@ class Execution:
             added=case.patch.added, mains={loop.name for loop in replay.history.profile.mains},
             is_instrumented=bool(case.record.code.get("instrumented")),
             unrecorded={*(rank.variable_names or ()), *OF_THE_PLACE} - ({*rank.variables} - OF_THE_PLACE),
+            has_hash_seed=rank.variables.get("PYTHONHASHSEED", "random") != "random",
         )  # fmt: skip
 
     def merge(self, replay: CaseReplay, reader: ResultReader) -> None:

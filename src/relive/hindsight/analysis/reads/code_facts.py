@@ -12,7 +12,8 @@ from relive.checkpoint.analysis import has_volatile_name
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
-from relive.hindsight.analysis.reads.volatile_calls import VolatileFlow, any_volatile
+from relive.hindsight.analysis.reads.set_order import SET_ORDER
+from relive.hindsight.analysis.reads.volatile_calls import ORDER, VolatileFlow, any_volatile
 from relive.instrument import reachable_files
 from relive.record.provenance import named_in
 
@@ -35,12 +36,12 @@ class CodeFacts:
 
     `read` returns the text of a file, if there is one. `mains` are the names of the main loops, as the source has
     them; `is_instrumented`: the source has no loops of relive, instrumentation chooses them. `unrecorded`: environment
-    variables whose values in the run are not known.
+    variables whose values in the run are not known; `has_hash_seed`: sets have the order that they had in the run.
     """
 
     def __init__(
         self, read: ReadFile, entry: str, *, added: Sequence[AddedStatement] = (), mains: Collection[str] = (),
-        is_instrumented: bool = False, unrecorded: Collection[str] = (),
+        is_instrumented: bool = False, unrecorded: Collection[str] = (), has_hash_seed: bool = True,
     ) -> None:  # fmt: skip
         self._read = read
         self._entry = entry
@@ -48,6 +49,7 @@ class CodeFacts:
         self._mains = mains
         self._is_instrumented = is_instrumented
         self._unrecorded = unrecorded
+        self._has_hash_seed = has_hash_seed
 
     # --- what the added statements read -------------------------------------------------------------------------
 
@@ -56,7 +58,8 @@ class CodeFacts:
         found = (
             self._flow.label(file, scope, reads, is_own=True) for file, scope, reads in self._statements_of(name)
         )  # fmt: skip
-        return next((label for label in found if label), None) or self._unrecorded_variable(name)
+        labels = (label for label in found if label and not (label == ORDER and self._has_hash_seed))
+        return next(labels, None) or self._unrecorded_variable(name)
 
     def _unrecorded_variable(self, name: str) -> str | None:
         """Returns the environment variable that an added statement of a name reads, if the run's value is not known."""
@@ -140,7 +143,7 @@ class CodeFacts:
         if has_volatile_name(name) or name.casefold() in self._volatile_labels:
             return True
         return any(
-            self._flow.label(file, scope, reads)
+            self._flow.label(file, scope, reads) or (SET_ORDER in reads.flowing_calls and not self._has_hash_seed)
             for file in self._scopes
             for scope, _, reads in file.logged.get(name, [])
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+
+from relive.hindsight.analysis.reads.set_order import SET_ORDER, depends_on_set_order, names_of_sets
 
 Chain = tuple[str, ...]  # `model.fc.weight`; a constant key counts as an attribute: `state["step"]`
 
@@ -90,9 +92,9 @@ def read_scopes(file: str, text: str) -> FileScopes | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    reader = _ScopeReader()
-    reader.visit(tree)
     nodes = list(ast.walk(tree))
+    reader = _ScopeReader(names_of_sets(nodes))
+    reader.visit(tree)
     imported = dict(pair for node in nodes for pair in _imported_names(node))
     found = [node for node in nodes if isinstance(node, ast.Call)]
     calls = frozenset(_dotted(node.func) for node in found)
@@ -189,7 +191,8 @@ def _bound_names(nodes: list[ast.AST]) -> Iterator[str]:
 class _ScopeReader(ast.NodeVisitor):
     """Collects the scopes of one file."""
 
-    def __init__(self) -> None:
+    def __init__(self, sets: frozenset[str]) -> None:
+        self._sets = sets  # variables and attributes
         self.scopes = [Scope("")]
         self.logged: dict[str, list[tuple[Scope, int, ExpressionReads]]] = {}
         self._scope = self.scopes[0]
@@ -278,7 +281,15 @@ class _ScopeReader(ast.NodeVisitor):
                         self._add_logged(key.value, value)
 
     def _add_logged(self, name: str, value: ast.expr) -> None:
-        self.logged.setdefault(name, []).append((self._scope, value.lineno, read_expression(value)))
+        reads = read_expression(value)
+        if depends_on_set_order(value, self._sets):
+            reads = replace(reads, flowing_calls=reads.flowing_calls | {SET_ORDER})
+        self.logged.setdefault(name, []).append((self._scope, value.lineno, reads))
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if depends_on_set_order(node.value, self._sets):
+            self._scope.called.append((node.lineno, SET_ORDER))
+        self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope
+from relive.hindsight.analysis.reads.set_order import SET_ORDER
 
-CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE = (
+CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE, ORDER = (
     "reads the clock", "reads an address in memory", "reads a property of the process or the machine",
     "draws random numbers of the system", "reads the network", "reads a file descriptor, whose position is not kept",
     "reads the statistics of a cache, which are not kept", "reads the standard input, which is not kept",
     "reads a path, and a replay runs in a folder of its own",
     "reads the size of an object in memory, which depends on how it was filled",
+    "reads the order of a set, which differs between processes: use `relive run`, or set PYTHONHASHSEED for the run",
 )  # fmt: skip
 _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
@@ -35,7 +37,7 @@ _CALLS = {
     "socket.socket": NETWORK, "socket.create_connection": NETWORK,
     "input": INPUT, "fileinput.input": INPUT, "sys.getsizeof": SIZE, "sys.getrefcount": ADDRESS,
     "os.getcwd": PLACE, "os.getcwdb": PLACE, "os.path.abspath": PLACE, "os.path.realpath": PLACE,
-    "pathlib.Path.cwd": PLACE,
+    "pathlib.Path.cwd": PLACE, SET_ORDER: ORDER,
 }  # fmt: skip
 _MODULES = {
     "psutil": PROCESS, "tracemalloc": PROCESS, "pynvml": PROCESS, "secrets": SYSTEM, "requests": NETWORK,
@@ -44,7 +46,7 @@ _MODULES = {
 _NAMES = {"sys.stdin": INPUT, "__file__": PLACE}
 _METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE, "__sizeof__": SIZE, "locked": PROCESS}
 # Only the statement's own calls count: as keys of tables, and for finding files, they are ordinary.
-_OWN_ONLY = frozenset({"id", "hash", "__file__", *(name for name, kind in _CALLS.items() if kind == PLACE)})
+_OWN_ONLY = frozenset({"id", "hash", "__file__", SET_ORDER, *(name for name, kind in _CALLS.items() if kind == PLACE)})
 _GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
 
 
@@ -53,7 +55,7 @@ def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
     if dotted in _OWN_ONLY and not is_own:
         return None
     if dotted in _CALLS:
-        return f"{_CALLS[dotted]} ({dotted})"
+        return ORDER if dotted == SET_ORDER else f"{_CALLS[dotted]} ({dotted})"
     kind = next((kind for module, kind in _MODULES.items() if dotted.startswith(module + ".")), None)
     method = dotted.rpartition(".")[2] if "." in dotted else ""
     kind = kind or _METHODS.get(method)
