@@ -43,7 +43,8 @@ class GradientWatch:
     def _clear(self, kind: type) -> None:
         """Removes gradients of before: those of another iteration must not pass for the recorded ones."""
         for thing in gc.get_objects():
-            if isinstance(thing, kind) and self._base.__get__(thing) is not None:
+            # By its type: `isinstance` asks objects for their __class__, which runs code of lazy ones.
+            if issubclass(type(thing), kind) and self._base.__get__(thing) is not None:
                 self._base.__set__(thing, None)
 
     def _read(self, tensor: Any) -> Any:
