@@ -47,10 +47,7 @@ class LoopChoice:
 
 
 def choose_loops(tree: ast.Module, known: ProjectSurvey) -> list[LoopChoice]:
-    """Returns the loops of a file to instrument, in source order.
-
-    Log calls have no influence: adding a log statement later must not change the choice.
-    """
+    """Returns the loops of a file to instrument, in source order."""
     if _uses_relive_loops(tree):
         return []
     modules = modules_in(tree)
