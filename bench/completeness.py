@@ -53,6 +53,7 @@ STAND_INS = Path(__file__).parent / "stand_ins"
 GOALS = {"complete_share": ">= 0.9 of the main loops", "wrong": "0", "inner_wrong": "0", "library_wrong": "0",
          "relied_share": ">= 0.95", "library_relied_share": ">= 0.95"}  # fmt: skip
 RELIED = ("exact", "proven", "reproduced")  # what a replay may say of values that a reader can rely on
+_LIMIT_S = 900  # for a script; those that need longer do not count
 WITHOUT_LOOP = ("does_not_run", "no_main_loop")
 
 
@@ -219,7 +220,7 @@ def _run(one: Public, started: Path, home: Home) -> None:
     try:
         done = subprocess.run(
             [sys.executable, "-m", "relive", "run", one.script, *one.args], cwd=started, env=env, capture_output=True,
-            text=True, check=False, timeout=300,
+            text=True, check=False, timeout=_LIMIT_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise _Failed("it takes longer than five minutes") from error
