@@ -21,6 +21,7 @@ settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
+TERMINAL_VARIABLES = ("COLUMNS", "LINES")  # set by pytest-xdist
 LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 TIMEOUTS_S = {"slow": 0, "gpu": 0, "page": 900, "long": 300}  # by mark; 0 is no limit, and others have pyproject's
@@ -70,6 +71,7 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("RELIVE_", "GIT_", "AWS_", "PG")) or name in (
+                *TERMINAL_VARIABLES,
                 *LAUNCHER_VARIABLES,
                 *SLOW_START_VARIABLES,
             ):

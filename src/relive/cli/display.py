@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relive.store.catalog import Summary
@@ -16,6 +17,16 @@ def format_time(time_us: int) -> str:
     """Formats a timestamp as local time, to the second."""
     moment = datetime.datetime.fromtimestamp(time_us / 1e6, tz=datetime.UTC).astimezone()
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def format_times(times_us: Sequence[int], now: datetime.datetime | None = None) -> list[str]:
+    """Formats timestamps briefly: the time if all are of today, else day and minute, and the year if it is another."""
+    moments = [datetime.datetime.fromtimestamp(one / 1e6, tz=datetime.UTC).astimezone() for one in times_us]
+    today = (now or datetime.datetime.now(tz=datetime.UTC)).astimezone()
+    if all(one.date() == today.date() for one in moments):
+        return [one.strftime("%H:%M:%S") for one in moments]
+    is_this_year = all(one.year == today.year for one in moments)
+    return [one.strftime("%m-%d %H:%M" if is_this_year else "%Y-%m-%d %H:%M") for one in moments]
 
 
 def format_duration(seconds: float | None) -> str:
@@ -41,10 +52,23 @@ def format_size(count_bytes: float) -> str:
     return ""
 
 
-def format_value(form: Any) -> str:
+def differing_args(runs: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Returns the args of each run that are not the same in all of several runs, and those that are."""
+    if len(runs) < 2:
+        return [dict(args) for args in runs], {}
+    first, *others = runs
+    equal = {name: given for name, given in first.items() if all(name in one and one[name] == given for one in others)}
+    return [{name: given for name, given in args.items() if name not in equal} for args in runs], equal
+
+
+def format_args(args: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={format_value(given)}" for name, given in args.items())
+
+
+def format_value(form: Any, digits: int = 6) -> str:
     """Formats a value in its JSON form."""
     if isinstance(form, float):
-        return f"{form:.6g}"
+        return f"{form:.{digits}g}"
     if isinstance(form, dict) and len(form) == 1:
         tag, inner = next(iter(form.items()))
         if tag == "$float" or tag == "$path" or tag == "$datetime":

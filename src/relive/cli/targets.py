@@ -94,10 +94,3 @@ def make_console() -> Any:
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=240, soft_wrap=True)
-
-
-def make_table() -> Any:
-    """Returns an empty rich table in the style that all commands share."""
-    from rich.table import Table
-
-    return Table(box=None, pad_edge=False, header_style="bold")

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
-from relive.cli.targets import home_option, make_console, make_table, open_home, open_index, short_id
+from relive.cli.targets import home_option, open_home, open_index, short_id
+from relive.cli.terminal_table import Column, print_table
 from relive.errors import ReliveError
 from relive.store import Home
 from relive.store.catalog import find_run
@@ -34,7 +35,7 @@ def checkpoints(run: str, as_json: bool, home: Path | None) -> None:
             click.echo(to_json(_as_json(entry.record.run, row) | {"spooled": outside.get(row.manifest, [])}))
         return
     if rows:
-        make_console().print(_checkpoint_table(rows, outside), markup=False)
+        print_table(_checkpoint_columns(rows, outside))
     new_bytes = sum(row.new_bytes for row in rows)
     click.echo(
         f"{len(rows)} checkpoints of run {short_id(entry.record.run)}, {format_size(new_bytes)} written", err=True
@@ -50,16 +51,19 @@ def _as_json(run: str, row: CheckpointRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _checkpoint_table(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> Any:
+def _checkpoint_columns(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> list[Column]:
     has_ranks = any(row.rank or row.process for row in rows)
-    columns = (["rank"] if has_ranks else [], ["where", "when", "size", "new", "stall", "written in"])
-    table = _plain_table(*columns[0], *columns[1], *(["kept in"] if outside else []))
-    for row in rows:
-        cells = [truncate(row.where), format_time(row.time_us), format_size(row.size_bytes), format_size(row.new_bytes)]
-        cells += [format_short_duration(row.stall_s), format_short_duration(row.write_s)]
-        place = [", ".join(outside.get(row.manifest, ["the home"]))] if outside else []
-        table.add_row(*([row.journal.stem] if has_ranks else []), *cells, *place)
-    return table
+    kept_in = [", ".join(outside.get(row.manifest, ["the home"])) for row in rows]
+    return [
+        *([Column("rank", [row.journal.stem for row in rows], stays=True)] if has_ranks else []),
+        Column("where", [truncate(row.where) for row in rows], rank=0),
+        Column("when", [format_time(row.time_us) for row in rows], stays=True),
+        Column("size", [format_size(row.size_bytes) for row in rows], is_number=True, stays=True),
+        Column("new", [format_size(row.new_bytes) for row in rows], is_number=True, stays=True),
+        Column("stall", [format_short_duration(row.stall_s) for row in rows], is_number=True, stays=True),
+        Column("written in", [format_short_duration(row.write_s) for row in rows], rank=2, is_number=True, stays=True),
+        *([Column("kept in", kept_in, rank=3, is_cut=True, stays=True)] if outside else []),
+    ]
 
 
 @click.command()
@@ -92,21 +96,12 @@ def _retention_policy(home: Home) -> Policy:
 def _print_report(report: GarbageReport) -> None:
     removed = [tally for tally in report.tallies if tally.count]
     if removed:
-        table = _plain_table("what", "count", "bytes")
-        for tally in removed:
-            table.add_row(tally.reason, str(tally.count), format_size(tally.size_bytes) if tally.size_bytes else "")
-        make_console().print(table, markup=False)
+        sizes = [format_size(tally.size_bytes) if tally.size_bytes else "" for tally in removed]
+        counts = Column("count", [str(tally.count) for tally in removed], is_number=True, stays=True)
+        what = Column("what", [tally.reason for tally in removed], rank=0)
+        print_table([what, counts, Column("bytes", sizes, is_number=True, stays=True)])
     for doubt in report.doubts[:_MAX_DOUBTS]:
         click.echo(f"{short_id(doubt.run)}  {doubt.text}", err=True)
     if report.doubts:
         more = len(report.doubts) - _MAX_DOUBTS
         click.echo(f"{f'and {more} more; ' if more > 0 else ''}everything that these may refer to was kept", err=True)
-
-
-def _plain_table(*headings: str) -> Any:
-    """Returns a table with numbers aligned to the right."""
-    table = make_table()
-    for heading in headings:
-        is_number = heading in ("size", "new", "stall", "written in", "count", "bytes")
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
-    return table

@@ -11,16 +11,16 @@ from relive.cli.display import format_value, truncate
 from relive.cli.targets import (
     ask_home_then_server,
     home_option,
-    make_console,
-    make_table,
     open_runs,
     server_option,
     short_id,
 )
+from relive.cli.terminal_table import Column, print_table, printable, table_options
 from relive.model import Verdict
 from relive.store.journal import to_json
 
 _DEFAULT_LIMIT = 30
+_FACTS = ("outcome", "filename", "version", "data_version", "took_s")
 
 
 @click.command()
@@ -40,12 +40,22 @@ _DEFAULT_LIMIT = 30
 @click.option("--across-data", is_flag=True, help="Rank all runs together although their data differs.")
 @click.option("--ranks", type=click.Choice(["canonical", "mean", "min", "max"]), default="canonical", show_default=True,
               help="For a run with several ranks: rank 0, or the mean, lowest or highest over ranks.")  # fmt: skip
-@click.option("-n", "--limit", default=_DEFAULT_LIMIT, show_default=True, help="Rows per group; 0 shows all.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(0),
+    default=_DEFAULT_LIMIT,
+    show_default=True,
+    help="Rows per group; 0 shows all.",
+)
 @click.option("--json", "style", flag_value="json", help="Print one JSON object.")
 @click.option("--csv", "style", flag_value="csv", help="Print CSV, one row per run.")
+@table_options
 @home_option
 @server_option
-def leaderboard(metric: str, style: str | None, home: Path | None, server: str | None, **terms: Any) -> None:
+def leaderboard(
+    metric: str, style: str | None, picked: str | None, wide: bool, home: Path | None, server: str | None, **terms: Any
+) -> None:  # fmt: skip
     """Rank the runs that logged METRIC, best first.
 
     Runs on different data are ranked in separate groups, with the reason, unless --across-data is given.
@@ -61,21 +71,20 @@ def leaderboard(metric: str, style: str | None, home: Path | None, server: str |
     elif style == "csv":
         click.echo(rows_to_pandas(leaderboard_rows(board)).to_csv(index=False), nl=False)
     else:
-        _print_board(board)
+        _print_board(board, picked, wide=wide)
 
 
-def _print_board(board: dict[str, Any]) -> None:
-    console = make_console()
+def _print_board(board: dict[str, Any], picked: str | None, *, wide: bool) -> None:
     better = "lower" if board["order"] == "min" else "higher"
     for number, group in enumerate(board["groups"]):
         if number:
-            console.print()
-        console.print(_group_title(group, board["guard"]), highlight=False, markup=False, style="bold")
+            click.echo()
+        click.secho(printable(_group_title(group, board["guard"])), bold=True)
         if group["reason"]:
-            console.print(group["reason"], highlight=False, markup=False, style="yellow")
-        console.print(_board_table(board["metric"], group), markup=False)
+            click.secho(printable(group["reason"]), fg="yellow")
+        print_table(_board_columns(board["metric"], group), picked=picked, wide=wide)
         if group.get("more"):
-            console.print(f"and {group['more']} more; -n 0 shows all", highlight=False)
+            click.echo(f"and {group['more']} more; -n 0 shows all")
     notes = [f"{board['by']} {board['metric']}, {better} is better"]
     if board["left_out"]:
         notes.append(f"{board['left_out']} runs without it are omitted")
@@ -96,23 +105,27 @@ def _group_title(group: dict[str, Any], guard: list[str]) -> str:
     return ", ".join(parts)
 
 
-def _board_table(metric: str, group: dict[str, Any]) -> Any:
-    columns = list(dict.fromkeys(name for run in group["runs"] for name in run.get("columns", {})))
-    args = [name for name in dict.fromkeys(n for run in group["runs"] for n in run["args"]) if name not in columns]
-    table = make_table()
-    for heading in ("", "run", metric, "at", *columns, *args, "outcome"):
-        table.add_column(heading, justify="right" if heading in ("", metric) else "left", no_wrap=heading == "run")
-    for run in group["runs"]:
-        table.add_row(
-            "" if run["place"] is None else str(run["place"]),
-            short_id(run["run"]) + (f" {run['name']}" if run["name"] else ""),
-            _format_score(run),
-            " ".join(f"{loop}={item}" for loop, item in (run["at"] or {}).items()),
-            *(_format_cell(run.get("columns", {}).get(name)) for name in columns),
-            *(_format_cell(run["args"].get(name)) for name in args),
-            run["outcome"],
-        )
-    return table
+def _board_columns(metric: str, group: dict[str, Any]) -> list[Column]:
+    rows = group["runs"]
+    columns = list(dict.fromkeys(name for run in rows for name in run.get("columns", {})))
+    args = [name for name in dict.fromkeys(n for run in rows for n in run["args"]) if name not in columns]
+    places = ["" if run["place"] is None else str(run["place"]) for run in rows]
+    return [
+        Column("", places, rank=0, is_number=True),
+        Column("run", [short_id(run["run"]) for run in rows], rank=0),
+        Column(metric, [_format_score(run) for run in rows], rank=0, is_number=True),
+        *(Column(name, [_format_cell(run.get("columns", {}).get(name)) for run in rows], stays=True)
+          for name in columns),
+        Column("name", [run["name"] or "" for run in rows], rank=2, is_cut=True),
+        *(Column(name, [_format_cell(run["args"].get(name)) for run in rows], rank=3 + at, is_cut=True)
+          for at, name in enumerate(args)),
+        Column("at", [_format_place(run["at"]) for run in rows], rank=2),
+        Column("outcome", [run["outcome"] for run in rows], rank=2),
+    ]  # fmt: skip
+
+
+def _format_place(at: dict[str, Any] | None) -> str:
+    return " ".join(f"{loop}={item}" for loop, item in (at or {}).items())
 
 
 def _format_cell(given: Any) -> str:
@@ -123,16 +136,18 @@ def _format_cell(given: Any) -> str:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
 @click.option("--all", "show_all", is_flag=True, help="Also show what is equal in all runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--wide", is_flag=True, help="Show all runs, however wide the table becomes.")
 @home_option
 @server_option
-def compare(runs: tuple[str, ...], show_all: bool, as_json: bool, home: Path | None, server: str | None) -> None:
+def compare(
+    runs: tuple[str, ...], show_all: bool, as_json: bool, wide: bool, home: Path | None, server: str | None
+) -> None:  # fmt: skip
     """Show the args and metrics of several runs side by side."""
     found = ask_home_then_server(home, server, lambda place: place.compare(runs))
     if as_json:
         click.echo(to_json(found))
         return
-    console = make_console()
-    console.print(comparison_table(found, show_all=show_all), markup=False)
+    print_table(comparison_columns(found, show_all=show_all), wide=wide)
     differing = [what for what, same in found["same"].items() if not same]
     if differing:
         click.echo(f"these differ: {', '.join(differing)}; `relive diff` shows the details for two runs", err=True)
@@ -145,19 +160,19 @@ def _format_score(run: dict[str, Any]) -> str:
     return f"{run['value']:.6g} {mark}".rstrip()
 
 
-def comparison_table(found: dict[str, Any], *, show_all: bool) -> Any:
-    """Returns a table with one column per run: facts, then args, then metrics."""
-    table = make_table()
-    table.add_column("")
-    for run in found["runs"]:
-        table.add_column(short_id(run["run"]) + (f" {run['name']}" if run["name"] else ""), overflow="fold")
-    for fact in ("outcome", "filename", "version", "data_version", "took_s"):
-        table.add_row(fact, *(truncate(_format_cell(run[fact]))[:14] for run in found["runs"]), style="dim")
+def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[Column]:
+    """Returns one column per run: facts, then args, then metrics."""
+    rows = [(fact, [truncate(_format_cell(run[fact]))[:14] for run in found["runs"]]) for fact in _FACTS]
     for title, format_cell in (("arg", _format_cell), ("metric", _format_metric)):
-        for row in found[f"{title}s"]:
-            if row["differs"] or show_all:
-                table.add_row(f"{title} {row['name']}", *(format_cell(cell) for cell in row["values"]))
-    return table
+        rows += [
+            (f"{title} {row['name']}", [format_cell(cell) for cell in row["values"]])
+            for row in found[f"{title}s"]
+            if row["differs"] or show_all
+        ]
+    names = [short_id(run["run"]) + (f" {run['name']}" if run["name"] else "") for run in found["runs"]]
+    cells = [[values[at] for _, values in rows] for at in range(len(names))]
+    runs = [Column(name, one, is_cut=True, stays=True) for name, one in zip(names, cells, strict=True)]
+    return [Column("", [title for title, _ in rows], rank=0), *runs]
 
 
 def _format_metric(metric: dict[str, Any] | None) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
-from relive.cli.targets import home_option, make_console, make_table, open_home, short_id
+from relive.cli.targets import home_option, make_console, open_home, short_id
+from relive.cli.terminal_table import Column, columns_of, print_table, table_options
 from relive.errors import NotFound, ReliveError
 from relive.memo import Sqlite, find_function, parse_condition, why_text
 from relive.store.chunks import MemoRow, MemoTable
@@ -33,10 +34,16 @@ def _filter_options(command: Any) -> Any:
 
 
 @memo.command()
-@click.option("-n", "--limit", default=30, show_default=True, help="How many calls to show; 0 shows all.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), default=30, show_default=True, help="How many calls to show; 0 shows all."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@table_options
 @_filter_options
-def ls(limit: int, as_json: bool, function: str | None, where: str | None, home: Path | None) -> None:
+def ls(
+    limit: int, as_json: bool, picked: str | None, wide: bool, function: str | None, where: str | None,
+    home: Path | None,
+) -> None:  # fmt: skip
     """List the remembered calls, newest first."""
     rows = _select_rows(_open_memo_table(home), (), function, where)
     shown = rows[:limit] if limit else rows
@@ -45,7 +52,7 @@ def ls(limit: int, as_json: bool, function: str | None, where: str | None, home:
             click.echo(to_json(_as_json(row)))
         return
     if shown:
-        make_console().print(_row_table(shown), markup=False)
+        print_table(columns_of(_ROW_COLUMNS, map(_format_row, shown)), picked=picked, wide=wide)
     total = format_size(sum(row.size_bytes for row in rows))
     more = f", the newest {len(shown)} shown (-n 0 shows all)" if len(shown) < len(rows) else ""
     click.echo(f"{_count_calls(len(rows))} remembered, {total}{more}", err=True)
@@ -139,18 +146,19 @@ def _find_row(memos: MemoTable, key: str) -> MemoRow:
     return found[0]
 
 
-def _row_table(rows: list[MemoRow]) -> Any:
-    table = make_table()
-    for heading in ("key", "function", "arguments", "took", "size", "when", "run"):
-        table.add_column(heading, justify="right" if heading in ("took", "size") else "left", overflow="fold")
-    for row in rows:
-        mark = " (exception)" if row.kind == "exception" else ""
-        table.add_row(
-            row.key[:_KEY_DIGITS], row.function + mark, truncate(_format_arguments(row)),
-            format_short_duration(row.took_s), format_size(row.size_bytes), format_time(row.created_us),
-            short_id(row.run),
-        )  # fmt: skip
-    return table
+_ROW_COLUMNS = (
+    Column("key", rank=0), Column("function", is_cut=True, stays=True), Column("arguments", is_cut=True, stays=True),
+    Column("took", rank=2, is_number=True), Column("size", rank=3, is_number=True), Column("when", rank=3),
+    Column("run", rank=3),
+)  # fmt: skip
+
+
+def _format_row(row: MemoRow) -> list[str]:
+    mark = " (exception)" if row.kind == "exception" else ""
+    return [
+        row.key[:_KEY_DIGITS], row.function + mark, truncate(_format_arguments(row)),
+        format_short_duration(row.took_s), format_size(row.size_bytes), format_time(row.created_us), short_id(row.run),
+    ]  # fmt: skip
 
 
 def _format_arguments(row: MemoRow) -> str:

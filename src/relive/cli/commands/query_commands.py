@@ -10,10 +10,13 @@ from typing import Any
 
 import click
 
-from relive.cli.targets import home_option, make_console, make_table, open_home
-from relive.model import Verdict
+from relive.cli.targets import home_option, open_home
+from relive.cli.terminal_table import Column, print_table, table_options, terminal_width
+from relive.model import SHORT_ID_DIGITS, Verdict
 
 _MAX_ROWS = 40
+_SHORT = {"run": SHORT_ID_DIGITS, "version": SHORT_ID_DIGITS, "tstamp": len("2026-01-01 00:00:00")}
+_PLACES = {"run": -1, "tstamp": 2, "filename": 3, "version": 4, "project": 5}  # loops and values are between
 _MEANINGS = {
     Verdict.UNVERIFIED: "replayed, and nothing shows that it is right",
     Verdict.CONTRADICTED: "replayed, and the record differs",
@@ -25,6 +28,7 @@ def _output_options(command: Any) -> Any:
         click.option("--csv", "style", flag_value="csv", help="Print CSV."),
         click.option("--json", "style", flag_value="json", help="Print JSON, one object per row."),
         click.option("--parquet", type=click.Path(dir_okay=False, path_type=Path), help="Write a Parquet file."),
+        table_options,
         home_option,
     ):
         command = option(command)
@@ -53,7 +57,7 @@ def _output_options(command: Any) -> Any:
 @_output_options
 def dataframe(
     names: tuple[str, ...], where: str | None, ranks: str, replays: str, style: str | None, parquet: Path | None,
-    home: Path | None, *, sources: bool, contradicted: bool,
+    home: Path | None, picked: str | None, *, wide: bool, sources: bool, contradicted: bool,
 ) -> None:  # fmt: skip
     """Show one wide table over all runs, with a column for each of NAMES."""
     from relive.query import QueryEngine
@@ -63,8 +67,10 @@ def dataframe(
         names, where=where, ranks=ranks, replays=replays, sources=sources, contradicted=contradicted
     )
     is_printed = parquet is None and style is None
-    _write_output(_with_marks(to_pandas(table), table.verdicts) if is_printed else to_pandas(table), style, parquet)
-    if is_printed:
+    if not is_printed:
+        _write_output(to_pandas(table), style, parquet)
+    else:
+        _print_table(_with_marks(to_pandas(table), table.verdicts), asked=names, picked=picked, wide=wide)
         _explain_marks({word for counts in table.verdict_counts.values() for word in counts})
     for name, count in table.left_out.items():
         click.echo(f"{name}: {count:,} contradicted values are left out; --contradicted shows them", err=True)
@@ -88,11 +94,17 @@ def _explain_marks(words: Collection[str]) -> None:
 @click.command()
 @click.argument("query")
 @_output_options
-def sql(query: str, style: str | None, parquet: Path | None, home: Path | None) -> None:
+def sql(
+    query: str, style: str | None, parquet: Path | None, home: Path | None, picked: str | None, *, wide: bool
+) -> None:  # fmt: skip
     """Run read-only SQL over runs, args, logs, loops, checkpoints and frame('a', 'b')."""
     from relive.query import QueryEngine
 
-    _write_output(QueryEngine(open_home(home)).sql(query).df(), style, parquet)
+    found = QueryEngine(open_home(home)).sql(query).df()
+    if parquet is None and style is None:
+        _print_table(found, asked=None, picked=picked, wide=wide)
+    else:
+        _write_output(found, style, parquet)
 
 
 def _write_output(frame: Any, style: str | None, parquet: Path | None) -> None:
@@ -101,31 +113,46 @@ def _write_output(frame: Any, style: str | None, parquet: Path | None) -> None:
         click.echo(f"{len(frame)} rows written to {parquet}", err=True)
     elif style == "csv":
         click.echo(frame.to_csv(index=False), nl=False)
-    elif style == "json":
+    else:
         for line in json_lines(frame):
             click.echo(line)
+
+
+def _print_table(frame: Any, *, asked: Collection[str] | None, picked: str | None, wide: bool) -> None:
+    """Prints the first and the last rows; on a terminal with short ids, and what was asked for before the rest.
+
+    Without names that were asked for, the columns have the order and the content of the query.
+    """
+    is_narrow = not wide and terminal_width() is not None
+    if asked is None:
+        numbers = [frame[name].dtype.kind in "if" for name in frame]
+        columns = [
+            Column(str(name), _texts(frame[name]), is_number=is_number, is_cut=True, stays=True)
+            for name, is_number in zip(frame, numbers, strict=True)
+        ]
     else:
-        _print_table(frame)
-
-
-def _print_table(frame: Any) -> None:
-    table = make_table()
-    for name in frame.columns:
-        table.add_column(str(name), justify="right" if frame[name].dtype.kind in "if" else "left", no_wrap=True)
-    half = _MAX_ROWS // 2
-    rows = [
-        _format_cells(row) for row in frame.head(half if len(frame) > _MAX_ROWS else _MAX_ROWS).itertuples(index=False)
-    ]
-    if len(frame) > _MAX_ROWS:
-        rows += [["…"] * len(frame.columns), *(_format_cells(row) for row in frame.tail(half).itertuples(index=False))]
-    for row in rows:
-        table.add_row(*row)
-    make_console().print(table, markup=False)
+        columns = [_column(frame[name], str(name), is_asked=name in asked, is_narrow=is_narrow) for name in frame]
+        if is_narrow:
+            columns.sort(key=lambda column: 0 if column.title in asked else _PLACES.get(column.title, 0))
+    print_table(columns, picked=picked, wide=wide)
     click.echo(f"{len(frame)} rows", err=True)
 
 
-def _format_cells(row: Any) -> list[str]:
-    return [_format_cell(cell) for cell in row]
+def _texts(values: Any) -> list[str]:
+    """Returns the first and the last cells of a column, with … between them if there are more."""
+    half = _MAX_ROWS // 2
+    if len(values) <= _MAX_ROWS:
+        return [_format_cell(cell) for cell in values]
+    return [*map(_format_cell, values.head(half)), "…", *map(_format_cell, values.tail(half))]
+
+
+def _column(values: Any, name: str, *, is_asked: bool, is_narrow: bool) -> Column:
+    texts = _texts(values)
+    if is_narrow and name in _SHORT and not is_asked:
+        texts = [text[: _SHORT[name]] for text in texts]
+    is_number = values.dtype.kind in "if"
+    rank = 0 if is_asked or name == "run" else _PLACES.get(name, 1)
+    return Column(name, texts, rank=rank, is_number=is_number, is_cut=not is_number and bool(rank))
 
 
 def _format_cell(cell: Any) -> str:

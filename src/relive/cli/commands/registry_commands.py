@@ -10,14 +10,13 @@ import click
 from relive.cli.display import format_size, format_time, format_value
 from relive.cli.targets import (
     home_option,
-    make_console,
-    make_table,
     open_home,
     open_index,
     open_registry,
     server_option,
     short_id,
 )
+from relive.cli.terminal_table import Column, columns_of, print_table, table_options
 from relive.errors import ReliveError
 from relive.record.process import read_launch_context, select_server
 from relive.store.chunks import Chunks, artifact_files
@@ -49,9 +48,13 @@ def promote_command(home: Path | None, server: str | None, **options: Any) -> No
 @click.argument("model", required=False)
 @click.option("--history", is_flag=True, help="Show the history of MODEL: promotions, alias changes, retired versions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@table_options
 @home_option
 @server_option
-def registry(model: str | None, history: bool, as_json: bool, home: Path | None, server: str | None) -> None:
+def registry(
+    model: str | None, history: bool, as_json: bool, picked: str | None, wide: bool, home: Path | None,
+    server: str | None,
+) -> None:  # fmt: skip
     """List the models, or the versions of MODEL, newest first."""
     place = open_registry(home, server)
     if history and model is None:
@@ -69,39 +72,38 @@ def registry(model: str | None, history: bool, as_json: bool, home: Path | None,
     if not models:
         click.echo("no models yet; promote a run with `relive promote RUN MODEL`", err=True)
         return
-    table = _history_table(models[0]) if history else _version_table(models[0]) if model else _model_table(models)
-    make_console().print(table, markup=False)
+    columns = _history_columns(models[0]) if history else _version_columns(models[0]) if model else None
+    print_table(columns or _model_columns(models), picked=picked, wide=wide)
 
 
-def _table(*headings: str) -> Any:
-    table = make_table()
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading in ("model", "version", "when", "run"), overflow="fold")
-    return table
+def _model_columns(models: list[Model]) -> list[Column]:
+    aliases = [" ".join(f"{alias}={number}" for alias, number in model.aliases.items()) for model in models]
+    newest = [model.versions[-1] for model in models]
+    return [
+        Column("model", [model.name for model in models], rank=0),
+        Column("versions", [str(len(model.versions)) for model in models], is_number=True, stays=True),
+        Column("aliases", aliases, is_cut=True, stays=True),
+        Column("newest", [f"run {short_id(one.run)}" for one in newest], rank=2),
+        Column("when", [format_time(one.time_us) for one in newest], rank=3),
+    ]
 
 
-def _model_table(models: list[Model]) -> Any:
-    table = _table("model", "versions", "aliases", "newest", "when")
-    for model in models:
-        aliases = " ".join(f"{alias}={number}" for alias, number in model.aliases.items())
-        newest = model.versions[-1]
-        table.add_row(
-            model.name, str(len(model.versions)), aliases, f"run {short_id(newest.run)}", format_time(newest.time_us)
-        )
-    return table
+_VERSION_COLUMNS = (
+    Column("version", rank=0), Column("aliases", stays=True), Column("when", rank=2), Column("run", stays=True),
+    Column("artifact", rank=4, is_cut=True), Column("data", rank=3, is_cut=True), Column("code", rank=3),
+    Column("metrics", rank=2, is_cut=True), Column("note", rank=2, is_cut=True),
+)  # fmt: skip
 
 
-def _version_table(model: Model) -> Any:
-    table = _table("version", "aliases", "when", "run", "artifact", "data", "code", "metrics", "note")
+def _version_columns(model: Model) -> list[Column]:
+    rows = []
     for one in reversed(model.versions):
         aliases = " ".join(model.aliases_of(one.version)) or ("retired" if one.is_retired else "")
         note = "; ".join([*([one.note] if one.note else []), *(f"missing: {text}" for text in one.missing)])
         code = str(one.code.get("version") or "none")[:12]
-        table.add_row(
-            str(one.version), aliases, format_time(one.time_us), short_id(one.run), _format_artifact(one),
-            one.data_version or "unknown", code, _format_metrics(one), note,
-        )  # fmt: skip
-    return table
+        cells = [str(one.version), aliases, format_time(one.time_us), short_id(one.run), _format_artifact(one)]
+        rows.append([*cells, one.data_version or "unknown", code, _format_metrics(one), note])
+    return columns_of(_VERSION_COLUMNS, rows)
 
 
 def _format_metrics(one: ModelVersion) -> str:
@@ -114,8 +116,8 @@ def _format_artifact(one: ModelVersion) -> str:
     return f"{one.artifact['name']} {format_size(one.artifact['size_bytes'])} {one.artifact['digest'][:12]}"
 
 
-def _history_table(model: Model) -> Any:
-    table = _table("when", "what", "by")
+def _history_columns(model: Model) -> list[Column]:
+    rows = []
     for event in model_registry.history_to_json(model):
         if event["event"] == "version":
             note = f": {event['note']}" if event.get("note") else ""
@@ -125,8 +127,8 @@ def _history_table(model: Model) -> Any:
             what = f"{event['alias']} → {event['version']}{was}{' (rollback)' if event['how'] == 'rollback' else ''}"
         else:
             what = f"version {event['version']} retired"
-        table.add_row(format_time(event["time_us"]), what, event["by"])
-    return table
+        rows.append([format_time(event["time_us"]), what, event["by"]])
+    return columns_of([Column("when", rank=0), Column("what", rank=0), Column("by", stays=True)], rows)
 
 
 @click.command()

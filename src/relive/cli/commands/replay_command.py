@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from relive.cli.display import format_duration, format_time
-from relive.cli.targets import home_option, make_console, open_home, short_id
-from relive.hindsight import Answer, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
+from relive.cli.display import differing_args, format_args, format_duration, format_time
+from relive.cli.targets import home_option, open_home, short_id
+from relive.cli.terminal_table import Column, columns_of, print_table
+from relive.hindsight import Answer, Case, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
 from relive.hindsight.abandoned import take_up_killed
 from relive.hindsight.workers import Task
 from relive.model import Verdict, count_words
@@ -22,7 +23,6 @@ from relive.model import Verdict, count_words
 _SHOWN = 20
 _UNVERIFIED_CODE = 3  # some values are unverified, and none is contradicted or missing
 _TELL_EVERY_S = 5.0
-_NUMBERS = ("iterations", "segments", "predicted")
 _ADVICE = {
     Verdict.UNVERIFIED: "unverified values are marked ? in tables",
     Verdict.CONTRADICTED: "contradicted values are not in tables; `relive dataframe --contradicted` shows them, and"
@@ -158,27 +158,14 @@ def _edit(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _show(plan: Plan) -> None:
-    from rich.table import Table
-
     if not plan.cases:
         click.echo("nothing to replay", err=True)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "started", "version", "args", "statement", "confidence", "depth", "iterations", "segments",
-                 "how", "predicted"):  # fmt: skip
-        justify: Any = "right" if name in _NUMBERS else "left"
-        table.add_column(name, justify=justify, no_wrap=True)
-    for case in plan.cases[:_SHOWN]:
-        record = case.record
-        args = " ".join(f"{name}={arg['value']}" for name, arg in list(record.config["args"].items())[:4])
-        lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
-        sure = case.patch.confidence
-        table.add_row(
-            short_id(record.run), format_time(record.started_us), record.version[:8], args, lines, sure,
-            case.plan.depth, str(case.plan.iterations or ""), str(len(case.plan.segments)), case.plan.resume,
-            format_duration(case.plan.cost_s),
-        )  # fmt: skip
-    make_console().print(table, markup=False)
+    shown = plan.cases[:_SHOWN]
+    args, _ = differing_args(
+        [{name: arg["value"] for name, arg in case.record.config["args"].items()} for case in shown]
+    )  # fmt: skip
+    print_table(columns_of(_PLAN_COLUMNS, [_plan_row(case, own) for case, own in zip(shown, args, strict=True)]))
     if len(plan.cases) > _SHOWN:
         click.echo(f"… and {len(plan.cases) - _SHOWN} more runs")
     reasons = dict.fromkeys(note for case in plan.cases for note in (*case.plan.reasons, *case.patch.notes))
@@ -190,6 +177,24 @@ def _show(plan: Plan) -> None:
         f"{_count(len(plan.cases), 'run')}, {format_duration(plan.work_s)} of work, "
         f"about {format_duration(plan.cost_s)} with {_count(plan.workers, 'worker')}"
     )
+
+
+_PLAN_COLUMNS = (
+    Column("run", rank=0), Column("started", rank=4), Column("version", rank=5), Column("args", rank=3, is_cut=True),
+    Column("statement", rank=2, is_cut=True), Column("confidence", stays=True), Column("depth", rank=3),
+    Column("iterations", rank=2, is_number=True), Column("segments", rank=6, is_number=True), Column("how", stays=True),
+    Column("predicted", rank=0, is_number=True),
+)  # fmt: skip
+
+
+def _plan_row(case: Case, args: Mapping[str, Any]) -> list[str]:
+    record, own = case.record, dict(list(args.items())[:4])
+    lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
+    return [
+        short_id(record.run), format_time(record.started_us), record.version[:8], format_args(own), lines,
+        case.patch.confidence, case.plan.depth, str(case.plan.iterations or ""), str(len(case.plan.segments)),
+        case.plan.resume, format_duration(case.plan.cost_s),
+    ]  # fmt: skip
 
 
 def _count(number: int, what: str) -> str:

@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relive.cli.display import format_duration, format_last_value, format_size, format_time, format_value, truncate
+from relive.cli.display import (
+    differing_args,
+    format_args,
+    format_duration,
+    format_last_value,
+    format_size,
+    format_time,
+    format_times,
+    format_value,
+    truncate,
+)
 from relive.cli.targets import (
     ask_home_then_server,
     home_option,
     make_console,
-    make_table,
     open_home,
     open_index,
     server_option,
     short_id,
 )
+from relive.cli.terminal_table import Column, print_table, table_options, terminal_width
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, INTERRUPTED, KILLED, PRUNED, RUNNING, RunRecord, Verdict, count_words
 from relive.store import Home, list_journals
@@ -34,51 +44,76 @@ from relive.store.registry import Registry
 if TYPE_CHECKING:
     from relive.query import RunDetails
 
-_STYLES = {RUNNING: "bold green", FINISHED: "", PRUNED: "", FAILED: "red", INTERRUPTED: "yellow", KILLED: "yellow"}
+_STYLES = {RUNNING: "green", FINISHED: "", PRUNED: "", FAILED: "red", INTERRUPTED: "yellow", KILLED: "yellow"}
 
 
 @click.command()
-@click.option("-n", "--limit", default=30, show_default=True, help="How many runs to show; 0 shows all.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), default=30, show_default=True, help="How many runs to show; 0 shows all."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@table_options
 @home_option
 @server_option
-def runs(limit: int, as_json: bool, home: Path | None, server: str | None) -> None:
+def runs(
+    limit: int, as_json: bool, picked: str | None, wide: bool, home: Path | None, server: str | None
+) -> None:  # fmt: skip
     """List the runs, newest first; live runs are marked."""
     total, shown = ask_home_then_server(home, server, lambda place: place.list_runs(limit))
     if as_json:
         for run in shown:
             click.echo(to_json(run))
         return
-    table = _table("run", "when", "took", "script", "args", "outcome", "last values")
-    for run in shown:
-        table.add_row(*_run_row(run), style=_STYLES.get(run["outcome"], ""))
-    make_console().print(table)
+    is_whole = wide or terminal_width() is None
+    args = [run["args"] for run in shown]
+    own, equal = (args, {}) if is_whole else differing_args(args)
+    styles = [_STYLES.get(run["outcome"], "") for run in shown]
+    common = [("", f"{name}={format_value(given)}") for name, given in equal.items()]
+    found = _run_columns(shown, own, is_whole=is_whole)
+    print_table(found, picked=picked, wide=wide, styles=styles, common=common)
     if len(shown) < total:
         click.echo(f"{total - len(shown)} more; relive runs -n 0 shows all", err=True)
 
 
-def _table(*headings: str) -> Any:
-    table = make_table()
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading in ("run", "when", "took", "outcome"), overflow="fold")
-    return table
+def _run_columns(
+    shown: Sequence[dict[str, Any]], args: Sequence[Mapping[str, Any]], *, is_whole: bool
+) -> list[Column]:  # fmt: skip
+    starts, digits = [run["started_us"] for run in shown], 6 if is_whole else 4
+    return [
+        Column("run", [short_id(run["run"]) for run in shown], rank=0),
+        Column("when", [*map(format_time, starts)] if is_whole else format_times(starts), stays=True),
+        Column("took", [_format_took(run) for run in shown], rank=4),
+        Column("script", [_script_of(run) for run in shown], rank=3, is_cut=True),
+        Column("args", [*map(format_args, args)], rank=2, is_cut=True),
+        Column("outcome", [_format_outcome(run) for run in shown], stays=True),
+        Column("last values", [_format_last_values(run, digits) for run in shown], is_cut=True, stays=True),
+    ]  # fmt: skip
 
 
-def _run_row(run: dict[str, Any]) -> list[str]:
-    args = " ".join(f"{name}={format_value(given)}" for name, given in run["args"].items())
+def _script_of(run: Mapping[str, Any]) -> str:
+    return f"{run['filename']} ({run['name']})" if run["name"] else str(run["filename"])
+
+
+def _format_took(run: Mapping[str, Any]) -> str:
+    return format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
+
+
+def _format_outcome(run: Mapping[str, Any]) -> str:
     mark = "● " if run["outcome"] == RUNNING else ""
+    return f"{mark}{run['outcome']}{', incomplete' if run.get('incomplete') else ''}"
+
+
+def _format_last_values(run: Mapping[str, Any], digits: int) -> str:
     marks = {name: f" {Verdict.of(word).mark}" for name, word in run.get("marked", {}).items()}
     last = list(run["last"].items())[:6]
-    values = " ".join(f"{name}={_format_last(given)}{marks.get(name, '')}" for name, given in last)
-    named = f"{run['filename']} ({run['name']})" if run["name"] else run["filename"]
-    took = format_duration(None if run["ended_us"] is None else (run["ended_us"] - run["started_us"]) / 1e6)
-    outcome = mark + run["outcome"] + (", incomplete" if run.get("incomplete") else "")
-    return [short_id(run["run"]), format_time(run["started_us"]), took, named, args, outcome, values]
+    return " ".join(f"{name}={_format_last(given, digits)}{marks.get(name, '')}" for name, given in last)
 
 
-def _format_last(given: float | str | None) -> str:
+def _format_last(given: float | str | None, digits: int = 6) -> str:
     """Formats a number, or another value given as JSON text; a server sends None for values that are not numbers."""
-    return "no number" if given is None else format_value(from_json(given) if isinstance(given, str) else given)
+    if given is None:
+        return "no number"
+    return format_value(from_json(given) if isinstance(given, str) else given, digits)
 
 
 @click.command()

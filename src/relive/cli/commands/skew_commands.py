@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import click
 
 from relive.cli.display import format_value
-from relive.cli.targets import home_option, make_console, make_table, open_runs, server_option, short_id
+from relive.cli.targets import home_option, open_runs, server_option, short_id
+from relive.cli.terminal_table import Column, columns_of, print_table
 from relive.errors import NotFound, ReliveError
 from relive.record.process import read_launch_context
 from relive.store import Home, append_lines
@@ -45,28 +46,27 @@ def skew(run: str, name: str, style: str | None, home: Path | None, server: str 
     elif style == "csv":
         click.echo(rows_to_pandas(skew_rows(found)).to_csv(index=False), nl=False)
     else:
-        make_console().print(_step_table(found["steps"]), markup=False)
+        print_table(_step_columns(found["steps"]), wide=True)
         worst = "no skew can be computed" if found["max_skew"] is None else f"largest skew {found['max_skew']:.6g}"
         lost = f"; no values of ranks {', '.join(map(str, found['missing_ranks']))}" if found["missing_ranks"] else ""
         click.echo(f"{len(found['steps'])} steps, {len(found['ranks'])} ranks, {worst}{lost}", err=True)
 
 
-def _step_table(steps: list[dict[str, Any]]) -> Any:
-    table = make_table()
+def _step_columns(steps: list[dict[str, Any]]) -> list[Column]:
     loops = list(dict.fromkeys(loop for step in steps for loop in step["at"]))
     numbers = ("canonical", "mean", "min", "max", "skew")
-    for heading in (*loops, *numbers, "ranks", "farthest"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = [Column(heading, is_number=True) for heading in (*loops, *numbers, "ranks", "farthest")]
     half = _MAX_STEPS // 2
     shown = steps if len(steps) <= _MAX_STEPS else [*steps[:half], None, *steps[-half:]]
+    rows = []
     for step in shown:
         if step is None:
-            table.add_row(*["…"] * len(table.columns))
+            rows.append(["…"] * len(headings))
             continue
         cells = [format_value(step["at"].get(loop, "")) for loop in loops]
         cells += ["" if step[key] is None else format_value(step[key]) for key in numbers]
-        table.add_row(*cells, str(step["ranks"]), "" if step["worst_rank"] is None else str(step["worst_rank"]))
-    return table
+        rows.append([*cells, str(step["ranks"]), "" if step["worst_rank"] is None else str(step["worst_rank"])])
+    return columns_of(headings, rows)
 
 
 @click.command()

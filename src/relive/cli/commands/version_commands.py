@@ -7,21 +7,30 @@ from typing import Any
 
 import click
 
-from relive.cli.commands.leaderboard_commands import comparison_table
+from relive.cli.commands.leaderboard_commands import comparison_columns
 from relive.cli.display import format_size, format_time
-from relive.cli.targets import home_option, make_console, make_table, open_home, open_index, short_id
+from relive.cli.targets import home_option, make_console, open_home, open_index, short_id
+from relive.cli.terminal_table import Column, columns_of, print_table, table_options
 from relive.store.catalog import find_run
 from relive.store.journal import to_json
 from relive.store.versions import version_checkout
 
 _DIVERGE_CODES = {"identical": 0, "parted": 1, "nothing to compare": 3}  # 2 is a wrong option
 
+_VERSION_COLUMNS = (
+    Column("version", rank=0), Column("first run"), Column("HEAD", rank=2), Column("scripts", rank=3, is_cut=True),
+    Column("runs", is_cut=True),
+)  # fmt: skip
+
 
 @click.command()
-@click.option("-n", "--limit", default=30, show_default=True, help="How many versions to show; 0 shows all.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), default=30, show_default=True, help="How many to show; 0 shows all."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@table_options
 @home_option
-def versions(limit: int, as_json: bool, home: Path | None) -> None:
+def versions(limit: int, as_json: bool, picked: str | None, wide: bool, home: Path | None) -> None:
     """List the code versions, newest first, with the runs of each."""
     from relive.query.compare import list_code_versions
 
@@ -31,17 +40,16 @@ def versions(limit: int, as_json: bool, home: Path | None) -> None:
         for one in shown:
             click.echo(to_json(one))
         return
-    table = make_table()
-    for heading in ("version", "first run", "HEAD", "scripts", "runs"):
-        table.add_column(heading, no_wrap=heading != "runs", overflow="fold")
-    for one in shown:
-        runs = " ".join(short_id(run["run"]) for run in one["runs"][:8])
-        more = f" and {len(one['runs']) - 8} more" if len(one["runs"]) > 8 else ""
-        head = f"{one['head'][:8]}{' + changes' if one['dirty'] else ''}" if one["head"] else "none"
-        table.add_row(one["version"][:12], format_time(one["first_us"]), head, " ".join(one["scripts"]), runs + more)
-    make_console().print(table, markup=False)
+    print_table(columns_of(_VERSION_COLUMNS, map(_version_row, shown)), picked=picked, wide=wide)
     if len(shown) < len(found):
         click.echo(f"{len(found) - len(shown)} more; relive versions -n 0 shows all", err=True)
+
+
+def _version_row(one: dict[str, Any]) -> list[str]:
+    runs = " ".join(short_id(run["run"]) for run in one["runs"][:8])
+    more = f" and {len(one['runs']) - 8} more" if len(one["runs"]) > 8 else ""
+    head = f"{one['head'][:8]}{' + changes' if one['dirty'] else ''}" if one["head"] else "none"
+    return [one["version"][:12], format_time(one["first_us"]), head, " ".join(one["scripts"]), runs + more]
 
 
 @click.command()
@@ -63,7 +71,7 @@ def diff(old: str, new: str, as_json: bool, home: Path | None) -> None:
         for line in lines or ["the same"]:
             console.print(f"  {line}", highlight=False, markup=False)
     console.print("[bold]args and metrics[/]", highlight=False)
-    console.print(comparison_table(found, show_all=False), markup=False)
+    print_table(comparison_columns(found, show_all=False), wide=True)
     console.print("[bold]code[/]", highlight=False)
     _print_code(console, found)
 
