@@ -87,6 +87,7 @@ class Handler:
     of_nodes: Handler | None = None  # of an inline handler some of whose objects are nodes: their handler
     is_singleton = False  # each process has the same objects of this kind; the first two parts of the content name one
     is_restorable = True  # otherwise an object can only be compared
+    is_essential = False  # its objects are looked at even when the time for a walk is up
     is_data = False  # `create` and `restore` run no code that the content names: they need no trust
 
     def token(self, obj: Any, walk: Walker, form: str, key: Any) -> Token:

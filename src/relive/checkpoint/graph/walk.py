@@ -25,7 +25,8 @@ from relive.checkpoint.graph.registry import Handler, Unreadable, class_handler_
 MARSHAL_VERSION = 2  # later ones depend on reference counts
 MAX_TUPLE_DEPTH = 40
 _CHECK_EVERY = 64  # nodes between two looks at the clock
-_now = time.perf_counter
+_WAITING = 4.0  # times the time for a walk, which is that of the processor, may pass
+_now, _cpu_now = time.perf_counter, time.thread_time
 
 
 class ObjectNode:
@@ -102,7 +103,8 @@ class ObjectWalk:
         self._folder = folder
         self._known = known
         self._generation = generation  # of ways that objects get if they are not known
-        self._deadline = _now() + seconds
+        # Work counts, rather than time in which other processes have the core; but waiting for disks ends as well.
+        self._cpu_deadline, self._deadline = _cpu_now() + seconds, _now() + _WAITING * seconds
         self._tokens: dict[int, Token] = {}
         self._kept: list[Any] = []  # objects that were made for the walk
         self._made: set[int] = set()  # their identities, and those of what they hold
@@ -268,14 +270,18 @@ class ObjectWalk:
         self._are_all_met = True
         for node in self._with_identities:
             self._take_content(node)
-        for node in nodes[at:]:
-            self.unknown[node.way] = "not reached in time"
+        while at < len(nodes):
+            if nodes[at].handler.is_essential:
+                self._take_content(nodes[at])
+            else:
+                self.unknown[nodes[at].way] = "not reached in time"
+            at += 1
 
     def _take_contents(self, at: int) -> int:
         """Takes the contents of objects from a number on; returns the number of the first that it did not come to."""
         nodes = self.nodes
         while at < len(nodes):
-            if at % _CHECK_EVERY == 0 and _now() > self._deadline:
+            if at % _CHECK_EVERY == 0 and (_cpu_now() > self._cpu_deadline or _now() > self._deadline):
                 break
             self._take_content(nodes[at])
             at += 1

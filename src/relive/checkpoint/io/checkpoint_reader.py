@@ -216,9 +216,10 @@ class Checkpoint:
         from relive.checkpoint.state import restore_random_states
 
         token = self.graph.roots.get("p|random generators")
-        if token is not None:
+        content = self.graph.nodes[token[0]].content if token is not None else None
+        if content is not None:  # else they are unknown, by name
             with self._reading():
-                restore_random_states(self._building().value(self.graph.nodes[token[0]].content))
+                restore_random_states(self._building().value(content))
 
     def restore_running(self, observer: Observer, roots: Roots) -> tuple[int, list[Difference]]:
         """Restores everything into the running script, and compares it with what was recorded.

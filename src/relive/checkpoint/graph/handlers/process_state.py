@@ -365,6 +365,7 @@ class GlobalRandomHandler(Handler):
     """The global generators of `random`, numpy and torch."""
 
     is_data = True
+    is_essential = True  # no replay can do without them, and they take a tenth of a millisecond
 
     def content(self, obj: Any, walk: Walker) -> Any:
         return value_token(capture_random_states())
