@@ -13,6 +13,7 @@ from types import ModuleType
 from relive import syntax_tree
 
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "<frozen", "/lib/python3")
+_STARTED_BY_PYTHON = ("sitecustomize", "usercustomize")  # wherever they are, they belong to the machine
 
 
 @lru_cache(maxsize=8192)
@@ -25,7 +26,8 @@ def is_library_file(filename: str) -> bool:
 @lru_cache(maxsize=8192)
 def _is_project_module(name: str, file: str | None) -> bool:
     # Some libraries create modules at run time, whose `__file__` is not a path.
-    return name == "__main__" or (file is not None and os.path.isabs(file) and not is_library_file(file))
+    is_own = file is not None and os.path.isabs(file) and not is_library_file(file)
+    return name == "__main__" or (is_own and name not in _STARTED_BY_PYTHON)
 
 
 def is_project_module(name: str) -> bool:
