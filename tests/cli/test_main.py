@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from relive.cli import main
+from relive.cli.main import COMMANDS
 from relive.store import Home
 from relive.store.catalog import Index
 from relive.store.journal import decode_value
@@ -231,3 +234,69 @@ def test_a_folder_without_runs_is_an_error_that_says_how_to_record_one(tmp_path:
 
     assert result.exit_code == 1
     assert "record one with `python train.py`" in result.output
+
+
+def test_the_help_page_lists_all_commands_whole_and_imports_none() -> None:
+    code = (
+        "import sys, relive.cli.main as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n"
+        "print([n for n in sys.modules if n.startswith('relive.cli.commands.')])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert said[-1] == "[]"
+    assert max(map(len, said)) <= 80
+    for name in COMMANDS:
+        assert sum(line.startswith(f"  {name} ") for line in said) == 1, name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_where_the_help_page_says(name: str) -> None:
+    assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
+
+
+def test_a_misspelt_command_gets_a_suggestion() -> None:
+    assert "Did you mean show" in CliRunner().invoke(main, ["shw"]).output
+    assert "`relive --help` lists the commands" in CliRunner().invoke(main, ["xyzzy"]).output
+
+
+@pytest.mark.parametrize("words", [("runs", "-n", "-5"), ("versions", "-n", "-1"), ("leaderboard", "acc", "-n", "-1")])
+def test_negative_counts_are_refused(project: Path, words: tuple[str, ...]) -> None:
+    assert relive(project, *words).exit_code == 2
+
+
+def test_tables_fit_eighty_columns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = [
+        ["runs"],
+        ["leaderboard", "acc"],
+        ["dataframe", "loss", "acc"],
+        ["versions"],
+        ["compare", *ids(project)],
+    ]
+    for words in commands:
+        said = relive(project, *words).stdout
+        assert max(map(len, said.splitlines())) <= 80, said
+    assert relive(project, "runs").stdout.splitlines()[0] == "all: script train.py"
+    heading = relive(project, "dataframe", "loss", "acc").stdout.splitlines()[1]
+    assert heading.split()[:5] == ["run", "epoch", "step", "loss", "acc"]
+    assert relive(project, "runs", "--columns", "args,run").stdout.splitlines()[0].split() == ["args", "run"]
+
+
+def test_a_question_without_an_answer_is_an_error_and_says_which_it_is(script) -> None:  # type: ignore[no-untyped-def]
+    plain = """
+        import relive
+
+        for epoch in relive.loop("epoch", range(3)):
+            relive.log("acc", epoch / 10)
+    """
+    script(plain)
+    script.write(plain + '            relive.log("ten", epoch * 10)\n')
+
+    assert script.relive("replay", "nonexistent", "--yes", check=False).returncode == 1
+    never = script.relive("replay", "ten", "epoch > 99", "--yes", check=False)
+    assert never.returncode == 1
+    assert "the condition does not hold in any of its iterations" in never.stderr
+    assert script.relive("replay", "ten", "--yes", check=False).returncode == 0
+    again = script.relive("replay", "ten", "--yes", check=False)
+    assert again.returncode == 0
+    assert "it has these values already" in again.stderr

@@ -14,21 +14,58 @@ from relive.cli.script_handover import ScriptHandover
 from relive.errors import ReliveError
 from relive.store import telling_disk_errors
 
-# The module of `commands` that defines each command, in the order of the help page; `module:attribute` if names differ.
-COMMANDS = {
-    "run": "run_command", "runs": "runs_commands", "show": "runs_commands", "replay": "replay_command",
-    "leaderboard": "leaderboard_commands", "compare": "leaderboard_commands", "diff": "version_commands",
-    "diverge": "version_commands", "versions": "version_commands", "checkout": "version_commands",
-    "skew": "skew_commands", "watch": "skew_commands",
-    "dataframe": "query_commands", "sql": "query_commands", "promote": "registry_commands:promote_command",
-    "registry": "registry_commands", "alias": "registry_commands", "rollback": "registry_commands",
-    "retire": "registry_commands", "download": "registry_commands", "checkpoints": "checkpoint_commands",
-    "export": "home_commands", "doctor": "home_commands", "rm": "runs_commands", "scrub": "home_commands",
-    "gc": "checkpoint_commands",
-    "pin": "runs_commands", "unpin": "runs_commands", "transplant": "transplant_command", "memo": "memo_commands",
-    "ui": "ui.ui_command", "serve": "server_commands:serve_command", "token": "server_commands",
-    "sync": "server_commands", "fetch": "server_commands", "trust": "home_commands",
-}  # fmt: skip
+# The help page by sections: each command, the module of `commands` that defines it (`module:attribute` if their names
+# differ), and what it does. The page is printed without importing any of them.
+SECTIONS = {
+    "Record": {
+        "run": ("run_command", "Run an unmodified script, and record and checkpoint it."),
+        "runs": ("runs_commands", "List the runs, newest first; live runs are marked."),
+        "show": ("runs_commands", "Show the record of a run: config, code, data, metrics, …"),
+        "checkpoints": ("checkpoint_commands", "List the checkpoints of a run, and what they cost."),
+    },
+    "Ask": {
+        "replay": ("replay_command", "Fill columns that past runs never logged."),
+        "dataframe": ("query_commands", "Show one wide table over all runs."),
+        "sql": ("query_commands", "Run read-only SQL over runs, args, logs, loops and tables."),
+        "leaderboard": ("leaderboard_commands", "Rank the runs that logged a metric, best first."),
+        "compare": ("leaderboard_commands", "Show args and metrics of several runs side by side."),
+        "diff": ("version_commands", "Show the differences between two runs."),
+        "diverge": ("version_commands", "Say where two runs, or the ranks of one, parted."),
+        "skew": ("skew_commands", "Show how far the ranks of a run differ, step by step."),
+        "watch": ("skew_commands", "Watch live runs, and alert when their ranks differ."),
+    },
+    "Code and models": {
+        "versions": ("version_commands", "List the code versions with their runs."),
+        "checkout": ("version_commands", "Write the code version of a run to a new folder."),
+        "transplant": ("transplant_command", "Carry statements from one version of a file to another."),
+        "promote": ("registry_commands:promote_command", "Make a run the next version of a model."),
+        "registry": ("registry_commands", "List the models, or the versions of one."),
+        "alias": ("registry_commands", "Point an alias to a version of a model."),
+        "rollback": ("registry_commands", "Point an alias to its previous version."),
+        "retire": ("registry_commands", "Retire a version of a model."),
+        "download": ("registry_commands", "Write the artifact of a version, and verify it."),
+        "memo": ("memo_commands", "List remembered calls, and explain or remove them."),
+    },
+    "Web and team": {
+        "ui": ("ui.ui_command", "Open the runs of this home in a browser, live."),
+        "serve": ("server_commands:serve_command", "Serve a store to a team, over HTTP."),
+        "token": ("server_commands", "Manage the tokens of a server."),
+        "sync": ("server_commands", "Send runs that were recorded offline to the server."),
+        "fetch": ("server_commands", "Fetch a run from the server into this home."),
+        "trust": ("home_commands", "Let runs that others recorded run code here."),
+    },
+    "Keep": {
+        "doctor": ("home_commands", "Check every journal and the chunks it refers to."),
+        "gc": ("checkpoint_commands", "Remove checkpoints beyond the budget, and unused data."),
+        "pin": ("runs_commands", "Keep all checkpoints of a run."),
+        "unpin": ("runs_commands", "Allow `relive gc` to remove checkpoints of a run again."),
+        "export": ("home_commands", "Write a run to a folder as plain files."),
+        "rm": ("runs_commands", "Remove a run permanently."),
+        "scrub": ("home_commands", "Remove a secret that slipped into a run."),
+    },
+}
+COMMANDS = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
+_WIDEST = max(map(len, COMMANDS))
 
 
 def _home_asked_for() -> Path:
@@ -63,6 +100,11 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_WIDEST), text) for name, (_, text) in commands.items()])
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
@@ -70,6 +112,18 @@ class _LazyGroup(click.Group):
         found = getattr(importlib.import_module(f"relive.cli.commands.{module}"), attribute or cmd_name)
         assert isinstance(found, click.Command)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(near)}?" if near else "`relive --help` lists the commands."
+            ctx.fail(f"No such command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -34,7 +34,7 @@ from relive.hindsight.plan import (
     describe_ending,
     select_iterations,
 )
-from relive.hindsight.replay_plan import BEYOND, Plan, Question, assemble_plan
+from relive.hindsight.replay_plan import BEYOND, HAS_VALUES, Plan, Question, assemble_plan
 from relive.hindsight.replay_session import ReplaySession
 from relive.hindsight.self_check_result import read_check
 from relive.hindsight.workers import entry_file, merged_variables
@@ -122,19 +122,18 @@ class _DraftCollector:
         """Adds the selected iterations to each draft; a run of which none is selected is refused."""
         selected, question = [], self._question
         terms = SelectionTerms(question.names, question.where, again=question.again or question.beyond_the_end)
+        others = []
         for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
             if selection is None:
-                refusals.append((draft.record.run, self._why_not(draft)))
+                others.append(draft)
             else:
                 selected.append(replace(draft, selection=selection))
+        could = select_iterations(self._home, replace(terms, again=True), others) if others else []
+        refusals += [
+            (draft.record.run, _why_not(draft, has_values=selection is not None))
+            for draft, selection in zip(others, could, strict=True)
+        ]
         return selected, refusals
-
-    def _why_not(self, draft: Draft) -> str:
-        reach = draft.fit.reach
-        if reach.depth(draft.profile.main_paths) == NOWHERE:
-            return "; ".join((*reach.reasons, UNREACHED))
-        narrowed = "the condition does not hold in it, or " if self._question.where else ""
-        return f"{narrowed}it has these values already; --again replays it once more"
 
     def _candidates(self) -> list[RunEntry]:
         """The runs that the question names, or all that have ended."""
@@ -268,6 +267,14 @@ def script_shape(record: RunRecord, history: RunHistory) -> ScriptShape:
     return ScriptShape(
         entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports
     )
+
+
+def _why_not(draft: Draft, *, has_values: bool) -> str:
+    """Why nothing of a run is selected; `has_values`: something would be, if its values were not there already."""
+    reach = draft.fit.reach
+    if reach.depth(draft.profile.main_paths) == NOWHERE:
+        return "; ".join((*reach.reasons, UNREACHED))
+    return HAS_VALUES if has_values else "the condition does not hold in any of its iterations"
 
 
 def _is_instrumented(record: RunRecord) -> bool:

@@ -34,6 +34,9 @@ class Question:
     inserted: InsertedStatement | None = None  # a statement that is in no file: it is taken from a tree that has it
 
 
+HAS_VALUES = "it has these values already; --again replays it once more"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One run to replay: the patch, the selected iterations, and how they are reached."""
@@ -60,6 +63,11 @@ class Plan:
     cases: tuple[Case, ...] = ()
     refusals: tuple[tuple[str, str], ...] = ()  # run, reason
     loading_s: float = 0.0  # of libraries that all workers share, before the first can begin
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing is left to replay because runs have the values already."""
+        return not self.cases and any(reason == HAS_VALUES for _, reason in self.refusals)
 
     @property
     def cost_s(self) -> float:

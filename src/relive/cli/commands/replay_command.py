@@ -106,7 +106,7 @@ def replay(
             plan = plan.without_guesses()
         if explain or not plan.cases:
             _tell_refusals(plan.refusals)
-            raise SystemExit(0 if explain or plan.refusals else 1)
+            raise SystemExit(0 if explain or plan.is_answered else 1)
         if is_asked and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True):
             return
         begun = time.perf_counter()

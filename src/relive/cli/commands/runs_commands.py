@@ -82,7 +82,7 @@ def _run_columns(
     return [
         Column("run", [short_id(run["run"]) for run in shown], rank=0),
         Column("when", [*map(format_time, starts)] if is_whole else format_times(starts), stays=True),
-        Column("took", [_format_took(run) for run in shown], rank=4),
+        Column("took", [_format_took(run) for run in shown], rank=4, stays=True),
         Column("script", [_script_of(run) for run in shown], rank=3, is_cut=True),
         Column("args", [*map(format_args, args)], rank=2, is_cut=True),
         Column("outcome", [_format_outcome(run) for run in shown], stays=True),
