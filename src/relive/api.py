@@ -141,7 +141,7 @@ def restore(
     from relive.checkpoint.io import find_checkpoints, restore_first_intact
     from relive.record.process import print_to_stderr, warn_once
 
-    found = find_checkpoints(_home(home), run, at)
+    found = find_checkpoints(_recorded(home), run, at)
     if found[0].origin:
         print_to_stderr(found[0].origin)
     checkpoint, damaged = restore_first_intact(found, into or {}, random=rng and into is not None, only_first=bool(at))
@@ -205,8 +205,8 @@ def dataframe(
     from relive.query import QueryEngine
 
     if fill:
-        _fill(names, where, _home(home))
-    return QueryEngine(_home(home)).dataframe(
+        _fill(names, where, _recorded(home))
+    return QueryEngine(_recorded(home)).dataframe(
         names, where=where, ranks=ranks, replays=replays, sources=sources, contradicted=contradicted
     )
 
@@ -227,7 +227,7 @@ def replay(
 
     strict, guesses, edit = bool(how.pop("strict", False)), bool(how.pop("guesses", False)), how.pop("edit", None)
     question = Question(names, where, tuple(how.pop("runs", None) or ()), workers, **how)
-    with ReplaySession(_home(home)) as session:
+    with ReplaySession(_recorded(home)) as session:
         take_up_killed(session)
         plan = plan_replay(session, question, edit=edit)
         chosen = plan if guesses else plan.without_guesses()
@@ -265,7 +265,7 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
     """
     from relive.query import QueryEngine
 
-    return QueryEngine(_home(home)).sql(query).df()
+    return QueryEngine(_recorded(home)).sql(query).df()
 
 
 @_telling_disk_errors
@@ -309,8 +309,8 @@ def diverge(
     from relive.hindsight.divergence import diverge_ranks, diverge_runs
 
     if other is None:
-        return diverge_ranks(_home(home), one).to_json()
-    return diverge_runs(_home(home), one, other, ignored=tuple(ignore), replays=replay).to_json()
+        return diverge_ranks(_recorded(home), one).to_json()
+    return diverge_runs(_recorded(home), one, other, ignored=tuple(ignore), replays=replay).to_json()
 
 
 @_telling_disk_errors
@@ -330,7 +330,7 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
     place, remote = _home(home), select_server(home)
     if remote is not None:
         return load_from_server(remote, reference, place, allow_pickle=allow_pickle)
-    model = Registry(place).find(reference)
+    model = Registry(_recorded(home)).find(reference)
     artifact = model.require_artifact()
     if allow_pickle:
         require_trust(place, model.run, doing="unpickling its artifact")
@@ -359,7 +359,12 @@ def _runs(home: str | Path | None) -> RunsBackend:
     from relive.store.catalog import Index
 
     remote = select_server(home)
-    return HomeRuns(Index(_home(home))) if remote is None else ServerRuns(remote)
+    return HomeRuns(Index(_recorded(home))) if remote is None else ServerRuns(remote)
+
+
+def _recorded(home: str | Path | None) -> Home:
+    """Returns a home to read from; raises if there is none, rather than making one."""
+    return _home(home).require_runs('name another home with home="…"')
 
 
 def _home(home: str | Path | None) -> Home:

@@ -35,9 +35,7 @@ server_option = click.option(
 def open_home(path: Path | None) -> Home:
     """Returns the given home, or that of the project that contains the current folder."""
     home = Home(path.absolute()) if path is not None else read_launch_context().home
-    if not home.runs.is_dir():
-        raise NotFound(f"no runs in {home.path}; record one with `python train.py`, or name another home with --home")
-    return home
+    return home.require_runs("name another home with --home")
 
 
 def open_index(path: Path | None) -> Index:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from relive.errors import Damaged
+from relive.errors import Damaged, NotFound
 from relive.settings import Settings, load
 from relive.store.durable_files import write_once
 
@@ -77,6 +77,12 @@ class Home:
             remedy = "restore it from a backup, or remove it: the home then counts as a new one"
             raise Damaged(f"{path} is not what was written; {remedy}")
         return f"{word.decode()}-{path.stat().st_ino:x}"  # a copied file has another inode
+
+    def require_runs(self, remedy: str) -> Home:
+        """Returns the home; raises if nothing was ever recorded in it, since reading makes no home."""
+        if not self.runs.is_dir():
+            raise NotFound(f"no runs in {self.path}; record one with `python train.py`, or {remedy}")
+        return self
 
     @property
     def runs(self) -> Path:
