@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.cli.display import differing_args, format_times
-from relive.cli.terminal_table import Column, arrange, columns_of, cut, pick, printable, text_width
+from relive.cli.terminal_table import TerminalColumn, arrange, columns_of, cut, pick, printable, text_width
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30)
 
 
 @st.composite
-def tables(draw) -> list[Column]:
+def tables(draw) -> list[TerminalColumn]:
     rows, count = draw(st.integers(0, 5)), draw(st.integers(1, 7))
     return [
-        Column(
+        TerminalColumn(
             f"c{at}", draw(st.lists(TEXTS, min_size=rows, max_size=rows)), rank=draw(st.integers(0, 4)),
             is_number=draw(st.booleans()), is_cut=draw(st.booleans()), stays=draw(st.booleans()),
         )
@@ -72,7 +72,11 @@ def test_texts_from_elsewhere_do_not_steer_the_terminal(text):
 
 
 def test_what_is_equal_in_all_rows_is_said_once():
-    columns = [Column("run", ["a", "b"], rank=0), Column("script", ["t.py", "t.py"]), Column("lr", ["1", "2"])]
+    columns = [
+        TerminalColumn("run", ["a", "b"], rank=0),
+        TerminalColumn("script", ["t.py", "t.py"]),
+        TerminalColumn("lr", ["1", "2"]),
+    ]
     found = arrange(columns, 80)
 
     assert found.common == [("script", "t.py")]
@@ -80,13 +84,15 @@ def test_what_is_equal_in_all_rows_is_said_once():
 
 
 def test_numbers_are_aligned_at_the_right_and_wide_characters_count_twice():
-    found = arrange(columns_of([Column("名前"), Column("n", is_number=True)], [["語", "1"], ["ab", "100"]]), 80)
+    found = arrange(
+        columns_of([TerminalColumn("名前"), TerminalColumn("n", is_number=True)], [["語", "1"], ["ab", "100"]]), 80
+    )
 
     assert found.lines() == ["名前    n", "語      1", "ab    100"]
 
 
 def test_columns_are_picked_in_their_order():
-    columns = [Column("a", ["1"]), Column("b", ["2"])]
+    columns = [TerminalColumn("a", ["1"]), TerminalColumn("b", ["2"])]
 
     assert [column.title for column in pick(columns, "b, a")] == ["b", "a"]
     with pytest.raises(click.UsageError, match="no column 'c'; there are a, b"):

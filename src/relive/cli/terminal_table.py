@@ -18,7 +18,7 @@ _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TerminalColumn:
     """A column of texts. Columns of a higher `rank` give way first; those of rank 0 are always shown, and whole."""
 
     title: str
@@ -34,10 +34,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TerminalLayout:
     """The columns that are shown, what is equal in all rows, and the titles of those for which there is no room."""
 
-    columns: Sequence[Column]
+    columns: Sequence[TerminalColumn]
     common: Sequence[tuple[str, str]] = ()
     left_out: Sequence[str] = ()
 
@@ -47,11 +47,11 @@ class Layout:
         return [GAP.join(row).rstrip() for row in zip(*parts, strict=True)]
 
 
-def arrange(columns: Sequence[Column], width: int | None) -> Layout:
+def arrange(columns: Sequence[TerminalColumn], width: int | None) -> TerminalLayout:
     """Decides what a table of some width shows; without a width, everything."""
     clean = [replace(one, title=printable(one.title), cells=[*map(printable, one.cells)]) for one in columns]
     if width is None:
-        return Layout(clean)
+        return TerminalLayout(clean)
     common = [one for one in clean if _is_common(one)]
     shown = [one for one in clean if one not in common]
     left_out: list[str] = []
@@ -66,16 +66,16 @@ def arrange(columns: Sequence[Column], width: int | None) -> Layout:
         else:
             break  # only the columns that are always shown are left
     told = [(one.title, one.cells[0]) for one in common if one.cells[0]]
-    return Layout(shown, told, left_out)
+    return TerminalLayout(shown, told, left_out)
 
 
-def columns_of(headings: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[Column]:
+def columns_of(headings: Sequence[TerminalColumn], rows: Iterable[Sequence[str]]) -> list[TerminalColumn]:
     """Returns columns with the cells of some rows; the headings have none yet."""
     cells = list(zip(*rows, strict=True)) or [()] * len(headings)
     return [replace(heading, cells=each) for heading, each in zip(headings, cells, strict=True)]
 
 
-def pick(columns: Sequence[Column], picked: str | None) -> list[Column]:
+def pick(columns: Sequence[TerminalColumn], picked: str | None) -> list[TerminalColumn]:
     """Returns the columns that are named in a comma-separated list, in its order; None means all of them."""
     if picked is None:
         return list(columns)
@@ -132,7 +132,7 @@ def terminal_width() -> int | None:
 
 
 def print_table(
-    columns: Sequence[Column], *, picked: str | None = None, wide: bool = False, styles: Sequence[str] = (),
+    columns: Sequence[TerminalColumn], *, picked: str | None = None, wide: bool = False, styles: Sequence[str] = (),
     common: Iterable[tuple[str, str]] = (),
 ) -> None:  # fmt: skip
     """Prints a table, a screen at a time if it is longer than one.
@@ -166,18 +166,18 @@ def _with_styles(lines: Sequence[str], styles: Sequence[str]) -> Iterable[tuple[
     return zip(lines, styles or [""] * len(lines), strict=True)
 
 
-def _is_common(column: Column) -> bool:
+def _is_common(column: TerminalColumn) -> bool:
     """Whether a column says the same in all rows, or nothing."""
     different = {*column.cells}
     is_equal = len(different) == 1 and len(column.cells) > 1
     return bool(column.rank) and not column.stays and (is_equal or different == {""})
 
 
-def _total(columns: Sequence[Column]) -> int:
+def _total(columns: Sequence[TerminalColumn]) -> int:
     return sum(one.width for one in columns) + len(GAP) * max(0, len(columns) - 1)
 
 
-def _cut_column(column: Column, width: int) -> Column:
+def _cut_column(column: TerminalColumn, width: int) -> TerminalColumn:
     return replace(column, cells=[cut(cell, width) for cell in column.cells], is_cut=width > _LEAST)
 
 

@@ -9,7 +9,7 @@ import click
 
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
 from relive.cli.targets import home_option, open_home, open_index, short_id
-from relive.cli.terminal_table import Column, print_table
+from relive.cli.terminal_table import TerminalColumn, print_table
 from relive.errors import ReliveError
 from relive.store import Home
 from relive.store.catalog import find_run
@@ -51,18 +51,20 @@ def _as_json(run: str, row: CheckpointRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _checkpoint_columns(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> list[Column]:
+def _checkpoint_columns(rows: list[CheckpointRow], outside: dict[str, list[str]]) -> list[TerminalColumn]:
     has_ranks = any(row.rank or row.process for row in rows)
     kept_in = [", ".join(outside.get(row.manifest, ["the home"])) for row in rows]
     return [
-        *([Column("rank", [row.journal.stem for row in rows], stays=True)] if has_ranks else []),
-        Column("where", [truncate(row.where) for row in rows], rank=0),
-        Column("when", [format_time(row.time_us) for row in rows], stays=True),
-        Column("size", [format_size(row.size_bytes) for row in rows], is_number=True, stays=True),
-        Column("new", [format_size(row.new_bytes) for row in rows], is_number=True, stays=True),
-        Column("stall", [format_short_duration(row.stall_s) for row in rows], is_number=True, stays=True),
-        Column("written in", [format_short_duration(row.write_s) for row in rows], rank=2, is_number=True, stays=True),
-        *([Column("kept in", kept_in, rank=3, is_cut=True, stays=True)] if outside else []),
+        *([TerminalColumn("rank", [row.journal.stem for row in rows], stays=True)] if has_ranks else []),
+        TerminalColumn("where", [truncate(row.where) for row in rows], rank=0),
+        TerminalColumn("when", [format_time(row.time_us) for row in rows], stays=True),
+        TerminalColumn("size", [format_size(row.size_bytes) for row in rows], is_number=True, stays=True),
+        TerminalColumn("new", [format_size(row.new_bytes) for row in rows], is_number=True, stays=True),
+        TerminalColumn("stall", [format_short_duration(row.stall_s) for row in rows], is_number=True, stays=True),
+        TerminalColumn(
+            "written in", [format_short_duration(row.write_s) for row in rows], rank=2, is_number=True, stays=True
+        ),
+        *([TerminalColumn("kept in", kept_in, rank=3, is_cut=True, stays=True)] if outside else []),
     ]
 
 
@@ -97,9 +99,9 @@ def _print_report(report: GarbageReport) -> None:
     removed = [tally for tally in report.tallies if tally.count]
     if removed:
         sizes = [format_size(tally.size_bytes) if tally.size_bytes else "" for tally in removed]
-        counts = Column("count", [str(tally.count) for tally in removed], is_number=True, stays=True)
-        what = Column("what", [tally.reason for tally in removed], rank=0)
-        print_table([what, counts, Column("bytes", sizes, is_number=True, stays=True)])
+        counts = TerminalColumn("count", [str(tally.count) for tally in removed], is_number=True, stays=True)
+        what = TerminalColumn("what", [tally.reason for tally in removed], rank=0)
+        print_table([what, counts, TerminalColumn("bytes", sizes, is_number=True, stays=True)])
     for doubt in report.doubts[:_MAX_DOUBTS]:
         click.echo(f"{short_id(doubt.run)}  {doubt.text}", err=True)
     if report.doubts:

@@ -15,7 +15,7 @@ from relive.cli.targets import (
     server_option,
     short_id,
 )
-from relive.cli.terminal_table import Column, print_table, printable, table_options
+from relive.cli.terminal_table import TerminalColumn, print_table, printable, table_options
 from relive.model import Verdict
 from relive.store.journal import to_json
 
@@ -105,22 +105,22 @@ def _group_title(group: dict[str, Any], guard: list[str]) -> str:
     return ", ".join(parts)
 
 
-def _board_columns(metric: str, group: dict[str, Any]) -> list[Column]:
+def _board_columns(metric: str, group: dict[str, Any]) -> list[TerminalColumn]:
     rows = group["runs"]
     columns = list(dict.fromkeys(name for run in rows for name in run.get("columns", {})))
     args = [name for name in dict.fromkeys(n for run in rows for n in run["args"]) if name not in columns]
     places = ["" if run["place"] is None else str(run["place"]) for run in rows]
     return [
-        Column("", places, rank=0, is_number=True),
-        Column("run", [short_id(run["run"]) for run in rows], rank=0),
-        Column(metric, [_format_score(run) for run in rows], rank=0, is_number=True),
-        *(Column(name, [_format_cell(run.get("columns", {}).get(name)) for run in rows], stays=True)
+        TerminalColumn("", places, rank=0, is_number=True),
+        TerminalColumn("run", [short_id(run["run"]) for run in rows], rank=0),
+        TerminalColumn(metric, [_format_score(run) for run in rows], rank=0, is_number=True),
+        *(TerminalColumn(name, [_format_cell(run.get("columns", {}).get(name)) for run in rows], stays=True)
           for name in columns),
-        Column("name", [run["name"] or "" for run in rows], rank=2, is_cut=True),
-        *(Column(name, [_format_cell(run["args"].get(name)) for run in rows], rank=3 + at, is_cut=True)
+        TerminalColumn("name", [run["name"] or "" for run in rows], rank=2, is_cut=True),
+        *(TerminalColumn(name, [_format_cell(run["args"].get(name)) for run in rows], rank=3 + at, is_cut=True)
           for at, name in enumerate(args)),
-        Column("at", [_format_place(run["at"]) for run in rows], rank=2),
-        Column("outcome", [run["outcome"] for run in rows], rank=2),
+        TerminalColumn("at", [_format_place(run["at"]) for run in rows], rank=2),
+        TerminalColumn("outcome", [run["outcome"] for run in rows], rank=2),
     ]  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def _format_score(run: dict[str, Any]) -> str:
     return f"{run['value']:.6g} {mark}".rstrip()
 
 
-def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[Column]:
+def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[TerminalColumn]:
     """Returns one column per run: facts, then args, then metrics."""
     rows = [(fact, [truncate(_format_cell(run[fact]))[:14] for run in found["runs"]]) for fact in _FACTS]
     for title, format_cell in (("arg", _format_cell), ("metric", _format_metric)):
@@ -171,8 +171,8 @@ def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[Column]
         ]
     names = [short_id(run["run"]) + (f" {run['name']}" if run["name"] else "") for run in found["runs"]]
     cells = [[values[at] for _, values in rows] for at in range(len(names))]
-    runs = [Column(name, one, is_cut=True, stays=True) for name, one in zip(names, cells, strict=True)]
-    return [Column("", [title for title, _ in rows], rank=0), *runs]
+    runs = [TerminalColumn(name, one, is_cut=True, stays=True) for name, one in zip(names, cells, strict=True)]
+    return [TerminalColumn("", [title for title, _ in rows], rank=0), *runs]
 
 
 def _format_metric(metric: dict[str, Any] | None) -> str:

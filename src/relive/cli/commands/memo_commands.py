@@ -9,7 +9,7 @@ import click
 
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
 from relive.cli.targets import home_option, make_console, open_home, short_id
-from relive.cli.terminal_table import Column, columns_of, print_table, table_options
+from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.errors import NotFound, ReliveError
 from relive.memo import Sqlite, find_function, parse_condition, why_text
 from relive.store.chunks import MemoRow, MemoTable
@@ -147,10 +147,14 @@ def _find_row(memos: MemoTable, key: str) -> MemoRow:
 
 
 _ROW_COLUMNS = (
-    Column("key", rank=0), Column("function", is_cut=True, stays=True), Column("arguments", is_cut=True, stays=True),
-    Column("took", rank=2, is_number=True), Column("size", rank=3, is_number=True), Column("when", rank=3),
-    Column("run", rank=3),
-)  # fmt: skip
+    TerminalColumn("key", rank=0),
+    TerminalColumn("function", is_cut=True, stays=True),
+    TerminalColumn("arguments", is_cut=True, stays=True),
+    TerminalColumn("took", rank=2, is_number=True),
+    TerminalColumn("size", rank=3, is_number=True),
+    TerminalColumn("when", rank=3),
+    TerminalColumn("run", rank=3),
+)
 
 
 def _format_row(row: MemoRow) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from relive.cli.targets import home_option, open_home
-from relive.cli.terminal_table import Column, print_table, table_options, terminal_width
+from relive.cli.terminal_table import TerminalColumn, print_table, table_options, terminal_width
 from relive.model import SHORT_ID_DIGITS, Verdict
 
 _MAX_ROWS = 40
@@ -127,7 +127,7 @@ def _print_table(frame: Any, *, asked: Collection[str] | None, picked: str | Non
     if asked is None:
         numbers = [frame[name].dtype.kind in "if" for name in frame]
         columns = [
-            Column(str(name), _texts(frame[name]), is_number=is_number, is_cut=True, stays=True)
+            TerminalColumn(str(name), _texts(frame[name]), is_number=is_number, is_cut=True, stays=True)
             for name, is_number in zip(frame, numbers, strict=True)
         ]
     else:
@@ -146,13 +146,13 @@ def _texts(values: Any) -> list[str]:
     return [*map(_format_cell, values.head(half)), "…", *map(_format_cell, values.tail(half))]
 
 
-def _column(values: Any, name: str, *, is_asked: bool, is_narrow: bool) -> Column:
+def _column(values: Any, name: str, *, is_asked: bool, is_narrow: bool) -> TerminalColumn:
     texts = _texts(values)
     if is_narrow and name in _SHORT and not is_asked:
         texts = [text[: _SHORT[name]] for text in texts]
     is_number = values.dtype.kind in "if"
     rank = 0 if is_asked or name == "run" else _PLACES.get(name, 1)
-    return Column(name, texts, rank=rank, is_number=is_number, is_cut=not is_number and bool(rank))
+    return TerminalColumn(name, texts, rank=rank, is_number=is_number, is_cut=not is_number and bool(rank))
 
 
 def _format_cell(cell: Any) -> str:

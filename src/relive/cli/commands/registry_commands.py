@@ -16,7 +16,7 @@ from relive.cli.targets import (
     server_option,
     short_id,
 )
-from relive.cli.terminal_table import Column, columns_of, print_table, table_options
+from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.errors import ReliveError
 from relive.record.process import read_launch_context, select_server
 from relive.store.chunks import Chunks, artifact_files
@@ -76,26 +76,32 @@ def registry(
     print_table(columns or _model_columns(models), picked=picked, wide=wide)
 
 
-def _model_columns(models: list[Model]) -> list[Column]:
+def _model_columns(models: list[Model]) -> list[TerminalColumn]:
     aliases = [" ".join(f"{alias}={number}" for alias, number in model.aliases.items()) for model in models]
     newest = [model.versions[-1] for model in models]
     return [
-        Column("model", [model.name for model in models], rank=0),
-        Column("versions", [str(len(model.versions)) for model in models], is_number=True, stays=True),
-        Column("aliases", aliases, is_cut=True, stays=True),
-        Column("newest", [f"run {short_id(one.run)}" for one in newest], rank=2),
-        Column("when", [format_time(one.time_us) for one in newest], rank=3),
+        TerminalColumn("model", [model.name for model in models], rank=0),
+        TerminalColumn("versions", [str(len(model.versions)) for model in models], is_number=True, stays=True),
+        TerminalColumn("aliases", aliases, is_cut=True, stays=True),
+        TerminalColumn("newest", [f"run {short_id(one.run)}" for one in newest], rank=2),
+        TerminalColumn("when", [format_time(one.time_us) for one in newest], rank=3),
     ]
 
 
 _VERSION_COLUMNS = (
-    Column("version", rank=0), Column("aliases", stays=True), Column("when", rank=2), Column("run", stays=True),
-    Column("artifact", rank=4, is_cut=True), Column("data", rank=3, is_cut=True), Column("code", rank=3),
-    Column("metrics", rank=2, is_cut=True), Column("note", rank=2, is_cut=True),
-)  # fmt: skip
+    TerminalColumn("version", rank=0),
+    TerminalColumn("aliases", stays=True),
+    TerminalColumn("when", rank=2),
+    TerminalColumn("run", stays=True),
+    TerminalColumn("artifact", rank=4, is_cut=True),
+    TerminalColumn("data", rank=3, is_cut=True),
+    TerminalColumn("code", rank=3),
+    TerminalColumn("metrics", rank=2, is_cut=True),
+    TerminalColumn("note", rank=2, is_cut=True),
+)
 
 
-def _version_columns(model: Model) -> list[Column]:
+def _version_columns(model: Model) -> list[TerminalColumn]:
     rows = []
     for one in reversed(model.versions):
         aliases = " ".join(model.aliases_of(one.version)) or ("retired" if one.is_retired else "")
@@ -116,7 +122,7 @@ def _format_artifact(one: ModelVersion) -> str:
     return f"{one.artifact['name']} {format_size(one.artifact['size_bytes'])} {one.artifact['digest'][:12]}"
 
 
-def _history_columns(model: Model) -> list[Column]:
+def _history_columns(model: Model) -> list[TerminalColumn]:
     rows = []
     for event in model_registry.history_to_json(model):
         if event["event"] == "version":
@@ -128,7 +134,9 @@ def _history_columns(model: Model) -> list[Column]:
         else:
             what = f"version {event['version']} retired"
         rows.append([format_time(event["time_us"]), what, event["by"]])
-    return columns_of([Column("when", rank=0), Column("what", rank=0), Column("by", stays=True)], rows)
+    return columns_of(
+        [TerminalColumn("when", rank=0), TerminalColumn("what", rank=0), TerminalColumn("by", stays=True)], rows
+    )
 
 
 @click.command()

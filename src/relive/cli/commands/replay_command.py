@@ -14,7 +14,7 @@ import click
 
 from relive.cli.display import differing_args, format_args, format_duration, format_time
 from relive.cli.targets import home_option, open_home, short_id
-from relive.cli.terminal_table import Column, columns_of, print_table
+from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
 from relive.hindsight import Answer, Case, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
 from relive.hindsight.abandoned import take_up_killed
 from relive.hindsight.workers import Task
@@ -180,11 +180,18 @@ def _show(plan: Plan) -> None:
 
 
 _PLAN_COLUMNS = (
-    Column("run", rank=0), Column("started", rank=4), Column("version", rank=5), Column("args", rank=3, is_cut=True),
-    Column("statement", rank=2, is_cut=True), Column("confidence", stays=True), Column("depth", rank=3),
-    Column("iterations", rank=2, is_number=True), Column("segments", rank=6, is_number=True), Column("how", stays=True),
-    Column("predicted", rank=0, is_number=True),
-)  # fmt: skip
+    TerminalColumn("run", rank=0),
+    TerminalColumn("started", rank=4),
+    TerminalColumn("version", rank=5),
+    TerminalColumn("args", rank=3, is_cut=True),
+    TerminalColumn("statement", rank=2, is_cut=True),
+    TerminalColumn("confidence", stays=True),
+    TerminalColumn("depth", rank=3),
+    TerminalColumn("iterations", rank=2, is_number=True),
+    TerminalColumn("segments", rank=6, is_number=True),
+    TerminalColumn("how", stays=True),
+    TerminalColumn("predicted", rank=0, is_number=True),
+)
 
 
 def _plan_row(case: Case, args: Mapping[str, Any]) -> list[str]:

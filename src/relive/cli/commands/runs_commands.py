@@ -30,7 +30,7 @@ from relive.cli.targets import (
     server_option,
     short_id,
 )
-from relive.cli.terminal_table import Column, print_table, table_options, terminal_width
+from relive.cli.terminal_table import TerminalColumn, print_table, table_options, terminal_width
 from relive.errors import ReliveError
 from relive.model import FAILED, FINISHED, INTERRUPTED, KILLED, PRUNED, RUNNING, RunRecord, Verdict, count_words
 from relive.store import Home, list_journals
@@ -77,16 +77,16 @@ def runs(
 
 def _run_columns(
     shown: Sequence[dict[str, Any]], args: Sequence[Mapping[str, Any]], *, is_whole: bool
-) -> list[Column]:  # fmt: skip
+) -> list[TerminalColumn]:  # fmt: skip
     starts, digits = [run["started_us"] for run in shown], 6 if is_whole else 4
     return [
-        Column("run", [short_id(run["run"]) for run in shown], rank=0),
-        Column("when", [*map(format_time, starts)] if is_whole else format_times(starts), stays=True),
-        Column("took", [_format_took(run) for run in shown], rank=4, stays=True),
-        Column("script", [_script_of(run) for run in shown], rank=3, is_cut=True),
-        Column("args", [*map(format_args, args)], rank=2, is_cut=True),
-        Column("outcome", [_format_outcome(run) for run in shown], stays=True),
-        Column("last values", [_format_last_values(run, digits) for run in shown], is_cut=True, stays=True),
+        TerminalColumn("run", [short_id(run["run"]) for run in shown], rank=0),
+        TerminalColumn("when", [*map(format_time, starts)] if is_whole else format_times(starts), stays=True),
+        TerminalColumn("took", [_format_took(run) for run in shown], rank=4, stays=True),
+        TerminalColumn("script", [_script_of(run) for run in shown], rank=3, is_cut=True),
+        TerminalColumn("args", [*map(format_args, args)], rank=2, is_cut=True),
+        TerminalColumn("outcome", [_format_outcome(run) for run in shown], stays=True),
+        TerminalColumn("last values", [_format_last_values(run, digits) for run in shown], is_cut=True, stays=True),
     ]  # fmt: skip
 
 

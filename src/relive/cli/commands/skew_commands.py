@@ -12,7 +12,7 @@ import click
 
 from relive.cli.display import format_value
 from relive.cli.targets import home_option, open_runs, server_option, short_id
-from relive.cli.terminal_table import Column, columns_of, print_table
+from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
 from relive.errors import NotFound, ReliveError
 from relive.record.process import read_launch_context
 from relive.store import Home, append_lines
@@ -52,10 +52,10 @@ def skew(run: str, name: str, style: str | None, home: Path | None, server: str 
         click.echo(f"{len(found['steps'])} steps, {len(found['ranks'])} ranks, {worst}{lost}", err=True)
 
 
-def _step_columns(steps: list[dict[str, Any]]) -> list[Column]:
+def _step_columns(steps: list[dict[str, Any]]) -> list[TerminalColumn]:
     loops = list(dict.fromkeys(loop for step in steps for loop in step["at"]))
     numbers = ("canonical", "mean", "min", "max", "skew")
-    headings = [Column(heading, is_number=True) for heading in (*loops, *numbers, "ranks", "farthest")]
+    headings = [TerminalColumn(heading, is_number=True) for heading in (*loops, *numbers, "ranks", "farthest")]
     half = _MAX_STEPS // 2
     shown = steps if len(steps) <= _MAX_STEPS else [*steps[:half], None, *steps[-half:]]
     rows = []

@@ -10,7 +10,7 @@ import click
 from relive.cli.commands.leaderboard_commands import comparison_columns
 from relive.cli.display import format_size, format_time
 from relive.cli.targets import home_option, make_console, open_home, open_index, short_id
-from relive.cli.terminal_table import Column, columns_of, print_table, table_options
+from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.store.catalog import find_run
 from relive.store.journal import to_json
 from relive.store.versions import version_checkout
@@ -18,9 +18,12 @@ from relive.store.versions import version_checkout
 _DIVERGE_CODES = {"identical": 0, "parted": 1, "nothing to compare": 3}  # 2 is a wrong option
 
 _VERSION_COLUMNS = (
-    Column("version", rank=0), Column("first run"), Column("HEAD", rank=2), Column("scripts", rank=3, is_cut=True),
-    Column("runs", is_cut=True),
-)  # fmt: skip
+    TerminalColumn("version", rank=0),
+    TerminalColumn("first run"),
+    TerminalColumn("HEAD", rank=2),
+    TerminalColumn("scripts", rank=3, is_cut=True),
+    TerminalColumn("runs", is_cut=True),
+)
 
 
 @click.command()
