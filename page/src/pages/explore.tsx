@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { table } from "../api";
 import { Choice, Empty, Failure, RunLink, useAnswer, Value } from "../parts/basics";
+import { useCanvas } from "../parts/canvas";
 import { columnTitle } from "../parts/runlist";
 import { WhereBox } from "../parts/wherebox";
 import { categoryCorrelation, rankCorrelation } from "../pure/curves";
@@ -74,27 +75,6 @@ function shade(color: Axis | undefined, i: number): string {
   if (!Number.isFinite(at)) return isDark.value ? "#8a93a0" : "#9aa3af";
   const hue = 255 - 215 * at; // blue to orange, told apart without colour vision by its lightness
   return `hsl(${hue} 65% ${isDark.value ? 45 + 25 * at : 52 - 14 * at}%)`;
-}
-
-function useCanvas(draw: (ctx: CanvasRenderingContext2D, width: number, height: number) => void, needs: unknown[]) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  useEffect(() => {
-    const node = canvas.current;
-    if (!node) return;
-    const paint = () => {
-      const scale = devicePixelRatio || 1;
-      node.width = node.clientWidth * scale; node.height = node.clientHeight * scale;
-      const ctx = node.getContext("2d")!;
-      ctx.scale(scale, scale);
-      ctx.font = `11px ${getComputedStyle(node).fontFamily}`;
-      draw(ctx, node.clientWidth, node.clientHeight);
-    };
-    paint();
-    const sized = new ResizeObserver(paint);
-    sized.observe(node);
-    return () => sized.disconnect();
-  }, needs);
-  return canvas;
 }
 
 const TOP = 26; const BOTTOM = 18; const SIDE = 46;

@@ -99,6 +99,14 @@ APPEND = RouteSpec(
            "digest": {"type": "string", "pattern": "^[0-9a-f]{32}$"}},
     required=("slots", "slots_bytes", "lines", "lines_bytes", "digest"),
 )  # fmt: skip
+_CONSOLE_HELD = object_schema(bytes="integer", digest="string", final="boolean")
+CONSOLE_HELD = RouteSpec(
+    "GET", f"{_RUN}/console/{{file}}", "write", "How much of a console file is here.", answer=_CONSOLE_HELD
+)
+CONSOLE_PIECE = RouteSpec(
+    "PUT", f"{_RUN}/console/{{file}}", "write", "Take a piece of a console file.", body=BYTES, answer=_CONSOLE_HELD,
+    query={"at": COUNT, "bytes": COUNT}, required=("at", "bytes"),
+)  # fmt: skip
 MISSING = RouteSpec(
     "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=object_schema(missing="array"),
     body=object_schema(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
