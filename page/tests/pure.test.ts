@@ -3,7 +3,7 @@ import { band, before, categoryCorrelation, extent, nearest, rankCorrelation, ro
 import { csvField, toCsv } from "../src/pure/files";
 import { fromList, fromRange, parse, toList, toRange, write } from "../src/pure/params";
 import { complete, isInText, quoted, wordAt } from "../src/pure/where";
-import { colorOf, PALETTE } from "../src/pure/colors";
+import { assignColors, PALETTE } from "../src/pure/colors";
 import { pairs } from "../src/parts/diff";
 import { allSteps, stepIndex, valueFor } from "../src/pure/steps";
 import { lastCell, plainForm } from "../src/pure/format";
@@ -88,7 +88,15 @@ describe("files", () => {
 });
 
 describe("colours", () => {
-  it("stay with a run that was given one", () => { expect(colorOf("r", 0, new Map([["r", 7]]))).toBe(PALETTE[7]); expect(colorOf("r", 21, new Map())).toBe(PALETTE[1]); });
+  const runs = Array.from({ length: 25 }, (_, i) => ({ run: `run${i}`, started_us: i }));
+  it("stay with a run that was given one", () => { expect(assignColors(runs, new Map([["run3", 7]])).get("run3")).toBe(PALETTE[7]); });
+  it("are all different for twenty runs, and stay when newer ones come or the order changes", () => {
+    const twenty = assignColors(runs.slice(0, 20), new Map());
+    expect(new Set(twenty.values()).size).toBe(20);
+    expect(new Set([...assignColors(runs.slice(0, 10), new Map()).values()])).toEqual(new Set(PALETTE.slice(0, 10)));
+    const all = assignColors([...runs].reverse(), new Map());
+    for (const [run, color] of twenty) expect(all.get(run)).toBe(color);
+  });
 });
 
 describe("differences", () => {

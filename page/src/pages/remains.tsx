@@ -23,7 +23,12 @@ export function Console({ run, answer: { record, traceback } }: { run: string; a
     const end = Math.floor(Math.max(first.total - 1, 0) / LINES) * LINES;
     return from === null && end > 0 ? { ...(await ask(end)), offset: end } : { ...first, offset: from ?? 0 };
   }, `${run}|${rank}|${from}`);
+  const isLive = record.outcome === "running";
   useEffect(() => onChange((change) => { if (run in change.runs) found.again(); }), [run]);
+  useEffect(() => { // what is printed without a value being logged is no event
+    const timer = isLive ? setInterval(() => { if (!document.hidden) found.again(); }, 3000) : 0;
+    return () => clearInterval(timer);
+  }, [run, isLive]);
   const trace = traceback ?? record.error?.traceback;
   const { answer } = found;
   const ranks = record.ranks.length > 1 ? record.ranks : [];

@@ -7,7 +7,7 @@ import { Bytes, Command, Empty, Facts, Failure, Outcome, RunLink, useAnswer, Val
 import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
 import { DiffView, type DiffFile } from "../parts/diff";
 import { PALETTE } from "../pure/colors";
-import { cellText, durationText, lastCell, whenText, type Cell } from "../pure/format";
+import { bytesText, cellText, durationText, lastCell, whenText, type Cell } from "../pure/format";
 import { hrefOf, param, set } from "../state";
 import { Artifacts, Console, Remembered } from "./remains";
 
@@ -96,6 +96,7 @@ interface Changed { name: string; here: Cell; there: Cell }
 
 function Against({ what }: { what: string }) {
   const [text, setText] = useState(param("against"));
+  useEffect(() => setText(param("against")), [param("against")]);
   return <form class="tools" onSubmit={(event) => { event.preventDefault(); set({ against: text }); }}>
     <label class="choice"><span>compare {what} with run</span><input type="text" value={text} placeholder="id, its beginning, or a name" onInput={(event) => setText(event.currentTarget.value)} /></label>
     <button>compare</button>{param("against") && <button type="button" onClick={() => { setText(""); set({ against: "" }); }}>clear</button>}
@@ -121,7 +122,9 @@ function Code({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   const code = useAnswer((stop) => get<{ version: string | null; parent: string | null; files: { path: string; bytes: number; status?: string }[] }>(`/api/runs/${run}/code`, {}, stop), run);
   const file = param("file");
   const against = param("against", "");
-  const [other, setOther] = useState("");
+  const named = against === "parent" || against === "head" ? "" : against;
+  const [other, setOther] = useState(named);
+  useEffect(() => setOther(named), [named]);
   const text = useAnswer((stop) => (file ? get<{ path: string; text: string; is_binary: boolean; truncated: boolean }>(`/api/runs/${run}/code`, { path: file }, stop) : Promise.resolve(null)), `${run}|${file}`);
   const diff = useAnswer((stop) => (against ? get<{ files: DiffFile[]; truncated: boolean }>(`/api/runs/${run}/code/diff`, { against }, stop) : Promise.resolve(null)), `${run}|${against}`);
   return <section>
@@ -184,7 +187,8 @@ function Checkpoints({ run }: { run: string }) {
   const first = Math.min(...rows.map(seconds)); const last = Math.max(...rows.map(seconds));
   const most = Math.max(...rows.map((row) => row.bytes), 1);
   return <section>
-    <div class="timeline" role="img" aria-label={`${rows.length} checkpoints over ${durationText(last - first)}`}>{rows.map((row, i) => <i key={i} title={`${row.loop} ${row.iteration}`} ref={(node) => { if (node) { node.style.left = `${last > first ? ((seconds(row) - first) / (last - first)) * 100 : 50}%`; node.style.height = `${20 + 80 * (row.bytes / most)}%`; } }} />)}</div>
+    <div class="timeline" role="img" aria-label={`${rows.length} checkpoints over ${durationText(last - first)}`}>{rows.map((row, i) => <i key={i} title={`${row.loop} ${row.iteration}: ${bytesText(row.bytes)}, ${row.objects.join(", ")}`} ref={(node) => { if (node) { node.style.left = `${last > first ? ((seconds(row) - first) / (last - first)) * 100 : 50}%`; node.style.height = `${20 + 80 * (row.bytes / most)}%`; } }} />)}</div>
+    <p class="scale quiet"><span>{new Date(first * 1000).toLocaleTimeString()}</span><span>{rows.length === 1 ? "one checkpoint" : `${rows.length} checkpoints`}, {bytesText(rows.reduce((sum, row) => sum + row.new_bytes, 0))} stored, the largest is {bytesText(most)}</span><span>{new Date(last * 1000).toLocaleTimeString()}</span></p>
     {found.answer.restore && <><h2>Restore</h2><Command text={found.answer.restore} /></>}
     <div class="scroll" tabIndex={0} role="region" aria-label="Checkpoints"><table><thead><tr><th>loop</th><th class="number">iteration</th><th>taken</th><th class="number">size</th><th class="number">new</th><th>holds</th><th>partial</th></tr></thead>
       <tbody>{rows.map((row, i) => <tr key={i}><th scope="row">{row.loop}</th><td class="number">{row.iteration}</td><td>{new Date(seconds(row) * 1000).toLocaleTimeString()}</td><td class="number"><Bytes of={row.bytes} /></td><td class="number"><Bytes of={row.new_bytes} /></td><td>{row.objects.join(", ")}</td><td class={row.partial.length ? "notice" : "quiet"}>{row.partial.join(", ") || "–"}</td></tr>)}</tbody></table></div>
