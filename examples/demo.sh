@@ -24,24 +24,19 @@ say relive replay grad_norm "lr < 0.1 and epoch >= 1" --yes
 say relive dataframe lr grad_norm --where "epoch >= 1"
 say relive doctor
 
-# The page of these runs. `relive ui` opens it in a browser until Ctrl-C; here it starts, answers, and ends.
+# The page of these runs. `relive ui` opens it in a browser until Ctrl-C; here it is entered, photographed, and ended.
 printf '\n$ relive ui\n'
 mkfifo address
 relive ui --no-browser --port 0 > address 2> ui.log & ui=$!
 trap 'kill "$ui" 2> /dev/null || true; rm -rf "$folder"' EXIT
 read -r address < address
-python - "${address%%/login*}" <<'PYTHON'
-import sys, time, urllib.request
-
-for _ in range(300):
-    try:
-        print(sys.argv[1] + "/", urllib.request.urlopen(sys.argv[1] + "/login", timeout=10).status)
-        break
-    except OSError:
-        time.sleep(0.1)
-else:
-    sys.exit("the page does not answer; see ui.log")
-PYTHON
+page=${address%%/login*}/
+for _ in $(seq 300); do
+    python -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1] + "login", timeout=10)' "$page" 2> /dev/null && break
+    sleep 0.1
+done
+python "$here/photograph.py" "$address" "$here/../build/demo.png" | sed "s|$here/../||"
 kill -INT "$ui"
 wait "$ui"
-printf '\nThe demo and its page are gone. In your own project: relive ui    (http://127.0.0.1:5006, opened in your browser)\n'
+printf '\nThe demo is over, and its runs are removed. In your own project, `relive ui` opens the page (http://127.0.0.1:5006).\n'
+printf 'The address of the page was: %s\n' "$page"

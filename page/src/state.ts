@@ -12,23 +12,28 @@ const here = signal(read());
 export const path = computed(() => here.value.path);
 export const params = computed(() => here.value.params);
 
-addEventListener("popstate", () => { here.value = read(); });
+addEventListener("popstate", () => { typed = ""; here.value = read(); });
 
 export const hrefOf = (to: string, query: Params = {}) => `${prefix}${to}${write(query)}`;
 
 /** Goes to another page. */
 export function go(to: string, query: Params = {}): void {
+  typed = "";
   history.pushState(null, "", hrefOf(to, query));
   here.value = read();
   scrollTo(0, 0);
 }
 
-/** Changes controls: a choice can be undone with Back, typing replaces the address. */
+let typed = ""; // which controls were typed in or dragged last, while nothing else was done since
+
+/** Changes controls. Back undoes each choice; what is typed or dragged without a pause for another control is one choice. */
 export function set(change: Params, how: "push" | "replace" = "push"): void {
   const next = write({ ...here.value.params, ...change });
   if (next === write(here.value.params)) return;
   const to = `${location.pathname}${next}`;
-  if (how === "push") history.pushState(null, "", to); else history.replaceState(null, "", to);
+  const controls = how === "replace" ? Object.keys(change).sort().join() : "";
+  if (controls && controls === typed) history.replaceState(null, "", to); else history.pushState(null, "", to);
+  typed = controls;
   here.value = read();
 }
 
@@ -42,6 +47,7 @@ export function followLinks(event: MouseEvent): void {
   const inside = link.pathname.slice(prefix.length);
   if (!link.pathname.startsWith(prefix) || inside.startsWith("/api/") || inside.startsWith("/login") || inside.startsWith("/static/")) return;
   event.preventDefault();
+  typed = "";
   history.pushState(null, "", link.href);
   here.value = read();
   scrollTo(0, 0);

@@ -3,8 +3,10 @@ import { band, before, categoryCorrelation, extent, nearest, rankCorrelation, ro
 import { csvField, toCsv } from "../src/pure/files";
 import { fromList, fromRange, parse, toList, toRange, write } from "../src/pure/params";
 import { complete, isInText, quoted, wordAt } from "../src/pure/where";
-import { colorOf, PALETTE } from "../src/pure/colors";
+import { assignColors, PALETTE } from "../src/pure/colors";
 import { pairs } from "../src/parts/diff";
+import { allSteps, stepIndex, valueFor } from "../src/pure/steps";
+import { lastCell, plainForm } from "../src/pure/format";
 
 const f = (...values: number[]) => Float64Array.from(values);
 
@@ -86,12 +88,46 @@ describe("files", () => {
 });
 
 describe("colours", () => {
-  it("stay with a run that was given one", () => { expect(colorOf("r", 0, new Map([["r", 7]]))).toBe(PALETTE[7]); expect(colorOf("r", 21, new Map())).toBe(PALETTE[1]); });
+  const runs = Array.from({ length: 25 }, (_, i) => ({ run: `run${i}`, started_us: i }));
+  it("stay with a run that was given one", () => { expect(assignColors(runs, new Map([["run3", 7]])).get("run3")).toBe(PALETTE[7]); });
+  it("are all different for twenty runs, and stay when newer ones come or the order changes", () => {
+    const twenty = assignColors(runs.slice(0, 20), new Map());
+    expect(new Set(twenty.values()).size).toBe(20);
+    expect(new Set([...assignColors(runs.slice(0, 10), new Map()).values()])).toEqual(new Set(PALETTE.slice(0, 10)));
+    const all = assignColors([...runs].reverse(), new Map());
+    for (const [run, color] of twenty) expect(all.get(run)).toBe(color);
+  });
 });
 
 describe("differences", () => {
   it("stand beside each other", () => {
     const found = pairs({ old_start: 1, new_start: 1, lines: [{ kind: " ", text: "a" }, { kind: "-", text: "b" }, { kind: "+", text: "c" }, { kind: "+", text: "d" }] });
     expect(found.map((pair) => [pair.left?.n, pair.right?.text])).toEqual([[1, "a"], [2, "c"], [undefined, "d"]]);
+  });
+});
+
+describe("steps of images and texts", () => {
+  const few = [{ n: 0, x: 0 }, { n: 1, x: 10 }, { n: 2, x: 20 }];
+  it("are those of all runs, once", () => {
+    expect(allSteps([few, [{ n: 0, x: 5 }, { n: 1, x: 10 }, { n: 2, x: null }]])).toEqual([0, 2, 5, 10, 20]);
+  });
+  it("have the last value at or before a place", () => {
+    expect(valueFor(few, 15)?.n).toBe(1);
+    expect(valueFor(few, null)?.n).toBe(2);
+    expect(valueFor(few, -1)?.n).toBe(0);
+    expect(valueFor([], 3)).toBeUndefined();
+    expect([stepIndex([0, 10, 20], null), stepIndex([0, 10, 20], 19), stepIndex([0, 10, 20], -5)]).toEqual([2, 1, 0]);
+  });
+});
+
+describe("stored forms", () => {
+  it("are shown without tags", () => {
+    expect(plainForm({ $array: { dtype: "<f4", shape: [64, 32], chunk: "00" } })).toBe("array 64 × 32");
+    expect(plainForm({ $tuple: [{ $np: ["float32", 1.5] }, { $float: "nan" }] })).toEqual([1.5, "NaN"]);
+    expect(plainForm({ a: { $text: { head: "long", chunk: "0" } } })).toEqual({ a: "long…" });
+    expect(lastCell('{"$image":{"shape":[8,8,3]}}')).toBe("image 8 × 8 × 3");
+    expect(lastCell('"a text"')).toBe("a text");
+    expect(lastCell("not JSON")).toBe("not JSON");
+    expect(lastCell(0.5)).toBe(0.5);
   });
 });

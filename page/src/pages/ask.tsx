@@ -3,8 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, post, remove, session, table } from "../api";
 import { onChange } from "../events";
-import { Command, Copy, Empty, Failure, RunLink, Tick, useAnswer, Verdict } from "../parts/basics";
-import { durationText } from "../pure/format";
+import { Command, Copy, Empty, Failure, RunLink, Tick, useAnswer, useTyped, Verdict } from "../parts/basics";
+import { cellText, durationText } from "../pure/format";
 import { fromList, toList } from "../pure/params";
 import { hrefOf, param, set } from "../state";
 import { Source } from "./run";
@@ -15,17 +15,17 @@ interface Question { id?: string; question?: string; state: string; done: number
 
 export function Ask() {
   const runs = toList(param("runs"));
-  const [statement, setStatement] = useState(param("statement"));
-  const [names, setNames] = useState(param("name"));
-  const [place, setPlace] = useState<{ file: string; line: number }>({ file: param("file"), line: Number(param("line")) || 0 });
+  const [statement, setStatement] = useTyped(param("statement"), (value) => set({ statement: value }, "replace"));
+  const [names, setNames] = useTyped(param("name"), (value) => set({ name: value }, "replace"));
+  const place = { file: param("file"), line: Number(param("line")) || 0 };
+  const setPlace = (next: { file: string; line: number }) => set({ file: next.file, line: next.line ? String(next.line) : "" });
   const [plan, setPlan] = useState<Plan | null>(null);
   const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
-  const [question, setQuestion] = useState(param("question"));
+  const question = param("question");
   const where = param("where");
-  const chosen = useAnswer((stop) => table(runs.length ? { runs, columns: [], limit: 100 } : { where, columns: [], limit: 100 }, stop), JSON.stringify([runs, where]));
+  const chosen = useAnswer((stop) => table(runs.length ? { runs, columns: ["filename"], limit: 100 } : { where, columns: ["filename"], limit: 100 }, stop), JSON.stringify([runs, where]));
   const isAllowed = session.value?.can_ask === true;
-  useEffect(() => { set({ statement, name: names, file: place.file, line: place.line ? String(place.line) : "" }, "replace"); }, [statement, names, place]);
 
   const what = () => ({ ...(runs.length ? { runs } : where ? { where } : {}), ...(statement.trim() ? { statement, ...(place.file ? { file: place.file, line: place.line, ...(chosen.answer?.rows[0] ? { source: chosen.answer.rows[0].run } : {}) } : {}) } : {}), ...(names.trim() ? { names: names.split(/[\s,]+/).filter(Boolean) } : {}) });
   const makePlan = async (event: Event) => {
@@ -36,13 +36,13 @@ export function Ask() {
   };
   const start = async (guesses: boolean) => {
     if (!plan) return;
-    try { const begun = await post<{ question: string }>(`/api/ask/${plan.plan}/start`, guesses ? { guesses: true } : {}); setQuestion(begun.question); setPlan(null); set({ question: begun.question }); } catch (problem) { setError(problem); }
+    try { const begun = await post<{ question: string }>(`/api/ask/${plan.plan}/start`, guesses ? { guesses: true } : {}); setPlan(null); set({ question: begun.question }); } catch (problem) { setError(problem); }
   };
   const column = names.trim().split(/[\s,]+/)[0] || /relive\.log\(\s*["']([^"']+)/.exec(statement)?.[1] || "NAME";
   const condition = runs.length ? `run in (${runs.slice(0, 20).map((run) => `'${run}'`).join(", ")})` : where;
   const command = `relive replay ${column}${condition ? ` "${condition}"` : ""}`;
   return <article class="page">
-    <header class="title"><h1>Ask the past</h1><span class="quiet">a column that nobody logged, for {runs.length ? `${runs.length} runs` : where ? `the runs where ${where}` : "all runs"}</span></header>
+    <header class="title"><h1>Ask the past</h1><span class="quiet">a column that nobody logged, for {runs.length ? (runs.length === 1 ? "one run" : `${runs.length} runs`) : where ? `the runs where ${where}` : "all runs"}</span></header>
     <div class="columns">
       <form onSubmit={makePlan}>
         <h2>What should have been logged?</h2>
@@ -54,18 +54,18 @@ export function Ask() {
           : <div class="notice"><p>Replay runs code of the project, so it is started where the project is. Add the statement to the working tree, and run:</p><Command text={command} /><p class="quiet">Add <code>--explain</code> for the plan and its price. <code>relive ui</code> on that machine offers it here, by a click.</p></div>}
         {error ? (error instanceof ApiError && error.status === 403 ? <div class="notice"><p>{error.message}</p>{((error.detail.commands as string[] | undefined) ?? [command]).map((text) => <Command key={text} text={text} />)}</div> : <Failure error={error} />) : null}
         {question && <Progress id={question} column={column} runs={runs} />}
-        <Questions current={question} onOpen={(id) => { setQuestion(id); set({ question: id }); }} />
+        <Questions current={question} onOpen={(id) => set({ question: id })} />
       </form>
-      <section aria-label="Code">{statement.trim() && chosen.answer?.rows[0] ? <Place run={chosen.answer.rows[0].run} place={place} onPick={setPlace} /> : chosen.answer && <><h2>Runs</h2>{chosen.answer.rows.length ? <ul class="packages">{chosen.answer.rows.map((row) => <li key={row.run}><RunLink run={row.run} name={row.name} /></li>)}</ul> : <Empty title="No runs" />}</>}</section>
+      <section aria-label="Code">{statement.trim() && chosen.answer?.rows[0] ? <Place run={chosen.answer.rows[0].run} script={cellText(chosen.answer.rows[0].cells.filename)} place={place} onPick={setPlace} /> : chosen.answer && <><h2>Runs</h2>{chosen.answer.rows.length ? <ul class="packages">{chosen.answer.rows.map((row) => <li key={row.run}><RunLink run={row.run} name={row.name} /></li>)}</ul> : <Empty title="No runs" />}</>}</section>
     </div>
     {plan && <PlanView plan={plan} onStart={start} />}
   </article>;
 }
 
-function Place({ run, place, onPick }: { run: string; place: { file: string; line: number }; onPick: (place: { file: string; line: number }) => void }) {
+function Place({ run, script, place, onPick }: { run: string; script: string; place: { file: string; line: number }; onPick: (place: { file: string; line: number }) => void }) {
   const code = useAnswer((stop) => get<{ files: { path: string }[] }>(`/api/runs/${run}/code`, {}, stop), run);
   const files = (code.answer?.files ?? []).map((one) => one.path).filter((one) => one.endsWith(".py"));
-  const file = place.file || files[0] || "";
+  const file = place.file || files.find((one) => one === script || one.endsWith(`/${script}`)) || files[0] || "";
   const text = useAnswer((stop) => (file ? get<{ text: string; truncated: boolean }>(`/api/runs/${run}/code`, { path: file }, stop) : Promise.resolve(null)), `${run}|${file}`);
   if (code.error) return <Failure error={code.error} />;
   return <><h2>Where? <small class="quiet">in the version of run {run.slice(0, 8)}</small></h2>
@@ -76,7 +76,7 @@ function Place({ run, place, onPick }: { run: string; place: { file: string; lin
 function PlanView({ plan, onStart }: { plan: Plan; onStart: (guesses: boolean) => void }) {
   const [guesses, setGuesses] = useState(false);
   const doubtful = plan.rows.filter((row) => row.guess).length;
-  return <section class="plan" aria-label="Plan"><h2>The plan <small class="quiet">{plan.rows.length} runs · about {durationText(plan.total_s)}</small></h2>
+  return <section class="plan" aria-label="Plan"><h2>The plan <small class="quiet">{plan.rows.length} {plan.rows.length === 1 ? "run" : "runs"} · about {durationText(plan.total_s)}</small></h2>
     {plan.rows.length > 0 && <p><button type="button" class="primary" onClick={() => onStart(guesses)}>replay {plan.rows.length} {plan.rows.length === 1 ? "run" : "runs"}, about {durationText(plan.total_s)}</button>{doubtful > 0 && <Tick label={`also the ${doubtful} where the place is a guess`} checked={guesses} onChange={setGuesses} />}</p>}
     <div class="scroll" tabIndex={0} role="region" aria-label="Plan"><table><thead><tr><th>run</th><th>lands at</th><th class="number">confidence</th><th>depth</th><th class="number">iterations</th><th>how</th><th class="number">checkpoints</th><th class="number">price</th><th>patch</th></tr></thead>
       <tbody>{plan.rows.map((row) => <tr key={row.run}><th scope="row"><RunLink run={row.run} /></th><td>{row.lands}</td><td class="number">{typeof row.confidence === "number" ? `${Math.round(row.confidence * 100)} %` : row.confidence}</td><td>{row.depth}</td><td class="number">{String(row.iterations)}</td><td>{row.how}</td><td class="number">{String(row.checkpoints)}</td><td class="number">{durationText(row.predicted_s)}</td><td>{row.patch ? <details><summary>show</summary><pre class="console">{row.patch}</pre><Copy text={row.patch} /></details> : null}</td></tr>)}</tbody></table></div>

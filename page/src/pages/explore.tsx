@@ -2,9 +2,10 @@
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { table } from "../api";
-import { Choice, Empty, Failure, RunLink, useAnswer, Value } from "../parts/basics";
+import { Choice, Empty, Failure, Menu, RunLink, Tick, useAnswer, Value } from "../parts/basics";
+import { useCanvas } from "../parts/canvas";
 import { columnTitle } from "../parts/runlist";
-import { WhereBox } from "../parts/wherebox";
+import { WhereBox, whereError } from "../parts/wherebox";
 import { categoryCorrelation, rankCorrelation } from "../pure/curves";
 import { cellText, numberOf, short, type Cell } from "../pure/format";
 import { fromList, toList } from "../pure/params";
@@ -46,15 +47,20 @@ export function Explore() {
   const brushes = useMemo(() => readBrushes(brushText), [brushText]);
   const kept = useMemo(() => (answer?.rows ?? []).map((_, i) => [...brushes].every(([key, [low, high]]) => { const place = axes.get(key)?.places[i] ?? NaN; return place >= low && place <= high; })), [answer, axes, brushes]);
   const brush = (key: string, range: [number, number] | null) => { const next = new Map(brushes); if (range) next.set(key, range); else next.delete(key); set({ brush: writeBrushes(next) }); };
-  if (error) return <Empty title="Nothing to explore"><Failure error={error} /></Empty>;
-  if (!answer) return known.length ? <div class="loading page" role="status" aria-label="Loading" /> : <Empty title="Nothing to explore yet"><p>Runs with args and logged values appear here.</p></Empty>;
+  const wrong = whereError(error);
+  if (error && !wrong) return <Empty title="Nothing to explore"><Failure error={error} /></Empty>;
+  if (!answer && !wrong) return known.length ? <div class="loading page" role="status" aria-label="Loading" /> : <Empty title="Nothing to explore yet"><p>Runs with args and logged values appear here.</p></Empty>;
+  const found = answer ?? { rows: [], total: 0 };
   const shownAxes = keys.map((key) => axes.get(key)).filter((one): one is Axis => one !== undefined);
   const color = axes.get(target);
-  const rows = answer.rows.filter((_, i) => kept[i]);
+  const rows = found.rows.filter((_, i) => kept[i]);
   const options = [...metrics, ...args, "took_s"].map((key): [string, string] => [key, columnTitle(key)]);
   return <article class="page wide">
-    <header class="title"><h1>Explore</h1><span class="quiet" role="status">{rows.length} of {answer.total} runs{answer.total > 1000 ? " (the first 1000)" : ""}</span>{brushes.size > 0 && <button type="button" onClick={() => set({ brush: "" })}>clear {brushes.size === 1 ? "the brush" : `${brushes.size} brushes`}</button>}</header>
-    <div class="tools"><Choice label="value" value={target} of={options.filter(([key]) => key.startsWith("metric:"))} onChange={(value) => set({ target: value, axes: "" })} /><WhereBox id="explore-where" value={where} onChange={(value) => set({ where: value }, "replace")} columns={known} error={null} /></div>
+    <header class="title"><h1>Explore</h1><span class="quiet" role="status">{rows.length} of {found.total} runs{found.total > 1000 ? " (the first 1000)" : ""}</span>{brushes.size > 0 && <button type="button" onClick={() => set({ brush: "" })}>clear {brushes.size === 1 ? "the brush" : `${brushes.size} brushes`}</button>}</header>
+    <div class="tools"><Choice label="value" value={target} of={options.filter(([key]) => key.startsWith("metric:"))} onChange={(value) => set({ target: value, axes: "" })} />
+      <Menu label="axes ▾" title="Which axes the parallel coordinates have">{() => <div class="picker"><div class="names">{options.map(([key, title]) => <div key={key}><Tick label={title} checked={keys.includes(key)} onChange={(on) => set({ axes: fromList(on ? [...keys, key] : keys.filter((one) => one !== key)) })} /><small>{key.split(":")[0]}</small></div>)}</div>
+        <button type="button" class="small" onClick={() => set({ axes: "" })}>usual axes</button></div>}</Menu>
+      <WhereBox id="explore-where" value={where} onChange={(value) => set({ where: value }, "replace")} columns={known} error={wrong} /></div>
     <section aria-label="Parallel coordinates"><h2>Parallel coordinates <small class="quiet">drag along an axis to keep a part of it</small></h2>
       <Parallel axes={shownAxes} kept={kept} color={color} brushes={brushes} onBrush={brush} /></section>
     <div class="columns">
@@ -73,28 +79,7 @@ function shade(color: Axis | undefined, i: number): string {
   const at = color ? part(color, color.places[i] ?? NaN) : NaN;
   if (!Number.isFinite(at)) return isDark.value ? "#8a93a0" : "#9aa3af";
   const hue = 255 - 215 * at; // blue to orange, told apart without colour vision by its lightness
-  return `hsl(${hue} 65% ${isDark.value ? 45 + 25 * at : 52 - 14 * at}%)`;
-}
-
-function useCanvas(draw: (ctx: CanvasRenderingContext2D, width: number, height: number) => void, needs: unknown[]) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  useEffect(() => {
-    const node = canvas.current;
-    if (!node) return;
-    const paint = () => {
-      const scale = devicePixelRatio || 1;
-      node.width = node.clientWidth * scale; node.height = node.clientHeight * scale;
-      const ctx = node.getContext("2d")!;
-      ctx.scale(scale, scale);
-      ctx.font = `11px ${getComputedStyle(node).fontFamily}`;
-      draw(ctx, node.clientWidth, node.clientHeight);
-    };
-    paint();
-    const sized = new ResizeObserver(paint);
-    sized.observe(node);
-    return () => sized.disconnect();
-  }, needs);
-  return canvas;
+  return `hsl(${hue} 65% ${isDark.value ? 66 + 6 * at : 52 - 14 * at}%)`;
 }
 
 const TOP = 26; const BOTTOM = 18; const SIDE = 46;
@@ -142,9 +127,13 @@ function Parallel({ axes, kept, color, brushes, onBrush }: { axes: Axis[]; kept:
     <details class="byhand"><summary>brushes by number</summary>{axes.filter((axis) => axis.isNumber).map((axis) => { const [low, high] = brushes.get(axis.key) ?? [axis.low, axis.high]; return <label key={axis.key} class="choice"><span>{axis.title}</span><input type="number" step="any" aria-label={`${axis.title} from`} value={low} onChange={(event) => onBrush(axis.key, [Number(event.currentTarget.value), high])} /><input type="number" step="any" aria-label={`${axis.title} to`} value={high} onChange={(event) => onBrush(axis.key, [low, Number(event.currentTarget.value)])} /></label>; })}</details></>;
 }
 
-function Scatter({ x, y, kept, color, onBrush }: { x: Axis; y: Axis; kept: boolean[]; color: Axis | undefined; onBrush: (x: [number, number], y: [number, number]) => void }) {
+/** An axis with some room at its ends, so that no point is on the frame. */
+const roomier = (axis: Axis): Axis => { const room = axis.isNumber ? (axis.high - axis.low) * 0.04 : 0.3; return { ...axis, low: axis.low - room, high: axis.high + room }; };
+
+function Scatter({ x: plainX, y: plainY, kept, color, onBrush }: { x: Axis; y: Axis; kept: boolean[]; color: Axis | undefined; onBrush: (x: [number, number], y: [number, number]) => void }) {
   const drag = useRef<[number, number] | null>(null);
   const [LEFT, LOW, ROOM] = [56, 26, 10];
+  const x = useMemo(() => roomier(plainX), [plainX]); const y = useMemo(() => roomier(plainY), [plainY]);
   const canvas = useCanvas((ctx, width, height) => {
     const css = getComputedStyle(ctx.canvas);
     ctx.strokeStyle = css.getPropertyValue("--line"); ctx.fillStyle = css.getPropertyValue("--quiet");

@@ -1,14 +1,15 @@
 // One run: what it was, what it logged, and everything that it depends on.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { get, may } from "../api";
+import { get } from "../api";
 import { onChange } from "../events";
 import { Bytes, Command, Empty, Facts, Failure, Outcome, RunLink, useAnswer, Value, Verdict } from "../parts/basics";
 import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
 import { DiffView, type DiffFile } from "../parts/diff";
 import { PALETTE } from "../pure/colors";
-import { cellText, durationText, whenText, type Cell } from "../pure/format";
-import { hrefOf, param, prefix, set } from "../state";
+import { bytesText, cellText, durationText, lastCell, whenText, type Cell } from "../pure/format";
+import { hrefOf, param, set } from "../state";
+import { Artifacts, Console, Remembered } from "./remains";
 
 interface Metric { name: string; count: number; last: Cell; lowest: number | null; highest: number | null; last_us: number; loops: string[]; verdict: string }
 interface Replay { replay: number; names: string[]; verdict: string; verdicts: Record<string, Record<string, number>>; causes: string[]; resume: string; by: string | null }
@@ -34,7 +35,7 @@ export function RunPage({ run }: { run: string }) {
   return <article class="page">
     <header class="title">
       <h1>{record.name || record.run}</h1><Outcome outcome={record.outcome} />
-      <span class="quiet">{record.run} · {record.filename} · {whenText(record.started_us)}{record.ended_us ? ` · ${durationText((record.ended_us - record.started_us) / 1e6)}` : ""}</span>
+      <span class="quiet">{record.name ? `${record.run} · ` : ""}{record.filename} · {whenText(record.started_us)}{record.ended_us ? ` · ${durationText((record.ended_us - record.started_us) / 1e6)}` : ""}</span>
       <span class="grow" /><a class="button" href={hrefOf("/ask", { runs: run })}>ask: add a column</a>
     </header>
     <nav class="tabs" aria-label="Parts of the run">{TABS.map(([key, text]) => <a key={key} href={hrefOf(`/runs/${run}`, key ? { tab: key } : {})} aria-current={tab === key ? "page" : undefined}>{text}</a>)}</nav>
@@ -57,7 +58,6 @@ function Tab({ run, tab, answer }: { run: string; tab: string; answer: RunAnswer
 
 function Overview({ run, answer: { record, metrics, replays } }: { run: string; answer: RunAnswer }) {
   const commands = useAnswer((stop) => get<{ reproduce: string[]; replay: string; restore: string }>(`/api/runs/${run}/commands`, {}, stop), run);
-  const memo = useAnswer((stop) => get<{ entries: { function: string; key: string; saved_s: number | null }[] }>(`/api/runs/${run}/memo`, {}, stop), run);
   return <div class="columns">
     <section><h2>Run</h2>
       {record.error && <div class="failure" role="alert"><b>{record.error.type}</b>: {record.error.message}{record.error.place ? <div class="quiet">{record.error.place}</div> : null}</div>}
@@ -72,22 +72,15 @@ function Overview({ run, answer: { record, metrics, replays } }: { run: string; 
     </section>
     <section><h2>Values</h2>
       {metrics.length ? <div class="scroll" tabIndex={0} role="region" aria-label="Values"><table><thead><tr><th>name</th><th class="number">last</th><th class="number">lowest</th><th class="number">highest</th><th class="number">values</th><th>in</th></tr></thead>
-        <tbody>{metrics.map((one) => <tr key={one.name}><th scope="row"><a href={hrefOf(`/runs/${run}`, { tab: "charts", find: one.name })}>{one.name}</a></th><td class="number"><Value cell={metricCell(one.last)} verdict={one.verdict} /></td><td class="number"><Value cell={one.lowest} /></td><td class="number"><Value cell={one.highest} /></td><td class="number">{cellText(one.count)}</td><td class="quiet">{one.loops.join("/")}</td></tr>)}</tbody></table></div>
+        <tbody>{metrics.map((one) => <tr key={one.name}><th scope="row"><a href={hrefOf(`/runs/${run}`, { tab: "charts", find: one.name })}>{one.name}</a></th><td class="number last"><Value cell={lastCell(one.last)} verdict={one.verdict} /></td><td class="number"><Value cell={one.lowest} /></td><td class="number"><Value cell={one.highest} /></td><td class="number">{cellText(one.count)}</td><td class="quiet">{one.loops.join("/")}</td></tr>)}</tbody></table></div>
         : <p class="quiet">Nothing was logged.</p>}
       {replays.length > 0 && <><h2>Replays</h2><ul class="plain">{replays.map((one) => <li key={one.replay}>replay {one.replay}: {one.names.join(", ")} <Verdict verdict={one.verdict} /> <span class="quiet">{one.by ? `by ${one.by}` : ""} {one.causes.join("; ")}</span></li>)}</ul></>}
-      {memo.answer && memo.answer.entries.length > 0 && <><h2>Remembered calls</h2><table><thead><tr><th>function</th><th class="number">saved</th></tr></thead><tbody>{memo.answer.entries.map((one) => <tr key={one.function + one.key}><th scope="row">{one.function}</th><td class="number">{durationText(one.saved_s)}</td></tr>)}</tbody></table></>}
+      <Remembered run={run} />
       <h2>Commands</h2>
       {commands.answer ? <><h3>run it again</h3>{commands.answer.reproduce.map((text) => <Command key={text} text={text} />)}{commands.answer.replay && <><h3>ask it something</h3><Command text={commands.answer.replay} /></>}</>
         : <><Command text={`relive show ${run}`} /><Command text={`relive replay NAME "run = '${run}'"`} /></>}
     </section>
   </div>;
-}
-
-/** The last value as the older route sends it: JSON for what is no number. */
-function metricCell(last: Cell): Cell {
-  if (typeof last !== "string") return last;
-  if (last === '{"$float":"nan"}') return "NaN";
-  try { const form = JSON.parse(last) as Cell; return typeof form === "string" ? form : last; } catch { return last; }
 }
 
 function Charts({ run, answer }: { run: string; answer: RunAnswer }) {
@@ -103,6 +96,7 @@ interface Changed { name: string; here: Cell; there: Cell }
 
 function Against({ what }: { what: string }) {
   const [text, setText] = useState(param("against"));
+  useEffect(() => setText(param("against")), [param("against")]);
   return <form class="tools" onSubmit={(event) => { event.preventDefault(); set({ against: text }); }}>
     <label class="choice"><span>compare {what} with run</span><input type="text" value={text} placeholder="id, its beginning, or a name" onInput={(event) => setText(event.currentTarget.value)} /></label>
     <button>compare</button>{param("against") && <button type="button" onClick={() => { setText(""); set({ against: "" }); }}>clear</button>}
@@ -128,7 +122,9 @@ function Code({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   const code = useAnswer((stop) => get<{ version: string | null; parent: string | null; files: { path: string; bytes: number; status?: string }[] }>(`/api/runs/${run}/code`, {}, stop), run);
   const file = param("file");
   const against = param("against", "");
-  const [other, setOther] = useState("");
+  const named = against === "parent" || against === "head" ? "" : against;
+  const [other, setOther] = useState(named);
+  useEffect(() => setOther(named), [named]);
   const text = useAnswer((stop) => (file ? get<{ path: string; text: string; is_binary: boolean; truncated: boolean }>(`/api/runs/${run}/code`, { path: file }, stop) : Promise.resolve(null)), `${run}|${file}`);
   const diff = useAnswer((stop) => (against ? get<{ files: DiffFile[]; truncated: boolean }>(`/api/runs/${run}/code/diff`, { against }, stop) : Promise.resolve(null)), `${run}|${against}`);
   return <section>
@@ -153,12 +149,14 @@ export function Source({ text, truncated, label, picked, onPick }: { text: strin
 
 function Data({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   const against = param("against");
-  const found = useAnswer((stop) => get<{ declared: unknown; observed: { path: string; bytes?: number; digest?: string }[]; against?: unknown; differences?: unknown }>(`/api/runs/${run}/data`, against ? { against } : {}, stop), `${run}|${against}`);
+  const found = useAnswer((stop) => get<{ declared: unknown; observed: { path: string; bytes?: number; digest?: string }[]; against?: { run: string; version: string | null; same: boolean; differences: string[]; declared: Changed[] } }>(`/api/runs/${run}/data`, against ? { against } : {}, stop), `${run}|${against}`);
   const declared = Object.entries(record.data.declared ?? {});
   return <section><Against what="data" />
     <Facts of={[["version", record.data.version ?? "none seen or declared"]]} />
     {found.error ? <Failure error={found.error} /> : null}
-    {against && found.answer && <><h2>Differences to {against}</h2><Json value={found.answer.against ?? found.answer.differences ?? []} /></>}
+    {against && found.answer?.against && <><h2>Differences to <RunLink run={found.answer.against.run} tab="data" /></h2>
+      {found.answer.against.same ? <p class="quiet">Both runs have the same data.</p> : <ul class="plain changes">{found.answer.against.differences.map((one) => <li key={one}>{one}</li>)}</ul>}
+      {found.answer.against.declared.length > 0 && <ChangedTable changed={found.answer.against.declared.map((one) => ({ ...one, here: cellText(one.here).slice(0, 16), there: cellText(one.there).slice(0, 16) }))} against={against} />}</>}
     <h2>Declared</h2>{declared.length ? <table><thead><tr><th>name</th><th>what</th><th>digest</th></tr></thead><tbody>{declared.map(([name, one]) => <tr key={name}><th scope="row">{name}</th><td>{cellText(one.path ?? one.kind ?? null)}</td><td class="quiet">{cellText(one.digest ?? null).slice(0, 16)}</td></tr>)}</tbody></table> : <p class="quiet">none; <code>relive.data("train", path)</code> declares some</p>}
     {Array.isArray(found.answer?.observed) && <><h2>Files that the run was seen reading</h2>{found.answer.observed.length ? <div class="scroll" tabIndex={0} role="region" aria-label="Files read"><table><tbody>{found.answer.observed.map((one) => <tr key={one.path}><th scope="row">{one.path}</th><td class="number"><Bytes of={one.bytes} /></td><td class="quiet">{one.digest?.slice(0, 16)}</td></tr>)}</tbody></table></div> : <p class="quiet">none</p>}</>}
   </section>;
@@ -189,26 +187,11 @@ function Checkpoints({ run }: { run: string }) {
   const first = Math.min(...rows.map(seconds)); const last = Math.max(...rows.map(seconds));
   const most = Math.max(...rows.map((row) => row.bytes), 1);
   return <section>
-    <div class="timeline" role="img" aria-label={`${rows.length} checkpoints over ${durationText(last - first)}`}>{rows.map((row, i) => <i key={i} title={`${row.loop} ${row.iteration}`} ref={(node) => { if (node) { node.style.left = `${last > first ? ((seconds(row) - first) / (last - first)) * 100 : 50}%`; node.style.height = `${20 + 80 * (row.bytes / most)}%`; } }} />)}</div>
+    <div class="timeline" role="img" aria-label={`${rows.length} checkpoints over ${durationText(last - first)}`}>{rows.map((row, i) => <i key={i} title={`${row.loop} ${row.iteration}: ${bytesText(row.bytes)}, ${row.objects.join(", ")}`} ref={(node) => { if (node) { node.style.left = `${last > first ? ((seconds(row) - first) / (last - first)) * 100 : 50}%`; node.style.height = `${20 + 80 * (row.bytes / most)}%`; } }} />)}</div>
+    <p class="scale quiet"><span>{new Date(first * 1000).toLocaleTimeString()}</span><span>{rows.length === 1 ? "one checkpoint" : `${rows.length} checkpoints`}, {bytesText(rows.reduce((sum, row) => sum + row.new_bytes, 0))} stored, the largest is {bytesText(most)}</span><span>{new Date(last * 1000).toLocaleTimeString()}</span></p>
     {found.answer.restore && <><h2>Restore</h2><Command text={found.answer.restore} /></>}
     <div class="scroll" tabIndex={0} role="region" aria-label="Checkpoints"><table><thead><tr><th>loop</th><th class="number">iteration</th><th>taken</th><th class="number">size</th><th class="number">new</th><th>holds</th><th>partial</th></tr></thead>
       <tbody>{rows.map((row, i) => <tr key={i}><th scope="row">{row.loop}</th><td class="number">{row.iteration}</td><td>{new Date(seconds(row) * 1000).toLocaleTimeString()}</td><td class="number"><Bytes of={row.bytes} /></td><td class="number"><Bytes of={row.new_bytes} /></td><td>{row.objects.join(", ")}</td><td class={row.partial.length ? "notice" : "quiet"}>{row.partial.join(", ") || "–"}</td></tr>)}</tbody></table></div>
-  </section>;
-}
-
-function Console({ run, answer: { record, traceback } }: { run: string; answer: RunAnswer }) {
-  const rank = param("rank");
-  const [offset, setOffset] = useState(0);
-  const found = useAnswer((stop) => get<{ lines: { time: number; stream: string; text: string }[]; total: number; truncated: boolean }>(`/api/runs/${run}/console`, { offset, limit: 1000, ...(rank ? { rank } : {}) }, stop), `${run}|${rank}|${offset}`);
-  useEffect(() => onChange((change) => { if (run in change.runs) found.again(); }), [run]);
-  const trace = traceback ?? record.error?.traceback;
-  return <section>
-    {trace && <><h2>Traceback</h2><pre class="console">{trace}</pre></>}
-    {found.error ? <Failure error={found.error} /> : found.answer && (found.answer.lines.length ? <>
-      <div class="bar"><span class="count">{found.answer.total} lines{found.answer.truncated ? ", the rest was not kept" : ""}</span><span class="grow" />
-        <button type="button" disabled={!offset} onClick={() => setOffset(Math.max(0, offset - 1000))}>earlier</button><button type="button" disabled={offset + 1000 >= found.answer.total} onClick={() => setOffset(offset + 1000)}>later</button></div>
-      <pre class="console" tabIndex={0}>{found.answer.lines.map((line, i) => <span key={offset + i} class={line.stream}>{line.text.replace(/\n?$/, "\n")}</span>)}</pre></>
-      : <p class="quiet">The run wrote nothing, or its output was not recorded.</p>)}
   </section>;
 }
 
@@ -224,28 +207,3 @@ function Ranks({ run, answer }: { run: string; answer: RunAnswer }) {
     <ChartGrid metrics={[{ name }]} runs={view} terms={terms} />
   </section>;
 }
-
-function Artifacts({ run }: { run: string }) {
-  const found = useAnswer((stop) => get<{ artifacts: { name: string; bytes: number; kind: string; preview: string }[] }>(`/api/runs/${run}/artifacts`, {}, stop), run);
-  const { answer } = useAnswer((stop) => get<RunAnswer>(`/api/runs/${run}`, {}, stop), run);
-  if (found.error) {
-    const kept = answer?.record.artifacts ?? [];
-    return <section><Failure error={found.error} />{kept.length > 0 && <table><thead><tr><th>name</th><th>kind</th><th class="number">size</th></tr></thead><tbody>{kept.map((one) => <tr key={one.name}><th scope="row">{one.name}</th><td>{one.kind}</td><td class="number"><Bytes of={one.size_bytes} /></td></tr>)}</tbody></table>}</section>;
-  }
-  if (!found.answer) return <div class="loading" role="status" aria-label="Loading" />;
-  if (!found.answer.artifacts.length) return <Empty title="No artifacts"><p>Keep one with <code>relive.artifact(model, name="weights")</code>.</p></Empty>;
-  const address = (name: string, download: boolean) => `${prefix}/api/runs/${run}/artifacts/${encodeURIComponent(name)}${download ? "?download=1" : ""}`;
-  return <section class="artifacts">{found.answer.artifacts.map((one) => <div key={one.name} class="card">
-    <header><h3>{one.name}</h3><small class="quiet">{one.kind} · <Bytes of={one.bytes} /></small><span class="grow" /><a class="button small" href={address(one.name, true)} download>download</a>
-      {may("promote") && <a class="button small" href={hrefOf("/models", { promote: run, artifact: one.name })}>promote</a>}</header>
-    {one.preview === "image" && <img src={address(one.name, false)} alt={one.name} loading="lazy" />}
-    {(one.preview === "text" || one.preview === "table") && <Preview address={address(one.name, false)} />}
-  </div>)}</section>;
-}
-
-function Preview({ address }: { address: string }) {
-  const { answer } = useAnswer(async (stop) => (await (await fetch(address, { signal: stop })).text()).slice(0, 20_000), address);
-  return answer ? <pre class="console" tabIndex={0}>{answer}</pre> : null;
-}
-
-export const Json = ({ value }: { value: unknown }) => <pre class="console" tabIndex={0}>{JSON.stringify(value, null, 2)}</pre>;

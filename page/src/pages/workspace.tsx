@@ -9,7 +9,7 @@ import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
 import type { RunView } from "../parts/chartcard";
 import { columnTitle, RunList, type Listed } from "../parts/runlist";
 import { WhereBox } from "../parts/wherebox";
-import { colorOf, hash, PALETTE } from "../pure/colors";
+import { assignColors, hash, PALETTE } from "../pure/colors";
 import { cellText } from "../pure/format";
 import { fromList, toList } from "../pure/params";
 import type { Column } from "../pure/where";
@@ -60,10 +60,10 @@ function useShown(listed: Listed | null, sort: { column: string; descending: boo
     const order = [...pins, ...(first.answer?.rows ?? []).map((row) => row.run), ...show];
     return [...new Set(order)].filter((run) => byRun.has(run) && isShown(run)).map((run) => byRun.get(run)!);
   }, [first.answer, rest.answer, param("hide"), param("show"), param("pins")]);
-  const position = useMemo(() => new Map(rows.map((row, i) => [row.run, i])), [rows]);
+  const colors = useMemo(() => assignColors([...new Map([...(rest.answer?.rows ?? []), ...(first.answer?.rows ?? [])].map((row) => [row.run, row])).values()], chosen), [first.answer, rest.answer, param("colors")]);
   const groups = useMemo(() => [...new Set(rows.map((row) => cellText(row.cells[group] ?? null)))], [rows, group]);
   const groupOf = useMemo(() => new Map(rows.map((row) => [row.run, groups.indexOf(cellText(row.cells[group] ?? null))])), [rows, group]);
-  const color = (run: string) => (group && groupOf.has(run) ? PALETTE[groupOf.get(run)! % PALETTE.length]! : colorOf(run, position.get(run) ?? hash(run) % PALETTE.length, chosen));
+  const color = (run: string) => (group && groupOf.has(run) ? PALETTE[groupOf.get(run)! % PALETTE.length]! : colors.get(run) ?? PALETTE[hash(run) % PALETTE.length]!);
   const views = useMemo(() => rows.map((row): RunView => {
     const value = group ? cellText(row.cells[group] ?? null) : undefined;
     return { run: row.run, label: row.name || row.run.slice(0, 8), color: group ? PALETTE[groups.indexOf(value!) % PALETTE.length]! : color(row.run), live: row.live, ...(group ? { group: `${columnTitle(group)} ${value || "none"}` } : {}), isStrong: hovered.value === row.run };

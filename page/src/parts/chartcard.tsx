@@ -8,8 +8,8 @@ import { band, smooth, type Curve } from "../pure/curves";
 import { cellText, durationText, exact, grouped, short } from "../pure/format";
 import { isDark } from "../state";
 import { watch } from "../store";
-import { table } from "../api";
-import { MEANINGS, Menu, useAnswer, Verdict } from "./basics";
+import { MEANINGS, Menu, Verdict } from "./basics";
+import { Media } from "./media";
 
 export interface RunView { run: string; label: string; color: string; group?: string | undefined; isStrong?: boolean; live?: boolean }
 export interface ChartTerms { x: string; smoothing: number; logX: boolean; logY: boolean; range: [number, number] | null; ranks: boolean; band: "" | "std" | "range" }
@@ -58,6 +58,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
   const isSingle = numeric.length > 0 && numeric.every((one) => one.count <= 1);
   const isText = !numeric.length && shown.some((one) => one.texts > 0);
   const isPlot = numeric.length > 0 && !isSingle;
+  const texts = useMemo(() => (isText ? runs.filter((view) => shown.some((one) => one.run === view.run && one.texts > 0)) : []), [isText, runs, shown]);
 
   const look = useMemo<Look>(() => {
     const [lines, bands] = group(numeric, byRun, terms);
@@ -118,11 +119,11 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
         <button type="button" onClick={() => { close(); if (chart.current) saveCsv(chart.current, name, terms.x); }}>CSV numbers</button>
       </div>}</Menu>}
     </header>
-    <div class={`plot ${isPlot ? "" : "other"}`} ref={place} tabIndex={isPlot || isText ? 0 : undefined} role={isPlot ? "application" : isText ? "region" : undefined} aria-roledescription={isPlot ? "chart" : undefined}
-      aria-label={isPlot ? `${name}, ${look.curves.length + look.bands.length} curves. Arrow keys move the crosshair, plus and minus zoom, 0 shows all.` : isText ? `Texts of ${name}` : undefined} onKeyDown={onKey}>
+    <div class={`plot ${isPlot ? "" : isText ? "other media" : "other"}`} ref={place} tabIndex={isPlot || isText ? 0 : undefined} role={isPlot ? "application" : isText ? "region" : undefined} aria-roledescription={isPlot ? "chart" : undefined}
+      aria-label={isPlot ? `${name}, ${look.curves.length + look.bands.length} curves. Arrow keys move the crosshair, plus and minus zoom, 0 shows all.` : isText ? `Values of ${name}` : undefined} onKeyDown={onKey}>
       {!curves && <div class="loading" role="status" aria-label="Loading" />}
       {isSingle && <Bars curves={numeric} byRun={byRun} />}
-      {isText && <Texts name={name} runs={runs} />}
+      {isText && <Media name={name} runs={texts} x={terms.x} range={terms.range} count={shown.reduce((sum, one) => sum + one.texts, 0)} />}
       {!numeric.length && notes.length > 0 && <p class="quiet">{notes[0]!.note}. Choose another x axis.</p>}
     </div>
     {readings && isPlot && <Readings {...readings} x={readings.x} axis={terms.x} width={size[0]} />}
@@ -176,14 +177,6 @@ function Readings({ x, left, isHere, rows, axis, width }: { x: number; left: num
 }
 
 const nearestX = (rows: Reading[], x: number) => rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best - x) ? row.x : best), rows[0]?.x ?? x);
-
-/** The last text of each run; what is no number and no text is shown as JSON. */
-function Texts({ name, runs }: { name: string; runs: RunView[] }) {
-  const key = `metric:${name}`;
-  const { answer } = useAnswer((stop) => table({ runs: runs.map((one) => one.run), columns: [key], limit: 100 }, stop), `${key}|${runs.map((one) => one.run).join()}`);
-  const labels = new Map(runs.map((one) => [one.run, one]));
-  return <table class="texts"><tbody>{(answer?.rows ?? []).filter((row) => row.cells[key] !== null).map((row) => <tr key={row.run}><th scope="row">{labels.get(row.run)?.label}</th><td>{cellText(row.cells[key])}</td></tr>)}</tbody></table>;
-}
 
 function Bars({ curves, byRun }: { curves: Curve[]; byRun: Map<string, RunView> }) {
   const rows = curves.map((one) => ({ view: byRun.get(one.run)!, value: one.last[0]!, verdict: one.sources[0]?.verdict })).sort((a, b) => b.value - a.value);

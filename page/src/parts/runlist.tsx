@@ -7,7 +7,7 @@ import { PALETTE } from "../pure/colors";
 import { durationText, whenText, type Cell } from "../pure/format";
 import { hrefOf } from "../state";
 import { Menu, Value } from "./basics";
-import type { WhereError } from "./wherebox";
+import { whereError, type WhereError } from "./wherebox";
 
 export const ROW = 30;
 const PAGE = 200;
@@ -31,21 +31,23 @@ export function useRows(query: TableQuery, visible: [number, number]): Listed {
   const [state, setState] = useState<{ key: string; pages: Map<number, Row[]>; total: number; all: number; error: WhereError | null; failure: string; first: Table | null }>({ key: "", pages: new Map(), total: 0, all: 0, error: null, failure: "", first: null });
   const [turn, setTurn] = useState(0);
   const asked = useRef(new Map<string, number>());
+  const current = useRef(key); // what comes late for another query, and what was asked for it, counts no more
   const wanted = useMemo(() => { const out: number[] = []; for (let page = Math.floor(visible[0] / PAGE); page <= Math.floor(Math.max(visible[1] - 1, 0) / PAGE); page++) out.push(page); return out; }, [Math.floor(visible[0] / PAGE), Math.floor(visible[1] / PAGE)]);
   useEffect(() => {
+    if (current.current !== key) { current.current = key; asked.current.clear(); }
     for (const page of wanted) {
       const id = `${key}|${page}`;
       if (asked.current.get(id) === turn) continue;
       asked.current.set(id, turn);
       table({ ...query, offset: page * PAGE, limit: PAGE }).then((found) => setState((old) => {
+        if (current.current !== key) return old;
         const pages = new Map(old.key === key ? old.pages : []);
         pages.set(page, found.rows);
         return { key, pages, total: found.total, all: found.all, error: null, failure: "", first: found };
       }), (error: unknown) => {
         asked.current.delete(id);
-        if (!(error instanceof ApiError)) return;
-        const { position, length, suggestion } = error.detail as { position?: number | null; length?: number; suggestion?: string | null };
-        setState((old) => ({ ...old, error: { message: error.message, position: position ?? null, length: length ?? 0, suggestion: suggestion ?? null }, failure: error.message }));
+        if (current.current !== key) return;
+        if (error instanceof ApiError) setState((old) => ({ ...old, error: whereError(error) ?? { message: error.message, position: null, length: 0, suggestion: null }, failure: error.message }));
       });
     }
   }, [key, turn, wanted]);
@@ -73,6 +75,7 @@ export function RunList(props: RunListProps) {
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
   const [focus, setFocus] = useState(0);
+  const focused = useRef<string | null>(null); // the run that has the focus, which follows it when rows move
   const first = Math.max(0, Math.floor(top / ROW) - 8);
   const last = Math.ceil((top + height) / ROW) + 8;
   const listed = useRows(query, [first, last]);
@@ -82,8 +85,12 @@ export function RunList(props: RunListProps) {
     if (scroller.current) sized.observe(scroller.current);
     return () => sized.disconnect();
   }, []);
+  useEffect(() => {
+    const at = focused.current === null ? -1 : listed.rows.findIndex((row) => row?.run === focused.current);
+    if (at >= 0) setFocus(at);
+  }, [listed.rows]);
   const key = JSON.stringify(query);
-  useEffect(() => { scroller.current?.scrollTo({ top: 0 }); setTop(0); setFocus(0); }, [key]);
+  useEffect(() => { focused.current = null; scroller.current?.scrollTo({ top: 0 }); setTop(0); setFocus(0); }, [key]);
   const body = useRef<HTMLDivElement>(null);
   useEffect(() => { if (body.current) body.current.style.height = `${listed.total * ROW}px`; }, [listed.total]);
 
@@ -95,6 +102,7 @@ export function RunList(props: RunListProps) {
     if (by !== undefined) {
       const next = Math.min(Math.max(focus + by, 0), Math.max(listed.total - 1, 0));
       setFocus(next);
+      focused.current = listed.rows[next]?.run ?? null;
       const node = scroller.current;
       if (node && (next * ROW < node.scrollTop || (next + 2) * ROW > node.scrollTop + node.clientHeight)) node.scrollTop = next * ROW - node.clientHeight / 2;
       event.preventDefault();
@@ -126,7 +134,7 @@ export function RunList(props: RunListProps) {
       return <div key={row.run} id={`row-${i}`} class={`row ${i === focus ? "focus" : ""} ${isShown ? "shown" : ""}`} role="row" aria-rowindex={i + 2} aria-selected={isShown} ref={place}
         onMouseEnter={() => props.hovered(row.run)} onMouseLeave={() => props.hovered(null)}>
         <div class="who" role="gridcell">
-          <button type="button" tabIndex={-1} class="eye" role="checkbox" aria-checked={isShown} aria-label={`Show ${row.name || row.run} in charts`} onClick={() => { setFocus(i); props.onToggle(row.run, i); }}>
+          <button type="button" tabIndex={-1} class="eye" role="checkbox" aria-checked={isShown} aria-label={`Show ${row.name || row.run} in charts`} onClick={() => { setFocus(i); focused.current = row.run; props.onToggle(row.run, i); }}>
             <i ref={(node) => { if (node) { const color = props.colorOf(row.run, i); node.style.background = isShown ? color : ""; node.style.borderColor = color; } }} /></button>
           <a id={`open-${row.run}`} tabIndex={-1} href={hrefOf(`/runs/${row.run}`)} title={row.run}>{row.name || row.run.slice(0, 8)}</a>
           {row.live && <span class="live" title="It is running now"><span class="unseen">live</span></span>}

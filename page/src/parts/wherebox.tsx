@@ -1,10 +1,18 @@
 // The filter: a where clause as on the command line, with completion, and its error under the place where it is.
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError } from "../api";
 import { complete, wordAt, type Column, type Completion } from "../pure/where";
 import { useTyped } from "./basics";
 
 export interface WhereError { message: string; position: number | null; length: number; suggestion: string | null }
+
+/** The error of a where clause with its place, if a request failed because of one. */
+export function whereError(error: unknown): WhereError | null {
+  if (!(error instanceof ApiError) || (error.status !== 422 && error.status !== 400)) return null;
+  const { position, length, suggestion } = error.detail as { position?: number | null; length?: number; suggestion?: string | null };
+  return { message: error.message, position: position ?? null, length: length ?? 0, suggestion: suggestion ?? null };
+}
 
 export function WhereBox({ value, onChange, columns, error, id = "where" }: { value: string; onChange: (value: string) => void; columns: Column[]; error: WhereError | null; id?: string }) {
   const [text, setText] = useTyped(value, onChange, 350);

@@ -5,10 +5,22 @@ export const PALETTE = [
   "#3d8bfd", "#e0883a", "#2bb98a", "#d06bd0", "#a3a01a", "#4cb3cf", "#e87a9b", "#9384ea", "#86b545", "#b08a63",
 ];
 
-/** The place of a run in the palette: by its position, or by its id if it has none. */
-export function colorOf(run: string, position: number, chosen: ReadonlyMap<string, number>): string {
-  const own = chosen.get(run);
-  return PALETTE[(own ?? (position >= 0 ? position : hash(run))) % PALETTE.length]!;
+/**
+ * The places of runs in the palette, each run's own: the first ten to start share the first ten colours, the next ten
+ * the next, each taking the place of its id or the next free one. So sorting, hiding and newer runs change no colour.
+ */
+export function assignColors(runs: readonly { run: string; started_us: number }[], chosen: ReadonlyMap<string, number>): Map<string, string> {
+  const out = new Map<string, string>();
+  const taken = new Set<number>();
+  [...runs].sort((a, b) => a.started_us - b.started_us || (a.run < b.run ? -1 : 1)).forEach(({ run }, i) => {
+    const half = PALETTE.length / 2;
+    const block = Math.floor(i / half) % 2 ? half : 0;
+    let place = hash(run) % half;
+    if (i < PALETTE.length) while (taken.has(block + place)) place = (place + 1) % half;
+    taken.add(block + place);
+    out.set(run, PALETTE[(chosen.get(run) ?? block + place) % PALETTE.length]!);
+  });
+  return out;
 }
 
 export function hash(text: string): number {

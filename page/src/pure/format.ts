@@ -124,3 +124,27 @@ export function whenText(us: number, now = Date.now()): string {
   if (date.toDateString() === new Date(now).toDateString()) return `today ${clock}`;
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock}`;
 }
+
+/** A value in its stored form without its tags: an array as its shape, a long text as its beginning. */
+export function plainForm(form: Cell): Cell {
+  if (Array.isArray(form)) return form.map(plainForm);
+  if (form === null || typeof form !== "object") return form;
+  const [tag = "", ...more] = Object.keys(form);
+  if (!tag.startsWith("$") || more.length) return Object.fromEntries(Object.entries(form).map(([key, value]) => [key, plainForm(value)]));
+  const inner = form[tag] as Cell;
+  const part = (name: string): Cell => (inner !== null && typeof inner === "object" && !Array.isArray(inner) ? inner[name] ?? null : null);
+  if (tag === "$float") return inner === "nan" ? "NaN" : inner === "inf" ? "Infinity" : "-Infinity";
+  if (tag === "$np" && Array.isArray(inner)) return plainForm(inner[1] ?? null);
+  if (tag === "$array" || tag === "$image") return `${tag.slice(1)} ${(part("shape") as number[] | null ?? []).join(" × ")}`.trim();
+  if (tag === "$text") return `${String(part("head"))}…`;
+  if (tag === "$repr") return part("text");
+  if (tag === "$tuple" || tag === "$set" || tag === "$frozenset") return plainForm(inner);
+  if (tag === "$path" || tag === "$datetime" || tag === "$timestamp") return inner;
+  return tag === "$frame" ? "table" : tag === "$secret" ? "<redacted>" : `<${tag.slice(1)}>`;
+}
+
+/** The last value as the route of one run sends it: JSON text for what is no number. */
+export function lastCell(last: Cell): Cell {
+  if (typeof last !== "string") return last;
+  try { return plainForm(JSON.parse(last) as Cell); } catch { return last; }
+}

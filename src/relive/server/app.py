@@ -24,6 +24,7 @@ from relive.server.authorization import (
 )
 from relive.server.endpoints import (
     ComparisonEndpoints,
+    ConsoleEndpoints,
     DownloadEndpoints,
     IngestEndpoints,
     PackEndpoints,
@@ -33,7 +34,7 @@ from relive.server.endpoints import (
 )
 from relive.server.endpoints.ask import AskEndpoints, Asker
 from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, SharedAnswers, TableEndpoints
-from relive.server.endpoints.run import ArtifactEndpoints, RunPageEndpoints
+from relive.server.endpoints.run import ArtifactEndpoints, MediaEndpoints, RunPageEndpoints
 from relive.server.http import Admission, json_response
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
@@ -42,6 +43,7 @@ from relive.server.tokens import Tokens
 from relive.server.web_pages import WebPages
 from relive.store import Home
 from relive.store.chunks import Chunks, Packs
+from relive.store.console import ConsoleIntake
 from relive.store.sync import ChunkUploads, Intake, PackUploads
 
 INDEX_MEMORY = 4  # times the memory of a question is what the index may take: it reads whole runs
@@ -125,12 +127,13 @@ class Service:
         }  # fmt: skip
 
     def _run_page_endpoints(self) -> dict[RouteSpec, Endpoint]:
-        page = self._run_page
+        page, media = self._run_page, MediaEndpoints(self._readers)
         return {
             run_routes.CONFIG: page.config, run_routes.CODE: page.code, run_routes.CODE_DIFF: page.code_diff,
             run_routes.DATA: page.data, run_routes.ENVIRONMENT: page.environment, run_routes.MEMO: page.memo,
             run_routes.CHECKPOINT_LIST: page.checkpoint_list, run_routes.COMMANDS: page.commands,
-            run_routes.CONSOLE: page.console,
+            run_routes.CONSOLE: page.console, run_routes.MEDIA: media.media,
+            run_routes.HISTOGRAMS: media.histograms, run_routes.IMAGE: media.image,
             run_routes.ARTIFACTS: page.artifacts, run_routes.ARTIFACT: self._artifacts.artifact,
         }  # fmt: skip
 
@@ -148,8 +151,9 @@ class Service:
         ingest = IngestEndpoints(self.intake, chunks, ChunkUploads(home.path / "incoming", chunks))
         packs = PackEndpoints(PackUploads(home.path / "incoming", Packs(home.packs)))
         scrubbing = ScrubEndpoints(self.intake, self._readers, home.path, self._indexer.rebuild)
+        console = ConsoleEndpoints(ConsoleIntake(home, self.intake.is_paused), home.path)
         return {
-            routes.SCRUB: scrubbing.scrub,
+            routes.SCRUB: scrubbing.scrub, routes.CONSOLE_HELD: console.held, routes.CONSOLE_PIECE: console.put,
             routes.POSITION: ingest.position, routes.APPEND: ingest.append, routes.MISSING: ingest.missing,
             routes.UPLOADED: ingest.upload_position, routes.UPLOAD: ingest.upload, routes.MISSING_PACKS: packs.missing,
             routes.PACK_UPLOADED: packs.position, routes.PACK_UPLOAD: packs.upload,

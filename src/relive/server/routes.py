@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, PACK, TEXT, RouteSpec, bounded_int, object_schema
 
+_LONG_TEXT = {"type": "string", "maxLength": 2_000}
 _HELD = object_schema(slots="integer", lines="integer")
 _UPLOAD = object_schema(complete="boolean", at="integer")
 _RUN = "/api/runs/{run}"
@@ -14,7 +15,7 @@ _PACK = "/api/packs/{pack}/upload"
 _ALIAS = "/api/registry/{model}/aliases/{alias}"
 _BOARD = {
     "metric": TEXT, "by": {"enum": ["last", "best", "min", "max", "mean"]}, "order": {"enum": ["min", "max"]},
-    "k": {"type": "integer", "minimum": 1, "maximum": 10_000}, "where": TEXT, "group": TEXT, "columns": TEXT,
+    "k": {"type": "integer", "minimum": 1, "maximum": 10_000}, "where": _LONG_TEXT, "group": TEXT, "columns": TEXT,
     "guard": TEXT, "across_data": FLAG, "ranks": {"enum": ["canonical", "mean", "min", "max"]},
     "limit": bounded_int(10_000),
 }  # fmt: skip
@@ -58,7 +59,7 @@ ALERT = RouteSpec(
     answer=object_schema(live="boolean", logged="boolean", alert={"type": ["object", "null"]}),
 )  # fmt: skip
 COMPARE = RouteSpec(
-    "GET", "/api/compare", "read", "Runs side by side.", query={"runs": TEXT}, required=("runs",),
+    "GET", "/api/compare", "read", "Runs side by side.", query={"runs": _LONG_TEXT}, required=("runs",),
     answer={"type": "object"},
 )  # fmt: skip
 LEADERBOARD = RouteSpec(
@@ -98,6 +99,14 @@ APPEND = RouteSpec(
     query={"slots": COUNT, "slots_bytes": COUNT, "lines": COUNT, "lines_bytes": COUNT, "final": FLAG,
            "digest": {"type": "string", "pattern": "^[0-9a-f]{32}$"}},
     required=("slots", "slots_bytes", "lines", "lines_bytes", "digest"),
+)  # fmt: skip
+_CONSOLE_HELD = object_schema(bytes="integer", digest="string", final="boolean")
+CONSOLE_HELD = RouteSpec(
+    "GET", f"{_RUN}/console/{{file}}", "write", "How much of a console file is here.", answer=_CONSOLE_HELD
+)
+CONSOLE_PIECE = RouteSpec(
+    "PUT", f"{_RUN}/console/{{file}}", "write", "Take a piece of a console file.", body=BYTES, answer=_CONSOLE_HELD,
+    query={"at": COUNT, "bytes": COUNT}, required=("at", "bytes"),
 )  # fmt: skip
 MISSING = RouteSpec(
     "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=object_schema(missing="array"),

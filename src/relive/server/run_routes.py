@@ -53,3 +53,25 @@ ARTIFACT = RouteSpec(
     "GET", f"{_RUN}/artifacts/{{artifact:path}}", "read", "The bytes of an artifact, or a preview.",
     query={"download": FLAG, "preview": FLAG, "file": _PATH}, answer=BYTES, media="application/octet-stream",
 )  # fmt: skip
+_NAME = {**TEXT, "minLength": 1}
+_VALUES = {
+    "name": _NAME, "x": {"type": "string", "minLength": 1, "maxLength": 200}, "rank": bounded_int(1_000_000),
+    "from": {"type": "number"}, "to": {"type": "number"},
+}  # fmt: skip
+MEDIA = RouteSpec(
+    "GET", f"{_RUN}/media", "read", "The values of a name that are no numbers: what each is, and texts and tables.",
+    query={**_VALUES, "limit": bounded_int(1_000)}, required=("name",),
+    answer=object_schema(total="integer", values={"type": "array", "items": object_schema(
+        n="integer", x={"type": ["number", "null"]}, kind={"enum": ["text", "table", "histogram", "image", "json"]})}),
+)  # fmt: skip
+HISTOGRAMS = RouteSpec(
+    "GET", f"{_RUN}/media/histogram", "read", "Histograms of the arrays of a name, with the same bins at every step.",
+    query={**_VALUES, "limit": bounded_int(200), "bins": {"type": "integer", "minimum": 1, "maximum": 500}},
+    required=("name",), answer=object_schema(edges="array", rows="array", total="integer"),
+)  # fmt: skip
+IMAGE = RouteSpec(
+    "GET", f"{_RUN}/media/image", "read", "A logged image as PNG.", required=("name", "n"),
+    query={"name": _NAME, "n": bounded_int(1_000_000_000), "item": bounded_int(1_000_000),
+           "rank": bounded_int(1_000_000)},
+    answer=BYTES, media="image/png",
+)  # fmt: skip

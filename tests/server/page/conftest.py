@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,63 @@ relive.artifact({"w": [1, 2]}, name="weights")
 """
 
 
-def record(folder: Path, home: Path, source: str, *kwargs: str, name: str = "train.py") -> None:
+# Everything that is no number, what a run leaves, and an error at its end with `broken=1`.
+RICH = """
+import csv, sys, time
+import numpy as np, pandas, relive
+
+seed, broken = relive.arg("seed", 0), relive.arg("broken", 0)
+rng = np.random.default_rng(seed)
+
+@relive.memo
+def prepare(n):
+    time.sleep(0.05)
+    return list(range(n))
+
+prepare(10)
+w = rng.normal(size=(40, 50))
+with relive.checkpointing(w=w):
+    for epoch in relive.loop("epoch", range(6)):
+        for step in relive.loop("step", range(5)):
+            w *= 0.9
+            relive.log("loss", 1 / (1 + epoch * 5 + step))
+        relive.log("odd", [np.inf, -np.inf, np.nan, 1.0, 2.0, 3.0][epoch])
+        relive.log("media/weights", w)
+        relive.log("media/counted", np.histogram(w, 12))
+        relive.log("media/picture", np.full((16, 16, 3), 40 * epoch, "uint8"))
+        relive.log("media/batch", np.full((3, 1, 8, 8), epoch / 5, "float32"))
+        relive.log("media/caption", f"epoch {epoch}: <b onclick=alert(1)>bold</b>")
+        relive.log("media/frame", pandas.DataFrame({"guess": [epoch, 2], "<i>p</i>": [0.5, 1 / 3]}))
+        print("epoch", epoch, "<script>alert(1)</script>")
+        print("careful", file=sys.stderr)
+for n in range(1200 if broken else 0):
+    print("line", n)
+with open("table.csv", "w", newline="") as file:
+    csv.writer(file).writerows([["name", "value"], ["<b>x</b>", 1], ["y", 2]])
+with open("notes.txt", "w") as file:
+    file.write("hello notes <script>alert(1)</script>")
+relive.artifact("table.csv", name="table.csv")
+relive.artifact("notes.txt", name="notes.txt")
+relive.artifact({"w": [1, 2]}, name="weights")
+if broken:
+    raise ValueError("the data has <b>holes</b>")
+"""
+RANKS = """
+import os, relive
+for step in relive.loop("step", range(30)):
+    relive.log("loss", 1 / (1 + step) + 0.01 * int(os.environ["RANK"]) * step)
+    relive.log("twice", 2.0 * step)
+print("rank", os.environ["RANK"])
+"""
+
+
+def record(
+    folder: Path, home: Path, source: str, *kwargs: str, name: str = "train.py", check: bool = True, **env: str
+) -> None:
     (folder / name).write_text(source)
-    env = {**os.environ, "RELIVE_HOME": str(home), "PYTHONWARNINGS": ""}
+    env = {**os.environ, "RELIVE_HOME": str(home), "PYTHONWARNINGS": "", **env}
     command = [sys.executable, name, *(["--kwargs", *kwargs] if kwargs else [])]
-    subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, env=env, check=check, capture_output=True)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +125,28 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(home, "--open").start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An open server with two runs of `RICH`, one that failed, and one of three ranks."""
+    folder = tmp_path_factory.mktemp("rich")
+    home = folder / "team"
+    record(folder, home, RICH, "seed=1", name="rich.py")
+    record(folder, home, RICH, "seed=2", name="rich.py")
+    record(folder, home, RICH, "seed=3", "broken=1", name="rich.py", check=False)
+    for rank in range(3):
+        ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3"}
+        record(folder, home, RANKS, name="ranks.py", MASTER_ADDR="127.0.0.1", MASTER_PORT="29931", **ranks)
+    server = Server(home, "--open").start()
+    yield server
+    server.kill()
+
+
+def runs_of(server: Server, script: str) -> list[str]:
+    """Returns the runs of a script, the newest first."""
+    with urllib.request.urlopen(f"{server.url}/api/runs", timeout=20) as answer:
+        return [one["run"] for one in json.load(answer)["runs"] if one["filename"] == script]
 
 
 def _note(said: Any, wrongs: list[str]) -> None:

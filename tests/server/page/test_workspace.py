@@ -203,7 +203,9 @@ def test_step_450_of_500_is_drawn_at_nine_tenths_of_the_axis(open_page):
                 const found = [];
                 for (let x = 0; x < width; x++) {
                     const at = 4 * (y * width + x);
-                    if (pixels[at + 3] > 200 && pixels[at + 2] - pixels[at] > 100) found.push(x);
+                    const [red, green, blue, alpha] = pixels.slice(at, at + 4);
+                    const colour = Math.max(red, green, blue) - Math.min(red, green, blue);
+                    if (alpha > 200 && colour > 100) found.push(x);
                 }
                 if (found.length) return found.reduce((a, b) => a + b) / found.length / width;
             }

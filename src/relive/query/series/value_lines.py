@@ -52,7 +52,7 @@ def split_lines(
 def _line(points: Points, rows: Array, run: str, lengths: LoopLengths, started_us: int) -> ValueLine:
     is_number = (points.kind[rows] != slot_kinds.LINE) & (points.kind[rows] != slot_kinds.NONE)
     kept = rows[is_number]
-    axes = _axes(points, kept, lengths)
+    axes = value_axes(points, kept, lengths)
     time_s = points.time_us[kept] / 1e6
     replay = points.replay[kept] if points.replay is not None else np.zeros(len(kept), np.int32)
     # A replayed value has the time of its replay, which says nothing about when it would have been logged.
@@ -72,7 +72,7 @@ def _line(points: Points, rows: Array, run: str, lengths: LoopLengths, started_u
     )  # fmt: skip
 
 
-def _axes(points: Points, rows: Array, lengths: LoopLengths) -> dict[str, Array]:
+def value_axes(points: Points, rows: Array, lengths: LoopLengths) -> dict[str, Array]:
     """Returns the axes by the loops of the path in which most values were logged.
 
     A value logged elsewhere takes the x of the value before it.

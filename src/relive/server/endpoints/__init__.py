@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.server.endpoints.comparisons import ComparisonEndpoints
+    from relive.server.endpoints.console_upload import ConsoleEndpoints
     from relive.server.endpoints.ingest import IngestEndpoints
     from relive.server.endpoints.login_session import SessionEndpoint
     from relive.server.endpoints.pack_upload import PackEndpoints

@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from relive.query.compare import LeaderboardTerms, SkewRule, build_leaderboard, check_rule, compare_runs, rank_skew
 from relive.server.endpoints.ingest import run_of
-from relive.server.endpoints.runs import query_int, query_text
+from relive.server.endpoints.runs import MAX_WORD_CHARS, query_int, query_text
 from relive.server.http import HttpError, decode_json_body, json_bytes_response, lease_of
 from relive.server.questions import ReaderPool
 from relive.store.catalog import Index
 from relive.store.registry import Promotion, Registry, model_registry, promote
 
 MAX_COMPARED = 20
+MAX_LONG_CHARS = 2_000  # of a condition, or of a list of runs, which may be given by name
 MAX_ROWS = 10_000
 MAX_STEPS = 1_000_000
 MAX_REGISTRY_BODY = 1 << 20
@@ -64,7 +65,7 @@ class ComparisonEndpoints:
 
     async def compare(self, request: Request) -> Response:
         """Returns several runs side by side."""
-        runs = [word for word in query_text(request, "runs").split(",") if word]
+        runs = [word for word in query_text(request, "runs", MAX_LONG_CHARS).split(",") if word]
         if not 2 <= len(runs) <= MAX_COMPARED:
             raise HttpError(422, f"the parameter runs must name 2 to {MAX_COMPARED} runs; write ?runs=1f2e,77ab")
         return await self._answer(request, compare_runs, runs)
@@ -155,7 +156,9 @@ def _roll_back(index: Index, by: str | None, name: str, alias: str) -> dict[str,
 def _parse_terms(request: Request) -> LeaderboardTerms:
     """Returns the leaderboard terms from the query parameters, with defaults for absent ones."""
     terms: dict[str, Any] = {
-        name: value for name in ("by", "order", "where", "ranks") if (value := query_text(request, name) or None)
+        name: value
+        for name in ("by", "order", "where", "ranks")
+        if (value := query_text(request, name, MAX_LONG_CHARS if name == "where" else MAX_WORD_CHARS) or None)
     }
     for name in ("group", "columns", "guard"):
         if name in request.query_params:

@@ -159,11 +159,11 @@ def _search_text(record: RunRecord) -> str:
     return f"{record.run} {record.name} {record.project} {record.filename} {args} {tags}".lower()
 
 
-def query_text(request: Request, name: str) -> str:
+def query_text(request: Request, name: str, most_chars: int = MAX_WORD_CHARS) -> str:
     """Returns a query parameter as text; "" if it is absent."""
     raw = request.query_params.get(name, "")
-    if len(raw) > MAX_WORD_CHARS:
-        raise HttpError(422, f"the parameter {name} is longer than {MAX_WORD_CHARS} characters; shorten it")
+    if len(raw) > most_chars:
+        raise HttpError(422, f"the parameter {name} is longer than {most_chars} characters; shorten it")
     return raw
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from relive.store.journal import line_schema
 
 CONSOLE_FORMAT = 1
+MAX_RANK = line_schema.MAX_RANKS
 _NAME = re.compile(r"(\d+)\.console(-1|-2|-open)?")
 _OPEN = "-open"
 _TURNS = ("-1", "-2")
@@ -26,6 +27,22 @@ def console_path(folder: Path, rank: int, part: str = "") -> Path:
 def list_console_files(folder: Path) -> list[Path]:
     """Returns all files with console output in the folder of a run."""
     return sorted(path for path in folder.glob("*.console*") if _NAME.fullmatch(path.name))
+
+
+def console_file_path(folder: Path, name: str) -> Path | None:
+    """Returns the path of a console file by its name; None for any other name."""
+    found = _NAME.fullmatch(name) if len(name) < 30 and name.isascii() else None
+    return folder / name if found is not None and str(int(found[1])) == found[1] and int(found[1]) <= MAX_RANK else None
+
+
+def rank_of(path: Path) -> int:
+    """Returns the rank whose console a file holds."""
+    return int(path.name.partition(".")[0])
+
+
+def is_unfinished_part(path: Path) -> bool:
+    """Whether a file holds the lines that are not finished yet; it is rewritten as they change."""
+    return path.name.endswith(_OPEN)
 
 
 class ConsoleFile:

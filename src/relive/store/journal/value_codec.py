@@ -174,6 +174,8 @@ class _ValueEncoder:
         if root == "PIL":
             import numpy
 
+            if value.mode in ("P", "PA"):  # the pixels are positions in a palette, which an array does not have
+                value = value.convert("RGBA" if value.mode == "PA" or "transparency" in value.info else "RGB")
             return {"$image": {**self._array(numpy.asarray(value), numpy), "mode": value.mode}}
         if root == "pandas":
             return self._frame(value, depth)
@@ -194,11 +196,14 @@ class _ValueEncoder:
             tensor = tensor.dequantize() if tensor.is_quantized else tensor.to_dense()
         tensor = tensor.cpu().resolve_conj().resolve_neg().contiguous()
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if tensor.dtype == torch.bfloat16:
-            tensor = tensor.view(torch.uint16)
         import numpy
 
-        return {"$array": {**self._array(tensor.numpy(), numpy), "torch": dtype}}
+        if tensor.dtype != torch.bfloat16:
+            return {"$array": {**self._array(tensor.numpy(), numpy), "torch": dtype}}
+        form = self._array(tensor.view(torch.uint16).numpy(), numpy)
+        if "summary" in form:
+            form["summary"] = _array_summary(tensor.float().numpy(), numpy)  # of the numbers, not of their bits
+        return {"$array": {**form, "torch": dtype}}
 
     def _array(self, array: Any, np: Any) -> dict[str, Json]:
         if array.dtype.hasobject:

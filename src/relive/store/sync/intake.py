@@ -113,6 +113,10 @@ class Intake:
     def resume(self, run: str) -> None:
         self._paused.discard(run)
 
+    def is_paused(self, run: str) -> bool:
+        """Whether the files of a run are being rewritten."""
+        return run in self._paused
+
     def held(self, run: str, journal: JournalName) -> IntakePosition:
         """Returns how much of a journal is stored."""
         path = self._home.run_folder(run) / journal.stem

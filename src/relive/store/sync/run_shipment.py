@@ -16,6 +16,7 @@ import msgspec
 
 from relive.hashing import digest
 from relive.store.chunks import Chunks, named_chunks, names_in_content
+from relive.store.console import ConsoleShipment
 from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import first_line, is_live, is_process_alive, line_schema, read_lines
 from relive.store.sync.journal_tail import JournalTail, TailRange
@@ -56,6 +57,7 @@ class RunShipment:
         self._checked: set[str] = set()
         self._missing: list[str] = []  # chunks that the server lacks
         self._packs: PackShipment | None = None
+        self._console = ConsoleShipment(self._folder, run, remote, rank=rank)
         self._sent_bytes = 0
 
     def add_checkpoints(self) -> int:
@@ -75,15 +77,34 @@ class RunShipment:
 
     @property
     def sent_bytes(self) -> int:
-        return self._sent_bytes + (self._packs.sent_bytes if self._packs else 0)
+        return self._sent_bytes + self._console.sent_bytes + (self._packs.sent_bytes if self._packs else 0)
 
     def step(self, is_final: Callable[[JournalName, Path], bool]) -> bool:
         """Sends a range of each journal and a part of a chunk; returns whether more is ready to be sent."""
-        more = False
-        for name, path in list_journals(self._folder):
-            if self._rank is None or name.rank == self._rank:
-                more |= self._send_range(name, self._journals.setdefault(name, _JournalProgress(path)), is_final)
-        return self._send_part() or more
+        journals = [
+            (name, path) for name, path in list_journals(self._folder) if self._rank is None or name.rank == self._rank
+        ]
+        # Before the end of the journals: once that is there, the server keeps the console as it is.
+        was_known = self._is_known
+        more = was_known and self._send_console(journals, is_final)
+        for name, path in journals:
+            more |= self._send_range(name, self._journals.setdefault(name, _JournalProgress(path)), is_final)
+        return self._send_part() or more or (not was_known and self._is_known)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the server has something of the run."""
+        return any(one.at is not None and (one.at.slots or one.at.lines) for one in self._journals.values())
+
+    def _send_console(
+        self, journals: list[tuple[JournalName, Path]], is_final: Callable[[JournalName, Path], bool]
+    ) -> bool:
+        """Sends console output; all that is left of it when a journal of the run's own processes is complete."""
+        final = any(is_final(name, path) for name, path in journals if not name.process and not name.replay)
+        more = self._console.step(final=final)
+        while more and final:
+            more = self._console.step(final=True)
+        return more
 
     @property
     def is_whole(self) -> bool:

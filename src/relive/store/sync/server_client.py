@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from relive.errors import NotFound, QueryError, ReliveError
+from relive.store.console import ConsoleHeld
 from relive.store.home import JournalName
 
 CONNECT_TIMEOUT_S = 5.0
@@ -119,6 +120,26 @@ class ServerClient:
             raise RequestRefused(f"{self.url} answered {status}: {answer.get('error')}", status)
         pause_s = float(answer.get("pause_s", 0.0))
         return Position(answer["slots"], answer["lines"], accepted=status == 200, pause_s=pause_s)
+
+    def console_held(self, run: str, file: str) -> ConsoleHeld | None:
+        """Returns how much of a console file the server has; None if it is of a version that takes none."""
+        try:
+            answer = self.get(f"/api/runs/{run}/console/{file}")
+        except RequestRefused as error:
+            if error.status in (404, 405):
+                return None
+            raise
+        return ConsoleHeld(int(answer["bytes"]), str(answer["digest"]), bool(answer["final"]))
+
+    def put_console(self, run: str, file: str, at: int, piece: bytes) -> ConsoleHeld:
+        """Sends a piece of a console file, which replaces what is there if it begins at 0."""
+        import zstandard
+
+        body = zstandard.compress(piece, 1) if piece else b""
+        encoding = {"Content-Encoding": "zstd"} if piece else {}
+        path = f"/api/runs/{run}/console/{file}?{urlencode({'at': at, 'bytes': len(piece)})}"
+        answer = self._request("PUT", path, body, {**_BYTES, **encoding}, expected=(200, 409))[1]
+        return ConsoleHeld(int(answer["bytes"]), is_final=bool(answer["final"]))
 
     def missing_chunks(self, names: Iterable[str]) -> list[str]:
         """Returns the chunks that the server lacks, out of some."""

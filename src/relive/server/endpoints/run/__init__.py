@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.server.endpoints.run.artifact_download import ArtifactEndpoints
+    from relive.server.endpoints.run.run_media import MediaEndpoints
     from relive.server.endpoints.run.run_page import RunPageEndpoints
 
 __getattr__ = lazy_names(__name__)

@@ -26,7 +26,7 @@ PREVIEW_ROWS = 200
 PREVIEW_COLUMNS = 100
 MAX_NAME_CHARS = 4_000
 # An artifact that a browser opens by itself is shown without scripts, styles, forms or access to anything.
-_HEADERS = {
+FOREIGN_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -55,7 +55,7 @@ class ArtifactEndpoints:
         media = run_remains.IMAGES[suffix] if is_image else "application/octet-stream"
         pieces = self._pieces(found["chunks"])
         first = await lease_of(request).work(lambda: next(pieces, b""))  # what is missing is told by a status
-        headers = {**_HEADERS, "Content-Disposition": _disposition(found["name"], inline=is_image)}
+        headers = {**FOREIGN_HEADERS, "Content-Disposition": _disposition(found["name"], inline=is_image)}
         return StreamingResponse(_send(request, first, pieces), headers=headers, media_type=media)
 
     async def _preview(self, request: Request, found: dict[str, Any]) -> Response:
@@ -68,8 +68,8 @@ class ArtifactEndpoints:
         text = content[:PREVIEW_BYTES].decode("utf-8", "replace")
         shown = {"kind": kind, "name": found["name"], "truncated": is_cut}
         if kind == "text":
-            return json_response({**shown, "text": text}, headers=_HEADERS)
-        return json_response({**shown, **_table(text, found["name"], is_cut=is_cut)}, headers=_HEADERS)
+            return json_response({**shown, "text": text}, headers=FOREIGN_HEADERS)
+        return json_response({**shown, **_table(text, found["name"], is_cut=is_cut)}, headers=FOREIGN_HEADERS)
 
     def _pieces(self, names: list[str]) -> Iterator[bytes]:
         for name in names:
