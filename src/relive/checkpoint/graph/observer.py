@@ -24,7 +24,7 @@ from relive.checkpoint.graph.handlers import (
 from relive.checkpoint.graph.object_tokens import is_node
 from relive.checkpoint.graph.registry import DISPLAY
 from relive.checkpoint.graph.roots import NAMED, Roots, changed_threads
-from relive.checkpoint.graph.walk import KnownWays, ObjectNode, ObjectWalk
+from relive.checkpoint.graph.walk import NOT_REACHED, KnownWays, ObjectNode, ObjectWalk
 from relive.checkpoint.memory import MemoryDigest
 
 MAX_START_S = 2.0  # of the first walk, however long the process has run
@@ -137,6 +137,9 @@ class Observer:
         nodes = {node.way: node for node in (*walk.nodes, *walk.displayed)}
         buffers = {buffer.way: buffer for buffer in walk.buffers.found}
         unknown = {**walk.unknown, **{one.way: f"{one.kind} {DISPLAY}" for one in walk.displayed}}
+        if walk.is_cut:  # what is held by objects that were not looked at was not even met
+            before = start.nodes.keys() | start.buffers.keys()
+            unknown |= dict.fromkeys(before - nodes.keys() - buffers.keys(), NOT_REACHED)
 
         def name(way: int) -> str:
             return path_name(way, nodes, buffers)

@@ -336,7 +336,7 @@ class GraphRestore:
         """Fills the memory of live buffers that differ."""
         for way, stored in self._state.buffers.items():
             live = self._live.buffers.get(way)
-            if way not in chosen or live is None or live.size_bytes != stored.size_bytes:
+            if way not in chosen or live is None or live.size_bytes != stored.size_bytes or way in self._state.unknown:
                 continue
             if live.digest is not None and live.digest == stored.digest:
                 continue

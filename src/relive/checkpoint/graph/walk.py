@@ -26,6 +26,7 @@ MARSHAL_VERSION = 2  # later ones depend on reference counts
 MAX_TUPLE_DEPTH = 40
 _CHECK_EVERY = 64  # nodes between two looks at the clock
 _WAITING = 4.0  # times the time for a walk, which is that of the processor, may pass
+NOT_REACHED = "not reached in time"
 _now, _cpu_now = time.perf_counter, time.thread_time
 
 
@@ -100,6 +101,7 @@ class ObjectWalk:
         self.with_gradients = True
         self.memo: dict[int, Any] = {}  # what handlers remember from walk to walk, by identity
         self.is_end = False
+        self.is_cut = False  # whether the time was up before everything was looked at
         self._folder = folder
         self._known = known
         self._generation = generation  # of ways that objects get if they are not known
@@ -274,7 +276,8 @@ class ObjectWalk:
             if nodes[at].handler.is_essential:
                 self._take_content(nodes[at])
             else:
-                self.unknown[nodes[at].way] = "not reached in time"
+                self.unknown[nodes[at].way] = NOT_REACHED
+                self.is_cut = True
             at += 1
 
     def _take_contents(self, at: int) -> int:
