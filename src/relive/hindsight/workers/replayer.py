@@ -31,7 +31,7 @@ class Replayer(SegmentDriver):
         is_muted = not isinstance(journal, Journal)
 
         def log(name: str, value: Any, place: Place) -> Any:
-            self._stop_if_left()
+            self._stop_if_left(name)
             self.progress.note()
             if self.tracker is None or is_muted:
                 return write(name, value, place)

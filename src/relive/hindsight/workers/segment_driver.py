@@ -31,6 +31,7 @@ from relive.store.journal import ROOT, Journal, line_schema, slot_kinds
 
 LoopKey = tuple[int, int, str]  # parent, parent's iteration, name
 _WAIT_S = 0.05
+_STATEMENT_LINES = 20  # that a log statement may span
 _COMMUTATIVE_RANKS = 2  # a sum over at most this many ranks does not depend on the order
 
 
@@ -183,13 +184,23 @@ class SegmentDriver(JournalDriver):
         states, self._random_states = self._random_states, {}
         restore_random_states(states)
 
+    def _is_in_added_statement(self) -> bool:
+        """Whether the verb is called by an added statement: that is not the one with which the run began."""
+        frame: FrameType | None = sys._getframe(3)
+        while frame is not None and frame.f_code.co_filename not in {file for file, _, _ in self._job.only}:
+            frame = frame.f_back
+        if frame is None:
+            return False
+        here = frame.f_code.co_filename, frame.f_lineno
+        return any(file == here[0] and 0 <= here[1] - line < _STATEMENT_LINES for file, line, _ in self._job.only)
+
     def note_generators(self, library: str) -> None:
         """A library was imported: its generators continue as they did when the run imported it."""
         if library in self._library_states:
             restore_random_states({library: self._library_states.pop(library)})
 
-    def _stop_if_left(self) -> None:
-        if self._random_states:
+    def _stop_if_left(self, logged: str | None = None) -> None:
+        if self._random_states and not (logged in self._job.names and self._is_in_added_statement()):
             self.begin_run()
         if self._left_last:
             self.stop()
