@@ -124,8 +124,11 @@ def plan_case(question: Question, draft: Draft) -> Case:
         profile = replace(profile, mains=[], why_from_start=NEVER_HAPPENED)
     found = plan_run(
         profile, fit.reach, selection=draft.selection, parts=draft.parts, leaving=fit.leaving, costs=draft.costs,
-        from_start=question.from_start or draft.is_distrusted,
+        from_start=question.from_start or draft.is_distrusted or bool(fit.kept),
     )  # fmt: skip
     notes = ([DISTRUSTED] if draft.is_distrusted else []) + (draft.history.notes if found.segments else [])
+    if fit.kept:
+        names = ", ".join(fit.kept[:3])
+        notes.append(f"the added code keeps {names} from one iteration to the next, so it runs from the start")
     planned = replace(found, reasons=(*found.reasons, *notes))
     return Case(draft.record, fit, draft.selection, draft.costs, planned, draft.history.width, draft.without)

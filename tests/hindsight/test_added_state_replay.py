@@ -1,0 +1,68 @@
+"""Questions that add up over a run are answered as if they had been asked from the start."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+TRAIN = """
+    import random, time
+    import relive
+
+    random.seed(1)
+    w = 1.0
+    with relive.checkpointing(every=1):
+        for epoch in relive.loop("epoch", range(5)):
+            for step in relive.loop("step", range(3)):
+                w += random.random()
+            relive.log("w", w)
+"""
+QUESTIONS = {
+    "over all steps": (
+        ("w = 1.0", "w = 1.0\n    total = 0.0"),
+        ("w += random.random()", "w += random.random()\n                total += w"),
+        ('relive.log("w", w)', 'relive.log("w", w)\n            relive.log("x", total)'),
+    ),
+    "over the steps of an epoch": (
+        ("for step in", "total = 0.0\n            for step in"),
+        ("w += random.random()", "w += random.random()\n                total += w"),
+        ('relive.log("w", w)', 'relive.log("w", w)\n            relive.log("x", total)'),
+    ),
+    "since the epoch before": (
+        ("w = 1.0", "w = 1.0\n    before = w"),
+        ('relive.log("w", w)', 'relive.log("w", w)\n            relive.log("x", w - before)\n            before = w'),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", QUESTIONS)
+@pytest.mark.parametrize("where", ["", "epoch >= 3"])
+def test_it_is_what_the_run_would_have_logged(script, shared_truth, which, where):
+    script(TRAIN)
+    asked = TRAIN
+    for old, new in QUESTIONS[which]:
+        asked = asked.replace(old, new)
+    script.write(asked)
+
+    script.relive("replay", "x", *([where] if where else []), "--yes")
+
+    rows = [json.loads(line) for line in script.relive("dataframe", "x", "--json").stdout.splitlines()]
+    found = {row["epoch"]: row["x"] for row in rows}
+    truth = shared_truth(asked)
+    assert found.keys() >= {epoch for epoch in truth if not where or epoch >= 3}
+    assert found == {epoch: truth[epoch] for epoch in found}
+
+
+@pytest.fixture
+def shared_truth(tmp_path_factory):
+    """What a script logs as x that asked from the start."""
+    from tests.conftest import Script
+
+    def truth(source: str) -> dict[int, float]:
+        twin = Script(tmp_path_factory.mktemp("twin"))
+        twin(source)
+        rows = [json.loads(line) for line in twin.relive("dataframe", "x", "--json").stdout.splitlines()]
+        return {row["epoch"]: row["x"] for row in rows}
+
+    return truth
