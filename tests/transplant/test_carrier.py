@@ -85,7 +85,7 @@ def test_imports_functions_and_accumulators_are_carried_along():
     compile(result.files["a.py"], "a.py", "exec")
 
 
-def test_a_new_block_is_carried_along_with_only_what_the_statement_needs():
+def test_a_new_block_is_carried_along_with_only_what_the_statement_needs_and_what_may_change_that():
     old = "def main(net):\n    for epoch in range(9):\n        step(net)\n    done()\n"
     new = """
         def main(net):
@@ -93,7 +93,8 @@ def test_a_new_block_is_carried_along_with_only_what_the_statement_needs():
                 step(net)
                 if epoch % 2 == 0:
                     m = evaluate(net)
-                    save(net)
+                    show(epoch_times)
+                    augment(net)
                     k = m * 2
                     log("k", k)
             done()
@@ -101,10 +102,11 @@ def test_a_new_block_is_carried_along_with_only_what_the_statement_needs():
     result = carry(old, new, "log(")
 
     added = (
-        '        if epoch % 2 == 0:\n            m = evaluate(net)\n            k = m * 2\n            log("k", k)\n'
+        "        if epoch % 2 == 0:\n            m = evaluate(net)\n            augment(net)\n"
+        '            k = m * 2\n            log("k", k)\n'
     )
     assert result.files["a.py"] == old.replace("    done()", f"{added}    done()")
-    assert result.landings[0].old_line == 7
+    assert result.landings[0].old_line == 8
 
 
 @pytest.mark.parametrize(

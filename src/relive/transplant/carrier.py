@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 
 from relive.transplant.call_arguments import default_value, module_argument, passed_expression
 from relive.transplant.carry_limits import forbid_copies, forbid_rebinding, forbid_renamed_targets, missing_reason
@@ -13,6 +12,8 @@ from relive.transplant.commutativity import is_equivalent_slot
 from relive.transplant.dependency_slice import (
     Origin,
     SliceUnit,
+    attribute_accesses,
+    child_of,
     is_first_value,
     merge_units,
     origin,
@@ -33,6 +34,7 @@ from relive.transplant.syntax import (
     Slot,
     can_insert,
     effects,
+    find_companions,
     find_neighbours,
     free_names,
     slot_scope,
@@ -40,7 +42,6 @@ from relive.transplant.syntax import (
 
 _MAX_TRIED = 4  # slots that are tried for one in which all names are assigned
 _MIN_PROBABILITY = 0.1  # slots that are less probable than this share of the best are not tried
-_ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _MAX_UNITS = 40  # a statement that needs more new code belongs to another program
 
 
@@ -52,6 +53,7 @@ class Carrier:
         self.carried = CarryResult()
         self.provided: set[tuple[str, str]] = set()  # (old path, name) of definitions that are carried along
         self.units: list[SliceUnit] = []
+        self.beside: list[Node] = []  # statements of the same file that were inserted together with it
 
     def carry(self, path: str, node: Node) -> CarryResult:
         """Finds the places of a statement and of everything it needs; raises CarryRefused."""
@@ -60,6 +62,7 @@ class Carrier:
             raise CarryRefused(f"the old version has no file like {path}")
         old_path, alignment = found
         unit = with_new_wrappers(alignment, path, node, self.project.carried_nodes.get(path, ()))
+        self._find_companions(unit, old_path, alignment)
         ranked = self._rank_slots(unit, alignment)
         if not ranked or not has_evidence(alignment, unit.node):
             raise CarryRefused("none of the code around it is in the old version")
@@ -67,7 +70,7 @@ class Carrier:
             self.carried.probability *= 0.8  # a loop that is new, and without most of its body
         chosen, missing = self._choose_slot(unit, old_path, alignment, ranked)
         certainty = sum(place.probability for place in ranked if self._is_equivalent(unit, alignment, chosen, place))
-        neighbours = find_neighbours(alignment.new_tree, unit.node, self.project.carried_flags(path))
+        neighbours = find_neighbours(alignment.new_tree, unit.node, self.project.carried_flags(path, self.beside))
         certainty *= scope_certainty(alignment, node) * neighbour_certainty(alignment, neighbours, chosen.slot)
         self.carried.probability *= certainty
         self.carried.equivalent = len(ranked) > 1 and self._is_equivalent(
@@ -75,12 +78,29 @@ class Carrier:
         )
         placed = PlacedUnit(unit, old_path, chosen.slot, {})
         self.carried.node, self.carried.where = node, placed
+        self._place_companions(placed, alignment)
         self._resolve_names(placed, alignment, missing)
         self.carried.placed.append(placed)
         return self.carried
 
+    def _find_companions(self, unit: SliceUnit, old_path: str, alignment: Alignment) -> None:
+        """Finds the statements that were inserted with a unit and affect it."""
+        carried = self.project.carried_nodes.get(unit.path, ())
+        self.beside = find_companions(alignment, unit.node, unit.nodes(), carried)
+        every = [one for node in self.beside for one in (node, *node.descendants())]
+        self.provided |= {(old_path, name) for one in every for name in effects(alignment.new_tree, one).binds}
+
+    def _place_companions(self, user: PlacedUnit, alignment: Alignment) -> None:
+        for unit in [SliceUnit(user.unit.path, node) for node in self.beside]:
+            placed = PlacedUnit(unit, user.old_path, user.slot, {})
+            forbid_rebinding(self.project.names(alignment.old_tree), unit, user.slot, alignment)
+            missing = self._missing_names(unit, user.old_path, alignment, user.slot)
+            self._resolve_names(placed, alignment, missing)
+            self.carried.placed.append(placed)
+            self.carried.notes.append(f"`{alignment.new_tree.head(unit.node).split(chr(10))[0].strip()}` comes along")
+
     def _rank_slots(self, unit: SliceUnit, alignment: Alignment) -> list[RankedSlot]:
-        flags = self.project.carried_flags(unit.path)
+        flags = self.project.carried_flags(unit.path, self.beside)
         return rank_slots(alignment, find_neighbours(alignment.new_tree, unit.node, flags))
 
     def _is_equivalent(self, unit: SliceUnit, alignment: Alignment, chosen: RankedSlot, other: RankedSlot) -> bool:
@@ -95,10 +115,8 @@ class Carrier:
             if first is not None and place.probability < _MIN_PROBABILITY * first[0].probability:
                 break
             missing = self._missing_names(unit, old_path, alignment, place.slot)
-            lacking = list(missing)
-            if first is None:
-                first = (place, missing)
-            if not lacking or not self._occurs_in_old(alignment, lacking):
+            first = first or (place, missing)
+            if not missing or not self._occurs_in_old(alignment, list(missing)):
                 return place, missing
         assert first is not None
         return first
@@ -215,10 +233,11 @@ class Carrier:
         self.provided.add((placed.old_path, name))
         self.carried.probability *= 0.8
 
-    def _is_read_there(self, placed: PlacedUnit, alignment: Alignment, name: str) -> bool:
+    @staticmethod
+    def _is_read_there(placed: PlacedUnit, alignment: Alignment, name: str) -> bool:
         """Whether the old function reads a name, which an assignment would change."""
-        tree, nodes = alignment.old_tree, slot_scope(placed.slot).descendants()
-        return any(name in effects(tree, node).reads for node in nodes if name in node.words)
+        nodes = (node for node in slot_scope(placed.slot).descendants() if name in node.words)
+        return any(name in effects(alignment.old_tree, node).reads for node in nodes)
 
     def _bring_first_value(self, placed: PlacedUnit, alignment: Alignment, name: str, definition: Origin) -> bool:
         """Carries `best = None` along if the old version assigns the name on some paths, and later only."""
@@ -234,7 +253,7 @@ class Carrier:
         ):
             return False
         users = [each for each in old_names.mentioning(scope, name) if name in effects(alignment.old_tree, each).binds]
-        places = [_child_of(scope, each) for each in (*users, placed.slot.after or placed.slot.block)]
+        places = [child_of(scope, each) for each in (*users, placed.slot.after or placed.slot.block)]
         slot = Slot(scope, min(each.index for each in places if each is not None))
         if not can_insert(slot, compound=False):
             return False
@@ -261,7 +280,7 @@ class Carrier:
         return merge_units(units)
 
     def _bring_unit(self, unit: SliceUnit, user: PlacedUnit, alignment: Alignment) -> None:
-        if unit in self.units or any(_covers(placed.unit, unit) for placed in self.carried.placed):
+        if unit in self.units or any(placed.unit.covers(unit) for placed in self.carried.placed):
             return
         self.units.append(unit)
         if len(self.units) > _MAX_UNITS:
@@ -309,7 +328,7 @@ class Carrier:
         """Carries used attributes of project modules along, such as `f1` in `metrics.f1(…)`, if they are new."""
         tree, unit = alignment.new_tree, placed.unit
         for node in unit.nodes():
-            for module, attribute in _attribute_accesses(tree.head(node)):
+            for module, attribute in attribute_accesses(tree.head(node)):
                 definition = origin(self.project.names(tree), unit.node, module)
                 for statement in definition.statements if definition else ():
                     self._follow_import(unit.path, statement, module, attribute)
@@ -377,19 +396,5 @@ class Carrier:
                 self._follow_import(path, node, alias.asname or alias.name)
 
 
-def _child_of(scope: Node, node: Node) -> Node | None:
-    """Returns the statement directly in a scope that contains a node."""
-    return next((each for each in (node, *node.ancestors()) if each.parent is scope and not each.is_clause), None)
-
-
-def _covers(placed: SliceUnit, unit: SliceUnit) -> bool:
-    """Whether a unit is already placed: the complete statement, or the import of the same name."""
-    return unit.node is placed.node and placed.source in (None, unit.source)
-
-
 def _runner_up(ranked: list[RankedSlot], chosen: RankedSlot) -> RankedSlot:
     return next(place for place in ranked if place is not chosen)
-
-
-def _attribute_accesses(head: str) -> list[tuple[str, str]]:
-    return _ATTRIBUTE.findall(head)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from relive.transplant.dependency_slice import SliceUnit
-from relive.transplant.syntax import SCOPES, Node, Slot, Tree, effects
+from relive.transplant.syntax import LOGGING_PREFIXES, SCOPES, Node, Slot, Tree, effects
 
 _BARRIERS = ("return", "raise", "continue", "break", "yield", "del", "assert", "exit(", "sys.exit(")
-_LOGGING_PREFIXES = ("print(", "logger.", "logging.", "log(", "relive.log(", "wandb.log(", "writer.add_", "tqdm.write(")
 
 
 def is_equivalent_slot(old: Tree, one: Slot, other: Slot, new: Tree, unit: SliceUnit) -> bool:
@@ -37,7 +36,7 @@ def _commutes(tree: Tree, node: Node, reads: set[str], writes: set[str]) -> bool
         if each.key.startswith(_BARRIERS) or not effects(tree, each).known:
             return False
         bare_call = not each.kind and not effects(tree, each).binds and "(" in each.key
-        if bare_call and not each.key.startswith(_LOGGING_PREFIXES):
+        if bare_call and not each.key.startswith(LOGGING_PREFIXES):
             return False
     their_reads, their_writes = _reads_and_writes(tree, inside)
     return not (their_writes & (reads | writes) or writes & their_reads)

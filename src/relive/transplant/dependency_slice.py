@@ -14,10 +14,12 @@ from relive.transplant.syntax import (
     DefiniteAssignment,
     Node,
     Tree,
+    affects,
     dedent_source,
     dedented_head,
     effects,
     free_names,
+    is_new,
     parameter_names,
     parse_quietly,
 )
@@ -26,6 +28,7 @@ _PURE_FUNCTIONS = frozenset(
     "abs bool dict float int isinstance len list max min range round set sorted str sum tuple".split()
 )
 _PURE_METHODS = frozenset("size dim item keys values items get format mean max min sum numel lower upper split".split())
+_ATTRIBUTE = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
 _METHOD = re.compile(r"\.(\w+)\(")
 _FILLING_METHODS = frozenset(
     "append appendleft add extend insert update setdefault put push accumulate collect reset".split()
@@ -40,6 +43,10 @@ class SliceUnit:
     node: Node
     kept: frozenset[Node] | None = None
     source: str | None = None  # the text to write instead of its own: one name of a longer import
+
+    def covers(self, other: SliceUnit) -> bool:
+        """Whether it has all of another one: it is the complete statement, or the import of the same name."""
+        return other.node is self.node and self.source in (None, other.source)
 
     def nodes(self) -> Iterator[Node]:
         yield self.node
@@ -91,7 +98,7 @@ def _only_fills(tree: Tree, node: Node, name: str) -> bool:
 def with_new_wrappers(alignment: Alignment, path: str, node: Node, carried_nodes: Collection[Node]) -> SliceUnit:
     """Returns a statement with the enclosing blocks that are entirely new, and only what it needs of these."""
     top = node
-    while (outer := _owner(top)) is not None and _is_new(alignment, outer, carried_nodes):
+    while (outer := _owner(top)) is not None and is_new(alignment, outer, carried_nodes):
         top = outer
     if top is node:
         return SliceUnit(path, node)
@@ -113,7 +120,8 @@ def _definitions_inside(tree: Tree, unit: SliceUnit) -> set[Node]:
     found: set[Node] = set()
     for node in unit.node.scope_nodes():
         names = [name for name in needed if name in node.words and node not in included]
-        if any(name in effects(tree, node).binds or _only_fills(tree, node, name) for name in names):
+        is_definition = any(name in effects(tree, node).binds or _only_fills(tree, node, name) for name in names)
+        if is_definition or (node not in included and affects(tree, node, needed)):
             found |= {node, *node.descendants(), *_between(node, unit.node)}
     return found
 
@@ -124,13 +132,6 @@ def _owner(node: Node) -> Node | None:
     while outer is not None and outer.is_clause:
         outer = outer.parent
     return outer if outer is not None and outer.parent is not None and outer.kind not in SCOPES else None
-
-
-def _is_new(alignment: Alignment, block: Node, carried_nodes: Collection[Node]) -> bool:
-    """Whether no statement of a block has a partner, apart from those that are carried."""
-    carried = {order for node in carried_nodes for order in range(node.order, node.after)}
-    orders = range(block.order, block.after)
-    return all(order in carried or alignment.old[order] is None for order in orders)
 
 
 def is_first_value(tree: Tree, node: Node, name: str) -> bool:
@@ -226,6 +227,16 @@ def is_module(names: DefiniteAssignment, scope: Node, name: str) -> bool:
         if isinstance(each, ast.Import)
         for alias in each.names
     )
+
+
+def child_of(scope: Node, node: Node) -> Node | None:
+    """Returns the statement directly in a scope that contains a node."""
+    return next((each for each in (node, *node.ancestors()) if each.parent is scope and not each.is_clause), None)
+
+
+def attribute_accesses(head: str) -> list[tuple[str, str]]:
+    """Returns the variables of which a header reads attributes, with these."""
+    return _ATTRIBUTE.findall(head)
 
 
 def unit_source(tree: Tree, unit: SliceUnit) -> str:

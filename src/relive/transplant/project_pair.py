@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from relive.transplant.syntax import SCOPES, Alignment, DefiniteAssignment, Node, Tree, align, dice_similarity, parse
 
@@ -37,10 +37,10 @@ class ProjectPair:
             self._names[tree] = DefiniteAssignment(tree)
         return self._names[tree]
 
-    def carried_flags(self, path: str) -> list[bool]:
-        """Returns for each node of a file of the new version whether it is carried."""
+    def carried_flags(self, path: str, beside: Collection[Node] = ()) -> list[bool]:
+        """Returns for each node of a file of the new version whether it is carried, or `beside` one that is."""
         flags = [False] * len(self.new_tree(path).nodes)
-        for node in self.carried_nodes.get(path, ()):
+        for node in (*self.carried_nodes.get(path, ()), *beside):
             flags[node.order : node.after] = [True] * (node.after - node.order)
         return flags
 
