@@ -26,7 +26,8 @@ def carried(new: str, old: str = OLD) -> str:
         'found = []\n    fill(found)\n    log("q", sum(found))',
         'switch(net)\n    log("q", net(x))',
         'with no_grad():\n        net.eval()\n        log("q", net(x))\n        net.train()',
-        "net.eval()\n    hits = 0\n    for one in data():\n        hits += one\n    log('q', hits)\n    net.train()",
+        "net.eval()\n    hits = 0\n    for one in data():\n        hits += net(one)\n    log('q', hits)\n"
+        "    net.train()",
     ],
 )
 def test_an_inserted_block_comes_whole(block):
