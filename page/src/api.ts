@@ -69,7 +69,7 @@ export interface TableQuery {
 export const table = (asked: TableQuery, signal?: AbortSignal) => post<Table>("/api/table", { ...asked, where: asked.where || null }, signal);
 export const columns = async (limit = 1000) => (await get<{ columns: Column[] }>("/api/columns", { limit })).columns;
 
-export interface SeriesQuery { runs: string[]; names: string[]; x: string; from?: number; to?: number; pixels: number; all_ranks?: boolean }
+export interface SeriesQuery { runs: string[]; names: string[]; x: string; from?: number; to?: number; pixels: number; all_ranks?: boolean; envelopes?: boolean }
 interface WireCurve extends Omit<Curve, "x" | "last" | "low" | "high"> { x: number[]; last: unknown[]; low: unknown[]; high: unknown[] }
 
 const numbers = (cells: unknown[]) => Float64Array.from(cells, (cell) => numberOf(cell) ?? NaN);

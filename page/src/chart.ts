@@ -4,6 +4,8 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { extent, nearest, roomy, smooth, type Band, type Curve } from "./pure/curves";
 import { short, tickText } from "./pure/format";
+import { MovingLayer, type View } from "./movinglayer";
+import { ENVELOPES, paintCurves, within, type Paper } from "./painter";
 
 export interface Drawn { key: string; label: string; color: string; curve: Curve; dash?: number[]; isStrong?: boolean }
 export interface DrawnBand { key: string; label: string; color: string; band: Band }
@@ -15,8 +17,9 @@ export interface Reading { key: string; label: string; color: string; x: number;
 
 interface Listeners { zoom: (range: [number, number] | null) => void; cursor: (x: number | null) => void }
 
-const ENVELOPES = 24; // curves up to which envelopes are filled; more would hide each other
-const MARK = 3.5;
+const THICK_POINTS = 8_000; // up to so many points of a chart, lines are wider than a device pixel
+const MOVED_POINTS = 2_000; // of more, the picture is moved with the window
+const REST_MS = 120;
 
 export class Chart {
   private plot: uPlot | null = null;
@@ -27,6 +30,10 @@ export class Chart {
   private full: [number, number] = [0, 1];
   private shown: [number, number] = [0, 1];
   private pan: { from: number; range: [number, number] } | null = null;
+  private heldY: [number, number] = [0, 1];
+  private layer = new MovingLayer();
+  private isMoving = false;
+  private restTimer = 0;
 
   constructor(private readonly place: HTMLElement, private readonly tell: Listeners) {
     this.over = document.createElement("canvas");
@@ -34,12 +41,13 @@ export class Chart {
     this.over.setAttribute("aria-hidden", "true");
   }
 
-  destroy(): void { this.plot?.destroy(); this.plot = null; }
+  destroy(): void { this.rest(); this.plot?.destroy(); this.plot = null; }
 
   get window(): [number, number] { return this.shown; }
 
   show(look: Look): void {
     const isOther = !this.look || look.logX !== this.look.logX || look.logY !== this.look.logY || look.isTime !== this.look.isTime || look.isRelative !== this.look.isRelative || look.isDark !== this.look.isDark;
+    if (this.plot && !isOther && isMoved(this.look!, look)) this.move(); else this.rest();
     this.look = look;
     const x = extent([...look.curves.map((one) => one.curve.x), ...look.bands.map((one) => one.band.x)], look.logX) ?? [0, 1];
     this.full = x[0] === x[1] ? [x[0] - 0.5, x[1] + 0.5] : x;
@@ -85,17 +93,16 @@ export class Chart {
 
   /** The lowest and highest of what lies in the window. */
   private rangeOfY(): [number, number] {
+    if (!this.isMoving) this.heldY = this.findRangeOfY();
+    return this.heldY;
+  }
+
+  private findRangeOfY(): [number, number] {
     const look = this.look!;
     let found: [number, number] | null = null;
     const [from, to] = this.shown;
     const isWhole = from <= this.full[0] && to >= this.full[1];
-    const part = (x: Float64Array, y: Float64Array | null) => {
-      if (!y || isWhole) return y;
-      let first = 0; let last = x.length;
-      while (first < last && x[first]! < from) first++;
-      while (last > first && x[last - 1]! > to) last--;
-      return y.subarray(first, last);
-    };
+    const part = (x: Float64Array, y: Float64Array | null) => (!y || isWhole ? y : y.subarray(...within(x, from, to, 0)));
     for (const { curve } of look.curves) {
       const withEnvelope = look.curves.length <= ENVELOPES;
       found = extent([part(curve.x, curve.last), withEnvelope ? part(curve.x, curve.low) : null, withEnvelope ? part(curve.x, curve.high) : null], look.logY, found);
@@ -120,104 +127,51 @@ export class Chart {
     const u = this.plot ?? null;
     if (!u || !this.look) return;
     const { ctx, bbox } = u;
-    const scale = devicePixelRatio || 1;
+    const look = this.look;
+    const view = this.view(u);
+    const isThin = this.pointsShown() > THICK_POINTS;
+    const paint = (onto: CanvasRenderingContext2D, of: View, from: number, to: number) => paintCurves(onto, look, { ...this.paper(u), ...of }, (one) => this.values(one), from, to, isThin);
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    ctx.lineJoin = "round";
-    for (const one of this.look.bands) this.drawBand(u, one, scale);
-    const isDense = this.look.curves.length > ENVELOPES;
-    for (const one of this.look.curves) if (!isDense && one.curve.low && one.curve.high) this.fill(u, one.curve.x, one.curve.low, one.curve.high, one.color, 0.16);
-    for (const one of this.look.curves) {
-      if (this.look.smoothing > 0 && !isDense) this.stroke(u, one.curve.x, one.curve.last, one.color, 1 * scale, 0.25, []);
-      const isReplayed = one.curve.sources.length > 0;
-      this.stroke(u, one.curve.x, this.values(one), one.color, (one.isStrong ? 2.6 : isDense ? 1.1 : 1.6) * scale, one.isStrong || !isDense ? 1 : 0.8, isReplayed ? [5 * scale, 3 * scale] : (one.dash ?? []).map((n) => n * scale));
-    }
-    for (const one of this.look.curves) this.drawMarks(u, one, scale);
+    if (this.isMoving) this.layer.show(ctx, view, paint); else paint(ctx, view, view.left, view.left + view.width);
     ctx.restore();
   }
 
-  private drawBand(u: uPlot, one: DrawnBand, scale: number): void {
-    this.fill(u, one.band.x, one.band.low, one.band.high, one.color, 0.18);
-    this.stroke(u, one.band.x, one.band.mean, one.color, 2 * scale, 1, []);
-  }
-
-  /** Positions on the canvas as a function that is quick to call. */
-  private scaler(u: uPlot, axis: "x" | "y"): (value: number) => number {
-    const isLog = axis === "x" ? this.look!.logX : this.look!.logY;
-    const { min = 0, max = 1 } = u.scales[axis] as { min?: number; max?: number };
-    const from = isLog ? Math.log10(min) : min;
-    const span = (isLog ? Math.log10(max) : max) - from || 1;
+  private view(u: uPlot): View {
+    const { min = 0, max = 1 } = u.scales.x as { min?: number; max?: number };
+    const { logX } = this.look!;
+    const from = logX ? Math.log10(min) : min;
     const { left, top, width, height } = u.bbox;
-    if (axis === "x") return (value) => left + (((isLog ? Math.log10(value) : value) - from) / span) * width;
-    return (value) => top + height - (((isLog ? Math.log10(value) : value) - from) / span) * height;
+    return { from, span: (logX ? Math.log10(max) : max) - from || 1, left, top, width, height };
   }
 
-  private visible(x: Float64Array): [number, number] {
-    let first = 0; let last = x.length;
-    const [from, to] = this.shown;
-    let low = 0; let high = x.length;
-    while (low < high) { const middle = (low + high) >> 1; if (x[middle]! < from) low = middle + 1; else high = middle; }
-    first = Math.max(0, low - 1);
-    high = x.length;
-    while (low < high) { const middle = (low + high) >> 1; if (x[middle]! <= to) low = middle + 1; else high = middle; }
-    last = Math.min(x.length, low + 1);
-    return [first, last];
+  private paper(u: uPlot): Omit<Paper, keyof View> {
+    const { min = 0, max = 1 } = u.scales.y as { min?: number; max?: number };
+    const { logX, logY } = this.look!;
+    const fromY = logY ? Math.log10(min) : min;
+    return { fromY, spanY: (logY ? Math.log10(max) : max) - fromY || 1, logX, logY, scale: devicePixelRatio || 1 };
   }
 
-  private stroke(u: uPlot, x: Float64Array, y: Float64Array, color: string, width: number, alpha: number, dash: number[]): void {
-    const { ctx } = u;
-    const toX = this.scaler(u, "x"); const toY = this.scaler(u, "y");
-    const [first, last] = this.visible(x);
-    ctx.globalAlpha = alpha; ctx.strokeStyle = color; ctx.lineWidth = width; ctx.setLineDash(dash);
-    ctx.beginPath();
-    let isDown = false; let count = 0; let lastPoint: [number, number] | null = null;
-    for (let i = first; i < last; i++) {
-      const value = y[i]!;
-      if (!Number.isFinite(value) || (this.look!.logY && value <= 0) || (this.look!.logX && x[i]! <= 0)) { isDown = false; continue; }
-      const px = toX(x[i]!); const py = toY(value);
-      if (isDown) ctx.lineTo(px, py); else ctx.moveTo(px, py);
-      isDown = true; count += 1; lastPoint = [px, py];
-    }
-    ctx.stroke();
-    if (count === 1 && lastPoint) { ctx.fillStyle = color; ctx.beginPath(); ctx.arc(lastPoint[0], lastPoint[1], width * 1.5, 0, 7); ctx.fill(); }
-    ctx.globalAlpha = 1; ctx.setLineDash([]);
+  private pointsShown(): number {
+    return this.look!.curves.reduce((sum, one) => { const [first, last] = within(one.curve.x, this.shown[0], this.shown[1]); return sum + last - first; }, 0);
   }
 
-  private fill(u: uPlot, x: Float64Array, low: Float64Array, high: Float64Array, color: string, alpha: number): void {
-    const { ctx } = u;
-    const toX = this.scaler(u, "x"); const toY = this.scaler(u, "y");
-    const [first, last] = this.visible(x);
-    const floor = this.look!.logY ? Number.MIN_VALUE : -Infinity;
-    ctx.globalAlpha = alpha; ctx.fillStyle = color;
-    ctx.beginPath();
-    for (let i = first; i < last; i++) if (Number.isFinite(high[i]!) && high[i]! > floor) ctx.lineTo(toX(x[i]!), toY(high[i]!));
-    for (let i = last - 1; i >= first; i--) if (Number.isFinite(low[i]!) && low[i]! > floor) ctx.lineTo(toX(x[i]!), toY(low[i]!));
-    ctx.fill();
-    ctx.globalAlpha = 1;
+  // --- a window that moves ------------------------------------------------------------------------------------------------
+
+  /** Until the window rests, the picture of many points is moved instead of drawn, and the y axis stays. */
+  private move(): void {
+    if (!this.isMoving && this.pointsShown() < MOVED_POINTS) return;
+    this.isMoving = true;
+    clearTimeout(this.restTimer);
+    this.restTimer = window.setTimeout(() => { this.rest(); this.rescale(); }, REST_MS);
   }
 
-  /** NaN and infinities where they happened, and what was replayed and is not shown to be right. */
-  private drawMarks(u: uPlot, one: Drawn, scale: number): void {
-    const { ctx, bbox } = u;
-    const toX = this.scaler(u, "x");
-    const size = MARK * scale;
-    ctx.strokeStyle = one.color; ctx.fillStyle = one.color; ctx.lineWidth = 1.6 * scale;
-    for (const mark of one.curve.nonfinite) {
-      const x = toX(mark.x);
-      if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      const y = mark.kind === "Infinity" ? bbox.top + 2 * size : bbox.top + bbox.height - 2 * size;
-      ctx.beginPath();
-      if (mark.kind === "NaN") { ctx.moveTo(x - size, y - size); ctx.lineTo(x + size, y + size); ctx.moveTo(x - size, y + size); ctx.lineTo(x + size, y - size); ctx.stroke(); }
-      else { const up = mark.kind === "Infinity" ? -1 : 1; ctx.moveTo(x - size, y - up * size); ctx.lineTo(x + size, y - up * size); ctx.lineTo(x, y + up * size); ctx.fill(); }
-    }
-    for (const source of one.curve.sources) {
-      if (source.verdict !== "unverified" && source.verdict !== "contradicted") continue;
-      const from = Math.max(toX(source.from), bbox.left); const to = Math.min(toX(source.to), bbox.left + bbox.width);
-      ctx.globalAlpha = 0.9; ctx.fillRect(from, bbox.top + bbox.height - 3 * scale, Math.max(to - from, 3 * scale), 3 * scale);
-      ctx.globalAlpha = 1;
-    }
+  private rest(): void {
+    clearTimeout(this.restTimer);
+    this.isMoving = false;
+    this.layer.forget();
   }
 
   // --- the pointer --------------------------------------------------------------------------------------------------------
@@ -251,6 +205,7 @@ export class Chart {
   }
 
   private moveTo([low, high]: [number, number], part: number): void {
+    this.move();
     if (this.look!.logX) {
       const ratio = (high / low) ** part;
       this.shown = [low * ratio, high * ratio];
@@ -344,6 +299,13 @@ export class Chart {
   get box(): { x: [number, number]; y: [number, number]; logX: boolean; logY: boolean } {
     return { x: this.shown, y: this.rangeOfY(), logX: this.look?.logX ?? false, logY: this.look?.logY ?? false };
   }
+}
+
+/** Whether only the window differs between two looks. */
+function isMoved(old: Look, now: Look): boolean {
+  if (String(old.range) === String(now.range) || old.smoothing !== now.smoothing || old.curves.length !== now.curves.length || old.bands.length !== now.bands.length) return false;
+  return now.curves.every((one, i) => { const was = old.curves[i]!; return was.curve === one.curve && was.color === one.color && was.isStrong === one.isStrong; })
+    && now.bands.every((one, i) => old.bands[i]!.key === one.key && old.bands[i]!.color === one.color);
 }
 
 function duration(seconds: number): string {

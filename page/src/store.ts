@@ -4,7 +4,7 @@ import { ApiError, series, trouble } from "./api";
 import type { Curve } from "./pure/curves";
 import { onChange } from "./events";
 
-export interface Wanted { runs: string[]; name: string; x: string; window: [number, number] | null; pixels: number; ranks: boolean }
+export interface Wanted { runs: string[]; name: string; x: string; window: [number, number] | null; pixels: number; ranks: boolean; envelopes: boolean }
 interface Kept { curves: Curve[] }
 type Told = (curves: Curve[]) => void;
 interface Waiting { wanted: Wanted; missing: string[]; done: () => void }
@@ -17,7 +17,7 @@ const watching = new Set<{ wanted: Wanted; refresh: (runs: Set<string> | null) =
 let timer = 0;
 
 const windowKey = (window: [number, number] | null) => (window ? `${window[0]}..${window[1]}` : "");
-const keyOf = (run: string, wanted: Wanted) => `${run}|${wanted.name}|${wanted.x}|${windowKey(wanted.window)}|${wanted.pixels}|${wanted.ranks}`;
+const keyOf = (run: string, wanted: Wanted) => `${run}|${wanted.name}|${wanted.x}|${windowKey(wanted.window)}|${wanted.pixels}|${wanted.ranks}|${wanted.envelopes}`;
 
 /** Calls back with the curves that are there, and again whenever more arrive or they change. Returns how to stop. */
 export function watch(wanted: Wanted, told: Told): () => void {
@@ -44,7 +44,7 @@ function flush(): void {
   timer = 0;
   const groups = new Map<string, Waiting[]>();
   for (const one of queue.splice(0)) {
-    const key = `${one.wanted.x}|${windowKey(one.wanted.window)}|${one.wanted.pixels}|${one.wanted.ranks}|${one.missing.join()}`;
+    const key = `${one.wanted.x}|${windowKey(one.wanted.window)}|${one.wanted.pixels}|${one.wanted.ranks}|${one.wanted.envelopes}|${one.missing.join()}`;
     groups.set(key, [...(groups.get(key) ?? []), one]);
   }
   for (const group of groups.values()) {
@@ -64,7 +64,7 @@ async function ask(group: Waiting[]): Promise<void> {
     try {
       const found = await series({
         runs, names, x: wanted.x, pixels: wanted.pixels,
-        ...(wanted.window ? { from: wanted.window[0], to: wanted.window[1] } : {}), ...(wanted.ranks ? { all_ranks: true } : {}),
+        ...(wanted.window ? { from: wanted.window[0], to: wanted.window[1] } : {}), ...(wanted.ranks ? { all_ranks: true } : {}), ...(wanted.envelopes ? {} : { envelopes: false }),
       });
       for (const name of names) for (const run of runs) keep(keyOf(run, { ...wanted, name }), found.filter((one) => one.run === run && one.name === name));
     } catch (error) {

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chart, type Drawn, type DrawnBand, type Look, type Reading } from "../chart";
+import { ENVELOPES } from "../painter";
 import { saveCsv, savePng, saveSvg } from "../download";
 import { band, smooth, type Curve } from "../pure/curves";
 import { cellText, durationText, exact, grouped, short } from "../pure/format";
@@ -39,7 +40,8 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
   }, []);
 
   // Many curves hide their envelopes, so that they need fewer buckets.
-  const pixels = (isLarge ? 1500 : 600) / (runs.length > 24 ? 2 : 1);
+  const isDense = runs.length > ENVELOPES;
+  const pixels = (isLarge ? 1500 : 600) / (isDense ? 2 : 1);
   const ids = runs.map((one) => one.run).join();
   const range = terms.range ? terms.range.join() : "";
   useEffect(() => {
@@ -48,7 +50,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
     const window: [number, number] | null = terms.range ? widen(terms.range) : null;
     let stop = () => {};
     // While the window moves, the curves at hand are drawn; finer ones are asked for when it rests.
-    const timer = setTimeout(() => { stop = watch({ runs: runs.map((one) => one.run), name, x: terms.x, window, pixels, ranks: terms.ranks }, (found) => setCurves((old) => (found.length || !old?.length ? found : old))); }, curves && terms.range ? 150 : 0);
+    const timer = setTimeout(() => { stop = watch({ runs: runs.map((one) => one.run), name, x: terms.x, window, pixels, ranks: terms.ranks, envelopes: !isDense }, (found) => setCurves((old) => (found.length || !old?.length ? found : old))); }, curves && terms.range ? 150 : 0);
     return () => { clearTimeout(timer); stop(); };
   }, [isNear, ids, name, terms.x, range, pixels, terms.ranks]);
 

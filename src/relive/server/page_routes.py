@@ -58,7 +58,7 @@ CURVES = RouteSpec(
         "names": {"type": "array", "maxItems": 500, "items": {"type": "string"}},
         "x": {"type": "string", "minLength": 1, "maxLength": 200}, "from": {"type": ["number", "null"]},
         "to": {"type": ["number", "null"]}, "pixels": {"type": "integer", "minimum": 1, "maximum": 20_000},
-        "rank": bounded_int(1_000_000), "all_ranks": {"type": "boolean"}}},
+        "rank": bounded_int(1_000_000), "all_ranks": {"type": "boolean"}, "envelopes": {"type": "boolean"}}},
     answer=object_schema(x="string", series={"type": "array", "items": _CURVE}, missing="array"),
 )  # fmt: skip
 EVENTS = RouteSpec(

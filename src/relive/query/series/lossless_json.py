@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 INT_PREFIX = "$int:"
 _EXACT = 1 << 53  # the largest integer up to which JavaScript represents every integer
@@ -25,14 +27,20 @@ def wire_value(value: Any) -> Any:
     return str(value)
 
 
-def wire_floats(values: Iterable[float]) -> list[Any]:
+def wire_floats(values: NDArray[Any]) -> list[Any]:
     """Returns floats, with words for those that JSON lacks."""
-    return [value if math.isfinite(value) else _word(value) for value in values]
+    plain: list[Any] = values.tolist()
+    if np.isfinite(values).all():
+        return plain
+    return [value if math.isfinite(value) else _word(value) for value in plain]
 
 
-def null_if_nan(values: Iterable[float]) -> list[Any]:
+def null_if_nan(values: NDArray[Any]) -> list[Any]:
     """Returns floats, null for buckets without any finite value."""
-    return [value if math.isfinite(value) else None for value in values]
+    plain: list[Any] = values.tolist()
+    if np.isfinite(values).all():
+        return plain
+    return [value if math.isfinite(value) else None for value in plain]
 
 
 def _word(value: float) -> str:

@@ -44,6 +44,7 @@ class SeriesTerms:
     end: float | None = None
     rank: int = 0
     all_ranks: bool = False
+    envelopes: bool = True  # whether the lowest and the highest of each bucket are wanted
 
 
 def read_series(index: Index, terms: SeriesTerms) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def _from_pyramid(
     if len(window) < terms.pixels // 2 and len(window) < len(levels[0]):
         return False  # zoomed in so far that single values are wanted
     key = run, name, terms.rank
-    found[key] = _curve_json(key, head.count, head.texts, _fit(window, terms.pixels), terms.x) | {
+    found[key] = _curve_json(key, head.count, head.texts, _fit(window, terms.pixels), terms) | {
         "nonfinite": [
             {"x": at[head.axes.index(terms.x)], "kind": kind}
             for kind, places in head.nonfinite.items()
@@ -204,7 +205,7 @@ def _line_json(line: ValueLine, terms: SeriesTerms) -> dict[str, Any]:
         for a, b, replay, verdict in _stretches(line)
         if np.isfinite(axis[a]) and np.isfinite(axis[b])
     ]
-    curve = _curve_json(key, len(line), line.texts, shown, terms.x)
+    curve = _curve_json(key, len(line), line.texts, shown, terms)
     return curve | {"nonfinite": marks[:MAX_MARKS], "sources": sources}
 
 
@@ -235,18 +236,21 @@ def _fit(buckets: Buckets, pixels: int) -> Buckets:
     return buckets.reduce(-(-(len(buckets) - 1) // max(pixels - 1, 1)))
 
 
-def _curve_json(key: tuple[str, str, int], count: int, texts: int, buckets: Buckets, x: str) -> dict[str, Any]:
+def _curve_json(
+    key: tuple[str, str, int], count: int, texts: int, buckets: Buckets, terms: SeriesTerms
+) -> dict[str, Any]:
     run, name, rank = key
+    x = terms.x
     axis = buckets.axes[x]
     if not np.isfinite(axis).all():
         rows: Any = np.flatnonzero(np.isfinite(axis))
         buckets = Buckets({x: axis[rows]}, buckets.last[rows], buckets.low[rows], buckets.high[rows])
-    is_reduced = len(buckets) < count
+    is_reduced = terms.envelopes and len(buckets) < count
     return {
         "run": run, "name": name, "rank": rank, "count": count, "texts": texts,
-        "x": buckets.axes[x].tolist(), "last": wire_floats(buckets.last.tolist()),
-        "low": null_if_nan(buckets.low.tolist()) if is_reduced else [],
-        "high": null_if_nan(buckets.high.tolist()) if is_reduced else [],
+        "x": buckets.axes[x].tolist(), "last": wire_floats(buckets.last),
+        "low": null_if_nan(buckets.low) if is_reduced else [],
+        "high": null_if_nan(buckets.high) if is_reduced else [],
     }  # fmt: skip
 
 

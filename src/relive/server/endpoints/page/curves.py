@@ -28,6 +28,7 @@ class CurvesBody(msgspec.Struct, forbid_unknown_fields=True):
     end: float | None = msgspec.field(default=None, name="to")
     rank: int = 0
     all_ranks: bool = False
+    envelopes: bool = True
 
 
 class CurveEndpoints:
@@ -43,7 +44,7 @@ class CurveEndpoints:
         _check(body)
         terms = SeriesTerms(
             tuple(dict.fromkeys(body.runs)), tuple(dict.fromkeys(body.names)), body.pixels, body.x, body.start,
-            body.end, body.rank, body.all_ranks,
+            body.end, body.rank, body.all_ranks, body.envelopes,
         )  # fmt: skip
         return compact_response(request, await self._answers.ask(request, read_series, terms))
 
