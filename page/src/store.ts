@@ -11,6 +11,7 @@ interface Waiting { wanted: Wanted; missing: string[]; done: () => void }
 
 const MOST_KEPT = 6_000;
 const MOST_POINTS = 40_000; // of one request, so that the first curves are seen soon
+const SOON_MS = 100; // parts that arrive within so long of each other are shown at once: drawing takes time, too
 const kept = new Map<string, Kept>();
 const queue: Waiting[] = [];
 const watching = new Set<{ wanted: Wanted; refresh: (runs: Set<string> | null) => void }>();
@@ -56,9 +57,18 @@ function flush(): void {
 
 async function ask(group: Waiting[]): Promise<void> {
   const { wanted, missing } = group[0]!;
-  const runsAtOnce = Math.max(10, Math.floor(MOST_POINTS / (wanted.pixels * group.length)));
+  const most = Math.max(10, Math.floor(MOST_POINTS / (wanted.pixels * group.length)));
+  const runsAtOnce = Math.ceil(missing.length / Math.ceil(missing.length / most)); // parts of one size are answered at one time
   const parts: string[][] = [];
   for (let at = 0; at < missing.length; at += runsAtOnce) parts.push(missing.slice(at, at + runsAtOnce));
+  let showing = 0; let left = parts.length;
+  const show = () => {
+    left -= 1;
+    if (left && showing) return;
+    clearTimeout(showing);
+    const tell = () => { showing = 0; for (const one of group) one.done(); };
+    if (left) showing = window.setTimeout(tell, SOON_MS); else tell();
+  };
   await Promise.all(parts.map(async (runs) => {
     const names = [...new Set(group.map((one) => one.wanted.name))];
     try {
@@ -70,7 +80,7 @@ async function ask(group: Waiting[]): Promise<void> {
     } catch (error) {
       if (error instanceof ApiError) trouble.value = error.message;
     }
-    for (const one of group) one.done();
+    show();
   }));
 }
 

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { ApiError, columns as askColumns, get, session, table, trouble, type Row } from "../api";
+import { ApiError, columns as askColumns, get, session, table, trouble, type Row, type TableQuery } from "../api";
 import { onChange } from "../events";
 import { Choice, Empty, Menu, Tick, useAnswer } from "../parts/basics";
 import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
@@ -34,7 +34,23 @@ function usualColumns(known: Column[]): string[] {
   return [...new Set([...best.slice(0, 2).map((one) => `metric:${one.name}`), ...args, "tstamp", "took_s"])];
 }
 
-function useShown(listed: Listed | null, sort: { column: string; descending: boolean }[]): { views: RunView[]; rows: Row[]; isShown: (run: string, position: number) => boolean; toggle: (run: string, position: number) => void; color: (run: string, position: number) => string } {
+/** The first rows of the list, if it has them all; the same array while they say the same of their runs. */
+function useListedRows(listed: Listed | null, query: TableQuery, top: number): Row[] | null {
+  const isThere = listed !== null && listed.first !== null && listed.of === JSON.stringify(query);
+  const found = isThere ? listed.rows.slice(0, Math.min(top, listed.total)) : [];
+  const isWhole = isThere && found.length === Math.min(top, listed.total) && found.every(Boolean);
+  const said = isWhole ? JSON.stringify((found as Row[]).map((row) => [row.run, row.name, row.live])) : "";
+  return useMemo(() => (isWhole ? found as Row[] : null), [said, isWhole]);
+}
+
+/** Those of the list where it has them, so that no request precedes that for the curves; else those that are asked for. */
+function useFirstRows(listed: Row[] | null, ask: (stop: AbortSignal) => Promise<{ rows: Row[] }>, key: string): { answer: { rows: Row[] } | null } {
+  const asked = useAnswer((stop) => (listed ? Promise.resolve({ rows: listed }) : ask(stop)), listed ? "" : key);
+  const ofList = useMemo(() => (listed ? { rows: listed } : null), [listed]);
+  return { answer: ofList ?? asked.answer };
+}
+
+function useShown(listed: Listed | null, query: TableQuery, sort: { column: string; descending: boolean }[]): { views: RunView[]; rows: Row[]; isShown: (run: string, position: number) => boolean; toggle: (run: string, position: number) => void; color: (run: string, position: number) => string } {
   const where = param("where");
   const top = Math.min(Number(param("top", String(TOP))) || 0, MOST);
   const show = toList(param("show")); const hide = new Set(toList(param("hide"))); const pins = toList(param("pins"));
@@ -43,7 +59,8 @@ function useShown(listed: Listed | null, sort: { column: string; descending: boo
   const [turn, setTurn] = useState(0);
   useEffect(() => onChange((change) => { if (change.kind !== "points" && change.kind !== "question") setTurn((n) => n + 1); }), []);
   const columns = group ? [group] : [];
-  const first = useAnswer((stop) => (top ? table({ where, sort, columns, limit: top }, stop) : Promise.resolve({ rows: [] as Row[] })), JSON.stringify([where, sort, top, group, turn]));
+  const listedRows = useListedRows(listed, query, top);
+  const first = useFirstRows(group ? null : listedRows, (stop) => (top ? table({ where, sort, columns, limit: top }, stop) : Promise.resolve({ rows: [] as Row[] })), JSON.stringify([where, sort, top, group, turn]));
   const extra = [...new Set([...pins, ...show])];
   const rest = useAnswer((stop) => (extra.length ? table({ columns, runs: extra, limit: MOST }, stop) : Promise.resolve({ rows: [] as Row[] })), JSON.stringify([extra, group, turn]));
   const auto = new Set((first.answer?.rows ?? []).map((row) => row.run));
@@ -68,7 +85,6 @@ function useShown(listed: Listed | null, sort: { column: string; descending: boo
     const value = group ? cellText(row.cells[group] ?? null) : undefined;
     return { run: row.run, label: row.name || row.run.slice(0, 8), color: group ? PALETTE[groups.indexOf(value!) % PALETTE.length]! : color(row.run), live: row.live, ...(group ? { group: `${columnTitle(group)} ${value || "none"}` } : {}), isStrong: hovered.value === row.run };
   }), [rows, group, param("colors"), hovered.value]);
-  void listed;
   return { views, rows, isShown, toggle, color };
 }
 
@@ -81,7 +97,7 @@ export function Workspace() {
   const sort = sortText ? [{ column: sortText.replace(/^-/, ""), descending: sortText.startsWith("-") }] : [];
   const where = param("where");
   const query = useMemo(() => ({ where, columns, sort }), [where, columns.join("\n"), sortText]);
-  const { views, rows, isShown, toggle, color } = useShown(listed, sort);
+  const { views, rows, isShown, toggle, color } = useShown(listed, query, sort);
   const pins = toList(param("pins"));
   const metrics = useMemo(() => known.filter((one) => one.kind === "metric"), [known]);
   const firstRun = views[0]?.run ?? "";

@@ -41,7 +41,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
 
   // Many curves hide their envelopes, so that they need fewer buckets.
   const isDense = runs.length > ENVELOPES;
-  const pixels = (isLarge ? 1500 : 600) / (isDense ? 2 : 1);
+  const pixels = isLarge ? (isDense ? 600 : 1500) : isDense ? 300 : 600;
   const ids = runs.map((one) => one.run).join();
   const range = terms.range ? terms.range.join() : "";
   useEffect(() => {

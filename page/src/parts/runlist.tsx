@@ -23,7 +23,7 @@ export function CellOf({ row, column }: { row: Row; column: string }) {
   return <Value cell={cell as Cell} verdict={row.verdicts[column]} />;
 }
 
-export interface Listed { rows: (Row | undefined)[]; total: number; all: number; error: WhereError | null; failure: string; first: Table | null }
+export interface Listed { of: string; rows: (Row | undefined)[]; total: number; all: number; error: WhereError | null; failure: string; first: Table | null }
 
 /** The rows of a query, asked for as they come into view, and asked for again when runs change. */
 export function useRows(query: TableQuery, visible: [number, number]): Listed {
@@ -60,7 +60,7 @@ export function useRows(query: TableQuery, visible: [number, number]): Listed {
     return () => { stop(); clearTimeout(timer); };
   }, []);
   const rows = useMemo(() => { const out: (Row | undefined)[] = []; for (const [page, found] of state.pages) found.forEach((row, i) => { out[page * PAGE + i] = row; }); return out; }, [state.pages]);
-  return { rows, total: state.total, all: state.all, error: state.error, failure: state.failure, first: state.first };
+  return { of: state.key, rows, total: state.total, all: state.all, error: state.error, failure: state.failure, first: state.first };
 }
 
 export interface RunListProps {
