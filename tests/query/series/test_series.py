@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -54,8 +55,7 @@ def curve(index: Index, run: str, **terms):
 def test_a_pyramid_says_what_the_values_say(long_run):
     index, run, values = long_run
     raw = curve(index, run)
-    assert build_pyramids(index) == 1
-    assert build_pyramids(index) == 0
+    build_pyramids(index)
     found = curve(index, run)
 
     finite = [value for value in values if math.isfinite(value)]
@@ -68,6 +68,39 @@ def test_a_pyramid_says_what_the_values_say(long_run):
         assert one["nonfinite"] == [{"x": 12_345, "kind": "NaN"}, {"x": 20_000, "kind": "Infinity"}]
         for x, last in zip(one["x"], one["last"], strict=True):
             assert last == values[int(x)]
+
+
+def test_a_pyramid_is_made_once_also_by_another_process(long_run):
+    index, run, values = long_run
+    path = pyramid_path(index.home.index, run, "loss", 0)
+    done = build_pyramids(index)
+    made = path.stat()
+    later = build_pyramids(Index(index.home))
+    other = write_run(index.home, values)
+    index.refresh()
+
+    assert done == later > 0
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (made.st_ino, made.st_mtime_ns)
+    assert build_pyramids(index, done) > done
+    assert pyramid_path(index.home.index, other, "loss", 0).exists()
+
+
+def test_pyramids_are_made_anew_after_the_index_was(long_run):
+    index, run, _ = long_run
+    done = build_pyramids(index)
+    index.rebuild()
+    shutil.rmtree(pyramid_path(index.home.index, run, "loss", 0).parent, ignore_errors=True)
+
+    build_pyramids(index, done + 5)
+    assert pyramid_path(index.home.index, run, "loss", 0).exists()
+
+
+def test_curves_without_envelopes_have_the_same_values(long_run):
+    index, run, _ = long_run
+    with_envelope, without = curve(index, run), curve(index, run, envelopes=False)
+
+    assert (without["low"], without["high"]) == ([], [])
+    assert (without["x"], without["last"]) == (with_envelope["x"], with_envelope["last"])
 
 
 def test_a_deep_window_has_every_value(long_run):

@@ -19,6 +19,7 @@ FACTOR = 16
 LONG = 20_000  # lines of fewer values are read from the index, which takes milliseconds
 VERSION = 1
 _SEAL_BYTES = 8
+_MAX_HEAD_BYTES = 16 << 20
 Array = NDArray[Any]
 
 
@@ -89,6 +90,18 @@ def write_pyramid(path: Path, head: PyramidHead, levels: list[Buckets]) -> None:
     body = len(text).to_bytes(8, "little") + text + b"".join(array.astype("<f8").tobytes() for array in arrays)
     make_folder(path.parent)
     atomic_write(path, body + xxhash.xxh3_64_digest(body), durable=False)
+
+
+def is_current(path: Path, stamp: int) -> bool:
+    """Whether there is a pyramid for this state of the run's folder; its numbers are verified when they are read."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            text = file.read(size) if size < _MAX_HEAD_BYTES else b""
+        head = msgspec.json.decode(text, type=PyramidHead)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return head.version == VERSION and head.stamp == stamp
 
 
 def read_pyramid(path: Path, stamp: int) -> tuple[PyramidHead, list[Buckets]] | None:
