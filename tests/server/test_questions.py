@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import multiprocessing
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_a_process_that_dies_is_replaced(with_pool, questions):
         return await pool.ask(request(), questions.say, "here")
 
     assert with_pool(work) == b'"here"'
+
+
+def test_there_are_never_more_readers_than_the_limit(with_pool, questions):
+    async def work(pool: ReaderPool) -> int:
+        for n in range(20):  # one after the other, while readers for more at once are being started
+            await pool.ask(request(), questions.say, n)
+        while len(asyncio.all_tasks()) > 1:  # those that start readers in advance
+            await asyncio.sleep(0.05)
+        return len(multiprocessing.active_children())
+
+    before = len(multiprocessing.active_children())
+    assert with_pool(work, readers=3) - before <= 3
 
 
 def test_a_question_beyond_its_memory_is_refused_and_the_next_is_answered(with_pool, questions):

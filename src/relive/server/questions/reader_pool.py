@@ -55,6 +55,7 @@ class ReaderPool:
         self._starter = ThreadPoolExecutor(1, "relive-start")
         self._tasks: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._starting = 0  # readers that are being started
         self._is_closed = False
 
     def warm_up(self) -> None:
@@ -62,7 +63,8 @@ class ReaderPool:
         process = self._new_process()
         with contextlib.suppress(ReliveError, RuntimeError):  # the next question will tell
             process.ask(StoreQuestion(warm_up), Deadline(self._limits.seconds).check)
-        if not process.is_usable or self._is_closed:
+        is_enough = len(self._free) + len(self._running) >= self._limits.readers
+        if not process.is_usable or self._is_closed or is_enough:
             process.kill()
         else:
             self._free.insert(0, process)  # taken last: one that has answered already knows more of the store
@@ -161,8 +163,13 @@ class ReaderPool:
             self._use.add(self._reading(asked))
             del self._running[asked]
             self._dispatch()
-            if not self._is_closed and len(self._free) + len(self._running) < self._limits.readers:
-                await loop.run_in_executor(self._starter, self.warm_up)
+            there = len(self._free) + len(self._running) + self._starting
+            if not self._is_closed and there < self._limits.readers:
+                self._starting += 1
+                try:
+                    await loop.run_in_executor(self._starter, self.warm_up)
+                finally:
+                    self._starting -= 1
 
     def _answer(self, asked: _Asked) -> bytes:
         """Asks a free process, and another one if that has died, unless the question may have changed something."""
