@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from ..conftest import Server
+from ..written_runs import write_runs
 
 TRAIN = """
 import math, relive
@@ -190,7 +191,6 @@ def test_a_run_that_is_not_there_is_named(filled):
 def test_events_tell_of_new_runs_of_their_values_and_of_their_end(serve, script):
     server = serve()
     request = urllib.request.urlopen(f"{server.url}/api/events", timeout=30)
-    time.sleep(5)  # the first look at the store starts a process; runs that it finds are not new
     process = script.start(
         "import time, relive\nfor n in relive.loop('n', range(40)):\n    relive.log('v', n)\n    time.sleep(0.1)\n",
         env={"RELIVE_SERVER": server.url, "RELIVE_VERSIONS": "0"},
@@ -211,6 +211,16 @@ def test_events_tell_of_new_runs_of_their_values_and_of_their_end(serve, script)
     assert kinds[-1] == "ended"
     assert b"event:" not in again
     assert b"event: reset" in lost
+
+
+def test_a_run_that_begins_once_a_stream_is_open_is_told_as_new(serve):
+    server = serve()
+    with urllib.request.urlopen(f"{server.url}/api/events", timeout=30) as stream:
+        write_runs(server.store)
+        told = next(line for line in stream if line.startswith(b"data:"))
+
+    assert json.loads(told[5:])["kind"] == "runs"
+    assert [facts["new"] for facts in json.loads(told[5:])["runs"].values()] == [True]
 
 
 @pytest.mark.long

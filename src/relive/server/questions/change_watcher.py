@@ -23,6 +23,7 @@ from relive.store import Home
 from relive.store.catalog import Index
 
 LOOK_S = 0.5
+PATIENCE_S = 10.0  # so long does a page wait for the first look
 IDLE_S = 20.0  # the process is ended when no page has been open for so long
 MAX_EVENTS = 1_000  # remembered for pages whose connection was interrupted
 MAX_QUEUED = 200  # for one page; one that reads no more is told to start anew
@@ -93,6 +94,9 @@ class ChangeWatcher:
         self._events: deque[StoreEvent] = deque(maxlen=MAX_EVENTS)
         self._open: set[Subscription] = set()
         self._wake, self._stop = threading.Event(), threading.Event()
+        self._lock = threading.Lock()  # around `_wake` and `_has_looked`
+        self._has_looked = False  # whether there is a state of the store with which the next one is compared
+        self._waiting: list[asyncio.Future[None]] = []  # for the first look
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process: StoreProcess | None = None
@@ -105,13 +109,41 @@ class ChangeWatcher:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._work, name="relive-watch", daemon=True)
             self._thread.start()
-        self._wake.set()
+        with self._lock:
+            self._wake.set()
         return subscription
+
+    async def first_look(self) -> int:
+        """Waits until the store has been looked at: a run that begins later is told as new.
+
+        Returns the number of the last event so far.
+        """
+        subscription = self.subscribe(frozenset(), frozenset())
+        try:
+            with self._lock:
+                is_ready = self._has_looked
+            if not is_ready:
+                self._waiting.append(looked := asyncio.get_running_loop().create_future())
+                await asyncio.wait([looked], timeout=PATIENCE_S)  # that a store can't be read is logged
+            return self._number
+        finally:
+            self.unsubscribe(subscription)
+
+    def _tell_looked(self) -> None:
+        for one in self._waiting:
+            if not one.done():
+                one.set_result(None)
+        self._waiting.clear()
+
+    def after(self, number: int) -> list[StoreEvent]:
+        """Returns the events after the one with this number."""
+        return list(self._events)[len(self._events) - (self._number - number) :] if number < self._number else []
 
     def unsubscribe(self, subscription: Subscription) -> None:
         self._open.discard(subscription)
         if not self._open:
-            self._wake.clear()
+            with self._lock:
+                self._wake.clear()
 
     def since(self, last_id: str) -> list[StoreEvent]:
         """Returns the events after that one; one that says `reset` if they are no longer known."""
@@ -145,8 +177,11 @@ class ChangeWatcher:
         asked = 0
         while not self._stop.is_set():
             if not self._wake.wait(IDLE_S):
-                self._end_process()
-                seen = None
+                with self._lock:
+                    self._has_looked = self._wake.is_set()  # a page may have come in this moment
+                    seen = seen if self._has_looked else None
+                if seen is None:
+                    self._end_process()
                 continue
             begun = time.monotonic()
             now = self._questions() if self._questions is not None else 0
@@ -158,8 +193,16 @@ class ChangeWatcher:
                 if seen is not None:
                     self._report(seen, found)
                 seen = found
+                self._note_look()
             self._stop.wait(max(LOOK_S, 2 * (time.monotonic() - begun)))  # a large store is looked at less often
         self._end_process()
+
+    def _note_look(self) -> None:
+        with self._lock:
+            self._has_looked = True
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._tell_looked)
 
     def _look(self) -> dict[str, Any] | None:
         try:

@@ -26,7 +26,7 @@ from relive.store.home import REPLAY_OFFSET, Home
 from relive.store.journal import ParsedJournal, complete_record, from_json, parse_run, to_json
 
 T = TypeVar("T")
-FEW_RUNS = 100  # up to this many runs are selected by id; for more, all rows are read
+FEW_RUNS = 1000  # up to this many runs are selected by id; for more, all rows are read
 SEGMENT_ROWS = 4_000_000  # a segment is written when this many rows are gathered, which bounds memory
 
 

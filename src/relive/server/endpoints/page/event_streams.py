@@ -34,11 +34,13 @@ class EventEndpoints:
         if len(raw) > 2_000:
             query_text(request, "runs")
         runs = frozenset(word for word in raw.split(",") if word)
-        stream = self._stream(request, runs, is_once=request.query_params.get("once") == "1")
+        is_once = request.query_params.get("once") == "1"
+        begun = 0 if is_once else await self._watcher.first_look()
+        stream = self._stream(request, runs, begun, is_once=is_once)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
-    async def _stream(self, request: Request, runs: frozenset[str], *, is_once: bool) -> AsyncIterator[bytes]:
+    async def _stream(self, request: Request, runs: frozenset[str], begun: int, *, is_once: bool) -> AsyncIterator[bytes]:
         lease = lease_of(request)
         self._open[lease.who] += 1
         subscription = self._watcher.subscribe(frozenset(lease.projects), runs)
@@ -46,7 +48,8 @@ class EventEndpoints:
             connection.on_shutdown = lambda: subscription.put(None)
         try:
             yield b"retry: 2000\n\n"
-            for event in self._watcher.since(request.headers.get("last-event-id", "")[:40]):
+            last_id = request.headers.get("last-event-id", "")[:40]
+            for event in self._watcher.since(last_id) if last_id or is_once else self._watcher.after(begun):
                 if subscription.wants(event):
                     yield event.encode(runs)
             if is_once:
