@@ -10,7 +10,7 @@ _NUMBER = {"type": ["number", "string", "null"]}  # NaN and infinities are words
 _VERDICT = {"enum": ["recorded", "proven", "reproduced", "unverified", "contradicted"]}
 _COLUMN = object_schema(name="string", kind={"enum": ["run", "arg", "metric", "tag", "env"]}, type="string")
 _ROW = object_schema(
-    run=RUN, cells="object", live="boolean", outcome="string", incomplete="array",
+    run=RUN, cells="object", cut="array", live="boolean", outcome="string", incomplete="array",
     verdicts={"type": "object", "additionalProperties": _VERDICT},
 )  # fmt: skip
 _CURVE = object_schema(

@@ -245,3 +245,43 @@ def test_pages_that_ask_the_same_at_once_share_an_answer_and_none_waits_in_vain(
     assert {status for status, _ in found} == {200}
     assert all(answer == found[0][1] for _, answer in found)
     assert {status for status, _ in wrong} == {422}
+
+
+HUGE = 12 << 20  # a run may be described in 16 MiB; an answer has at most 32
+
+
+@pytest.fixture(scope="module")
+def with_huge_runs(tmp_path_factory):
+    store = tmp_path_factory.mktemp("huge") / "team"
+    write_runs(store, 2, note="short")
+    write_runs(store, 3, note="x" * HUGE, listed=["y" * 100] * 1_000, args={"big": "<b>" * 20_000})
+    server = Server(store, "--open").start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.long
+def test_runs_with_huge_tags_hurt_no_table(with_huge_runs):
+    columns = ["tag:note", "tag:listed", "arg:big", "arg:number"]
+    status, found = table(with_huge_runs, columns=columns, group=["tag:note"])
+    assert status == 200
+    rows = {row["cells"]["tag:note"][:5]: row for row in found["rows"]}
+
+    assert rows["short"]["cells"]["tag:note"] == "short"
+    assert rows["short"]["cut"] == []
+    assert rows["xxxxx"]["cells"]["tag:note"] == "x" * 1000 + "…"
+    assert rows["xxxxx"]["cells"]["tag:listed"].startswith('["yyy')
+    assert rows["xxxxx"]["cut"] == ["tag:note", "tag:listed", "arg:big"]
+    assert sorted(group["count"] for group in found["groups"]) == [2, 3]
+
+
+@pytest.mark.long
+def test_runs_with_huge_tags_hurt_no_list(with_huge_runs):
+    status, _, raw = ask(with_huge_runs, "/api/runs")
+    assert status == 200
+    rows = json.loads(raw)["runs"]
+
+    assert [row["cut"] for row in rows if row["tags"]["note"] == "short"] == [[], []]
+    bad = next(row for row in rows if row["tags"]["note"] != "short")
+    assert bad["cut"] == ["tags", "args"]
+    assert len(raw) < 100_000

@@ -12,6 +12,7 @@ from typing import Any
 
 from relive.errors import QueryError
 from relive.model import Verdict
+from relive.query.bounded_cells import cell_chars, cut_cell
 from relive.query.compare.run_facts import RunFactColumns
 from relive.query.sql import RUNS, run_row
 from relive.store.catalog import Index, RunEntry, Summary
@@ -22,6 +23,7 @@ _QUALIFIED = re.compile(r"(run|arg|metric|tag|env):(.+)", re.DOTALL)
 _AGGREGATE = re.compile(r"(min|max|count)\((.+)\)", re.DOTALL)
 _SHOWN_BY_DEFAULT = 20
 MAX_GROUP_RUNS = 200
+MAX_WORD_CHARS = 200  # of names, of what is missing from a run, and of the values of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +121,24 @@ class RunTable:
         keys = self._default_keys() if terms.columns is None else terms.columns
         columns = [self.column(key) for key in keys]
         found = self._index.summaries(shown, [one.name for one in columns if one.kind == "metric"]) if shown else {}
-        cells = {column.key: self.cells(column, shown, found) for column in columns}
+        whole = {column.key: self.cells(column, shown, found) for column in columns}
+        chars = cell_chars(len(shown), len(columns))
+        cells = {key: [cut_cell(cell, chars) for cell in of_column] for key, of_column in whole.items()}
         marks = _marks(columns, found)
         rows = [
             {
-                "run": entry.record.run, "name": entry.record.name, "started_us": entry.record.started_us,
+                "run": entry.record.run, "name": cut_cell(entry.record.name, MAX_WORD_CHARS)[0], "started_us": entry.record.started_us,
                 "live": entry.record.outcome == "running", "outcome": entry.record.outcome,
-                "incomplete": list(entry.record.incomplete[:3]), "ranks": entry.record.world_size,
-                "cells": {column.key: cells[column.key][at] for column in columns},
+                "incomplete": [cut_cell(one, MAX_WORD_CHARS)[0] for one in entry.record.incomplete[:3]],
+                "ranks": entry.record.world_size,
+                "cells": {key: of_column[at][0] for key, of_column in cells.items()},
+                "cut": [key for key, of_column in cells.items() if of_column[at][1]],
                 "verdicts": marks.get(entry.record.run, {}),
             }
             for at, entry in enumerate(shown)
         ]  # fmt: skip
         described = [
-            {"name": column.key, "kind": column.kind, "type": _type_of(cells[column.key])} for column in columns
+            {"name": column.key, "kind": column.kind, "type": _type_of(whole[column.key])} for column in columns
         ]
         return {"total": len(ordered), "all": len(self._entries), "columns": described, "rows": rows, "groups": groups}
 
@@ -201,6 +207,8 @@ class RunTable:
             one["count"] += 1
             if len(one["runs"]) < MAX_GROUP_RUNS:
                 one["runs"].append(entry.record.run)
+        for one in found.values():
+            one["values"] = [cut_cell(value, MAX_WORD_CHARS)[0] for value in one["values"]]
         return list(found.values())
 
 

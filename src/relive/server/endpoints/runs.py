@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from relive.errors import NotFound
 from relive.model import RunRecord, Verdict
-from relive.query import run_list_row
+from relive.query import cut_run_row, run_list_row
 from relive.server.endpoints.ingest import run_of
 from relive.server.http import HttpError, json_bytes_response, lease_of
 from relive.server.questions import ReaderPool
@@ -86,7 +86,7 @@ def _list_runs(index: Index, selected: str, outcome: str, word: str, offset: int
     last = index.summaries(shown)
     return {
         "total": len(found),
-        "runs": [run_list_row(entry.record, last[entry.record.run]) for entry in shown],
+        "runs": [cut_run_row(run_list_row(entry.record, last[entry.record.run])) for entry in shown],
         "set_aside": [{"run": run, "reason": reason[:500]} for run, reason in list(index.set_aside.items())[:100]],
     }
 
