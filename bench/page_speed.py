@@ -19,9 +19,10 @@ from typing import Any
 
 from bench.filling import fill_home
 from bench.measuring import clean_environment, report
+from bench.page_peers import measure_peers, seen_s
 
 GOALS = {
-    "overlay_s": "< 1.5", "overlay_tensorboard_s": "beside", "point_seen_s": "< 1.5", "table_s": "< 1",
+    "overlay_s": "< 1.5", "tensorboard_ratio": "> 1", "trackio_ratio": "> 1", "point_seen_s": "< 1.5", "table_s": "< 1",
     "tabs_p95_ms": "< 300", "pan_frames_per_s": ">= 30", "server_memory_mb": "< 400",
 }  # fmt: skip
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -35,7 +36,8 @@ PAN = """() => new Promise((done) => {
     const over = document.querySelector('.plot .u-over');
     const { left, top } = over.getBoundingClientRect();
     const tell = (target, kind, x) => target.dispatchEvent(
-        new MouseEvent(kind, { bubbles: true, cancelable: true, shiftKey: true, clientX: left + x, clientY: top + 100 }));
+        new MouseEvent(kind, { bubbles: true, cancelable: true, shiftKey: true,
+                               clientX: left + x, clientY: top + 100 }));
     tell(over, 'mousedown', 900);
     const begun = performance.now();
     let frames = 0;
@@ -65,7 +67,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100, help="curves of the overlay")
     parser.add_argument("--points", type=int, default=100_000, help="values of each")
     parser.add_argument("--table", type=int, default=1_000, help="runs of the table")
-    parser.add_argument("--without-tensorboard", action="store_true")
+    parser.add_argument("--peer-points", type=int, default=10_000, help="values of each curve in the other tools")
+    parser.add_argument("--without-peers", action="store_true")
+    parser.add_argument("--trackio", default=sys.executable, help="a Python that has trackio")
     given = parser.parse_args()
     try:
         from playwright.sync_api import sync_playwright
@@ -91,8 +95,14 @@ def main() -> None:
             numbers |= tabs(server)
             numbers |= live(browser, server, folder)
             numbers["server_memory_mb"] = max(numbers["server_memory_mb"], server.memory_mb())
-        if not given.without_tensorboard:
-            numbers |= tensorboard(browser, folder, given.runs, given.points)
+        if not given.without_peers:
+            numbers |= measure_peers(browser, folder, given.runs, given.peer_points, given.trackio)
+            numbers |= {
+                f"{name}_ratio": numbers[f"opened_{name}_s"] / numbers["opened_s"]
+                for name in ("tensorboard", "trackio")
+                if f"opened_{name}_s" in numbers
+            }
+        numbers["load"] = os.getloadavg()[0]
         browser.close()
     report("page_speed", GOALS, **numbers)
 
@@ -180,7 +190,9 @@ def overlay(browser: Any, server: Served, runs: int) -> dict[str, float]:
     took_s = time.monotonic() - begun
     frames = page.evaluate(PAN)
     page.close()
-    return {"overlay_s": took_s, "pan_frames_per_s": frames}
+    whole = drawn.replace("querySelector('.plot').", "querySelector('.plot')?.").replace("label').", "label')?.")
+    opened_s = seen_s(browser, f"{server.url}/?top={runs}&size=l", whole)
+    return {"overlay_s": took_s, "pan_frames_per_s": frames, "opened_s": opened_s}
 
 
 def table(browser: Any, server: Served) -> dict[str, float]:
@@ -250,47 +262,6 @@ def live(browser: Any, server: Served, folder: Path) -> dict[str, float]:
         script.kill()
         script.wait()
     return {"point_seen_s": statistics.median(took), "point_seen_worst_s": max(took)}
-
-
-def tensorboard(browser: Any, folder: Path, runs: int, points: int) -> dict[str, float]:
-    """The same curves in TensorBoard: from the address until its chart has lines. It samples 1000 values of each."""
-    program = Path(sys.executable).with_name("tensorboard")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return {}
-    if not program.exists():
-        return {}
-    for run in range(runs):
-        with SummaryWriter(str(folder / "tb" / f"run{run}")) as writer:
-            for step in range(points):
-                writer.add_scalar("loss", step * 0.001, step)
-    port = 6106
-    server = subprocess.Popen(
-        [program, "--logdir", folder / "tb", "--port", str(port), "--reload_interval", "3600"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        begun = time.monotonic()
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/data/plugin/scalars/tags", timeout=60) as answer:
-                    if len(json.load(answer)) >= runs:
-                        break
-            except OSError:
-                pass
-            time.sleep(1)
-        loaded_s = time.monotonic() - begun
-        begun = time.monotonic()
-        page = _page(browser, f"http://127.0.0.1:{port}/#scalars")
-        _until(page, "document.body.innerText.length > 200")
-        page.wait_for_load_state("networkidle")
-        took_s = time.monotonic() - begun
-        page.close()
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(timeout=30)
-    return {"overlay_tensorboard_s": took_s, "tensorboard_loads_s": loaded_s}
 
 
 if __name__ == "__main__":

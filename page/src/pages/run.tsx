@@ -198,7 +198,7 @@ function Checkpoints({ run }: { run: string }) {
 function Ranks({ run, answer }: { run: string; answer: RunAnswer }) {
   if (answer.record.world_size <= 1) return <Empty title="One rank"><p>This run had a single process. The ranks of torchrun, srun and mpirun launches are shown here as a fan.</p></Empty>;
   const name = param("name") || answer.metrics[0]?.name || "";
-  const skew = useAnswer((stop) => (name ? get<{ max_skew: number | null; missing_ranks: number[]; ranks: number[] }>(`/api/runs/${run}/skew`, { name }, stop) : Promise.resolve(null)), `${run}|${name}`);
+  const skew = useAnswer((stop) => (name ? get<{ max_skew: number | null; missing_ranks: number[]; ranks: number[] }>(`/api/runs/${run}/skew`, { name, limit: 0 }, stop) : Promise.resolve(null)), `${run}|${name}`);
   const view = useMemo(() => [{ run, label: answer.record.name || run.slice(0, 8), color: PALETTE[0]! }], [run]);
   const terms = useMemo(() => ({ ...chartTerms(false), ranks: true }), [param("x"), param("smooth"), param("logx"), param("logy"), param("zoom")]);
   return <section>

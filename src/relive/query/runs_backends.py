@@ -123,7 +123,7 @@ class ServerRuns:
     def get_run(self, word: str) -> RunDetails:
         from relive.store.sync import ServerUnreachable
 
-        answer = self._get(f"/api/runs/{self._resolve_id(word)}")
+        answer = self._get_whole(f"/api/runs/{self._resolve_id(word)}", "metrics")
         try:
             record = msgspec.convert(answer["record"], RunRecord)
         except msgspec.ValidationError as error:
@@ -144,7 +144,7 @@ class ServerRuns:
         return self._get("/api/compare", runs=",".join(words))
 
     def skew(self, word: str, name: str) -> Row:
-        return self._get(f"/api/runs/{self._resolve_id(word)}/skew", name=name)
+        return self._get_whole(f"/api/runs/{self._resolve_id(word)}/skew", "steps", name=name)
 
     def check_rule(self, run: str, rule: SkewRule) -> RuleStatus:
         from relive.query.compare import RuleStatus
@@ -154,6 +154,15 @@ class ServerRuns:
 
     def _resolve_id(self, word: str) -> str:
         return str(self._get("/api/runs", run=word)["runs"][0]["run"])
+
+    def _get_whole(self, path: str, field: str, **query: Any) -> Row:
+        """Returns an answer with all pages of a list in it."""
+        answer = self._get(path, **query)
+        rows, page = answer[field], answer[field]
+        while page and len(rows) < answer.get("total", 0):  # servers of before sent everything at once
+            page = self._get(path, **query, offset=len(rows))[field]
+            rows += page
+        return answer
 
     def _get(self, path: str, **query: Any) -> Row:
         from relive.store.sync import translate_server_errors

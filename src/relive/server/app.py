@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +36,7 @@ from relive.server.endpoints import (
 from relive.server.endpoints.ask import AskEndpoints, Asker
 from relive.server.endpoints.page import CurveEndpoints, EventEndpoints, SharedAnswers, TableEndpoints
 from relive.server.endpoints.run import ArtifactEndpoints, MediaEndpoints, RunPageEndpoints
-from relive.server.http import Admission, json_response
+from relive.server.http import Admission, compact_response, json_response, refuse_unknown
 from relive.server.metrics import TYPE, Metrics
 from relive.server.openapi import RouteSpec, openapi_document
 from relive.server.questions import ChangeWatcher, Indexer, QuestionLimits, ReaderPool, RecordedHere
@@ -160,7 +161,11 @@ class Service:
         }  # fmt: skip
 
     def _route(self, spec: RouteSpec, endpoint: Endpoint) -> Route:
-        guarded = self._authorization.protect(endpoint, spec.scope, spec.path)
+        async def answer(request: Request) -> Any:
+            refuse_unknown(request, spec.query)
+            return await endpoint(request)
+
+        guarded = self._authorization.protect(answer, spec.scope, spec.path)
         return Route(spec.path, guarded, methods=[spec.method])
 
     @contextlib.asynccontextmanager
@@ -176,5 +181,6 @@ class Service:
     async def prometheus(self, _request: Request) -> Response:
         return Response(self.metrics.text(), media_type=TYPE)
 
-    async def openapi(self, _request: Request) -> Response:
-        return json_response(openapi_document(self.endpoints(), version("relive")))
+    async def openapi(self, request: Request) -> Response:
+        document = openapi_document(self.endpoints(), version("relive"))
+        return compact_response(request, msgspec.json.encode(document))

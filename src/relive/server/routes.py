@@ -35,7 +35,11 @@ RUNS = RouteSpec(
            "offset": bounded_int(1_000_000_000)},
     answer=object_schema(total="integer", runs="array"),
 )  # fmt: skip
-ONE_RUN = RouteSpec("GET", _RUN, "read", "The record of a run.", answer=object_schema(record="object", metrics="array"))
+ONE_RUN = RouteSpec(
+    "GET", _RUN, "read", "The record of a run, and a page of the names that it logged.",
+    query={"limit": bounded_int(10_000), "offset": bounded_int(1_000_000_000)},
+    answer=object_schema(record="object", metrics="array", total="integer"),
+)  # fmt: skip
 SERIES = RouteSpec(
     "GET", f"{_RUN}/series", "read", "The values of a name as a line.", required=("name",),
     query={"name": {**TEXT, "minLength": 1}, "points": {"type": "integer", "minimum": 1, "maximum": 5_000},
@@ -50,7 +54,8 @@ SCRUB = RouteSpec(
 )  # fmt: skip
 SKEW = RouteSpec(
     "GET", f"{_RUN}/skew", "read", "Rank 0 beside the mean over ranks.", required=("name",),
-    query={"name": {**TEXT, "minLength": 1}}, answer=object_schema(ranks="array", steps="array"),
+    query={"name": {**TEXT, "minLength": 1}, "limit": bounded_int(100_000), "offset": bounded_int(1_000_000_000)},
+    answer=object_schema(ranks="array", steps="array", total="integer"),
 )  # fmt: skip
 ALERT = RouteSpec(
     "GET", f"{_RUN}/alert", "read", "Are the ranks too far apart?", required=("name", "above"),

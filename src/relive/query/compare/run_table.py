@@ -127,7 +127,8 @@ class RunTable:
         marks = _marks(columns, found)
         rows = [
             {
-                "run": entry.record.run, "name": cut_cell(entry.record.name, MAX_WORD_CHARS)[0], "started_us": entry.record.started_us,
+                "run": entry.record.run, "name": cut_cell(entry.record.name, MAX_WORD_CHARS)[0],
+                "started_us": entry.record.started_us,
                 "live": entry.record.outcome == "running", "outcome": entry.record.outcome,
                 "incomplete": [cut_cell(one, MAX_WORD_CHARS)[0] for one in entry.record.incomplete[:3]],
                 "ranks": entry.record.world_size,

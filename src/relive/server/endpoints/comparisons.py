@@ -12,7 +12,7 @@ from starlette.responses import Response
 from relive.query.compare import LeaderboardTerms, SkewRule, build_leaderboard, check_rule, compare_runs, rank_skew
 from relive.server.endpoints.ingest import run_of
 from relive.server.endpoints.runs import MAX_WORD_CHARS, query_int, query_text
-from relive.server.http import HttpError, decode_json_body, json_bytes_response, lease_of
+from relive.server.http import HttpError, compact_response, decode_json_body, json_bytes_response, lease_of
 from relive.server.questions import ReaderPool
 from relive.store.catalog import Index
 from relive.store.registry import Promotion, Registry, model_registry, promote
@@ -21,6 +21,7 @@ MAX_COMPARED = 20
 MAX_LONG_CHARS = 2_000  # of a condition, or of a list of runs, which may be given by name
 MAX_ROWS = 10_000
 MAX_STEPS = 1_000_000
+MAX_SKEW_STEPS = 100_000  # at a time
 MAX_REGISTRY_BODY = 1 << 20
 _SEE = "see /api/openapi.json for the expected body"
 
@@ -55,7 +56,11 @@ class ComparisonEndpoints:
         run, name = run_of(request), query_text(request, "name")
         if not name:
             raise HttpError(422, "the parameter name is missing; add it, as in ?name=loss")
-        return await self._answer(request, rank_skew, run, name)
+        limit, offset = (
+            query_int(request, "limit", MAX_SKEW_STEPS, MAX_SKEW_STEPS),
+            query_int(request, "offset", 0, 10**9),
+        )
+        return await self._answer(request, _page_of_skew, run, name, offset, limit)
 
     async def alert(self, request: Request) -> Response:
         """Returns whether the skew of a name exceeds a bound for a number of consecutive steps."""
@@ -101,7 +106,7 @@ class ComparisonEndpoints:
         return await self._change(request, _roll_back, request.path_params["alias"])
 
     async def _answer(self, request: Request, function: Callable[..., Any], *args: Any) -> Response:
-        return json_bytes_response(await self._readers.ask(request, function, *args))
+        return compact_response(request, await self._readers.ask(request, function, *args))
 
     async def _change(self, request: Request, function: Callable[..., Any], *args: Any, status: int = 200) -> Response:
         """Changes a model in the name of the token."""
@@ -112,6 +117,12 @@ class ComparisonEndpoints:
 
 def _version_word(request: Request) -> str:
     return str(request.path_params["version"])
+
+
+def _page_of_skew(index: Index, run: str, name: str, offset: int, limit: int) -> dict[str, Any]:
+    found = rank_skew(index, run, name)
+    steps = found["steps"]
+    return {**found, "steps": steps[offset : offset + limit], "total": len(steps)}
 
 
 # --- questions about models, answered by a reader ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ from relive.errors import NotFound
 from relive.model import RunRecord, Verdict
 from relive.query import cut_run_row, run_list_row
 from relive.server.endpoints.ingest import run_of
-from relive.server.http import HttpError, json_bytes_response, lease_of
+from relive.server.http import HttpError, compact_response, lease_of
 from relive.server.questions import ReaderPool
 from relive.store.catalog import Index, Points, RunEntry, Summary, find_run, list_replays
 from relive.store.chunks import Chunks
@@ -22,6 +22,7 @@ from relive.store.sync import MAX_CHUNK_BYTES, owners_of, read_decoded
 
 MAX_LIMIT = 1_000
 MAX_POINTS = 5_000
+MAX_NAMES = 10_000  # of a run, at a time
 MAX_WORD_CHARS = 200
 
 
@@ -40,13 +41,16 @@ class RunEndpoints:
         word, outcome = query_text(request, "search").lower(), query_text(request, "outcome")
         limit, offset = query_int(request, "limit", 50, MAX_LIMIT), query_int(request, "offset", 0, 10**9)
         selected = query_text(request, "run")
-        return json_bytes_response(
-            await self._readers.ask(request, _list_runs, selected, outcome, word, offset, limit)
+        return compact_response(
+            request, await self._readers.ask(request, _list_runs, selected, outcome, word, offset, limit)
         )  # fmt: skip
 
     async def run(self, request: Request) -> Response:
         """Returns the record of a run, a summary of each name, and its replays with the verdicts on their values."""
-        return json_bytes_response(await self._readers.ask(request, _describe_run, run_of(request)))
+        limit, offset = query_int(request, "limit", MAX_NAMES, MAX_NAMES), query_int(request, "offset", 0, 10**9)
+        return compact_response(
+            request, await self._readers.ask(request, _describe_run, run_of(request), offset, limit)
+        )
 
     async def series(self, request: Request) -> Response:
         """Returns the values of a name in at most `points` buckets, each with its lowest, highest and last value."""
@@ -54,7 +58,7 @@ class RunEndpoints:
         count, rank = query_int(request, "points", 500, MAX_POINTS), query_int(request, "rank", 0, 10**6)
         if not name or not count:
             raise HttpError(422, "the parameter name is missing, or points is 0; write ?name=loss&points=500")
-        return json_bytes_response(await self._readers.ask(request, _read_series, run, name, rank, count))
+        return compact_response(request, await self._readers.ask(request, _read_series, run, name, rank, count))
 
     async def chunk(self, request: Request) -> Response:
         """Returns the uncompressed bytes of a chunk, a megabyte at a time; who asks compares them with the name."""
@@ -91,12 +95,13 @@ def _list_runs(index: Index, selected: str, outcome: str, word: str, offset: int
     }
 
 
-def _describe_run(index: Index, run: str) -> dict[str, Any]:
+def _describe_run(index: Index, run: str, offset: int, limit: int) -> dict[str, Any]:
     entry = _find_entry(index, run)
     found = index.summaries([entry])[run]
     senders = owners_of(index.home.path).replay_senders(run)
     replays = [{**one, "by": senders.get(one["replay"])} for one in list_replays(index.home, run)]
-    return {"record": entry.record, "metrics": [_summary_json(summary) for summary in found], "replays": replays}
+    metrics = [_summary_json(summary) for summary in found[offset : offset + limit]]
+    return {"record": entry.record, "metrics": metrics, "total": len(found), "replays": replays}
 
 
 def _read_series(index: Index, run: str, name: str, rank: int, count: int) -> dict[str, Any]:

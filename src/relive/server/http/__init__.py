@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from relive.server.http.compact_responses import compact_response
     from relive.server.http.connection_guard import CONNECTION, Door, GuardedConnection
     from relive.server.http.error_responses import HttpError, error_response, json_bytes_response, json_response
+    from relive.server.http.known_parameters import refuse_unknown
     from relive.server.http.request_body import BODY_BYTES, decode_json_body, decompress_body, read_body
-    from relive.server.http.tagged_answers import refuse_unknown, tagged_response
 
 __getattr__ = lazy_names(__name__)

@@ -69,11 +69,7 @@ class Indexer:
             if self._wants_rebuild.is_set() and self._ask(StoreQuestion(rebuild)):
                 self._wants_rebuild.clear()
                 self._pyramids_done = 0
-            if (
-                now != seen
-                and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S)
-                and self._refresh()
-            ):
+            if now != seen and not (is_busy and time.monotonic() - done < LONGEST_WAIT_S) and self._refresh():
                 seen, done = now, time.monotonic()
             elif now == seen and time.monotonic() - done > IDLE_S:
                 self._end_if_grown()

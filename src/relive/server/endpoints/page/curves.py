@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from relive.query.series import SeriesTerms, read_series
 from relive.server.endpoints.page.shared_answers import SharedAnswers
-from relive.server.http import HttpError, compact_response, decode_json_body, refuse_unknown
+from relive.server.http import HttpError, compact_response, decode_json_body
 
 MAX_BODY = 1 << 20
 MAX_RUNS, MAX_NAMES, MAX_PIXELS, MAX_RANK = 2_000, 500, 20_000, 1_000_000
@@ -39,7 +39,6 @@ class CurveEndpoints:
 
     async def curves(self, request: Request) -> Response:
         """Returns the values of some names of some runs, in buckets."""
-        refuse_unknown(request, ())
         body = await decode_json_body(request, CurvesBody, MAX_BODY, _SEE)
         _check(body)
         terms = SeriesTerms(

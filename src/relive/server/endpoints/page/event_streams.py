@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from relive.server.endpoints.runs import query_text
-from relive.server.http import CONNECTION, HttpError, lease_of, refuse_unknown
+from relive.server.http import CONNECTION, HttpError, lease_of
 from relive.server.questions import ChangeWatcher
 
 HEARTBEAT_S = 15.0
@@ -26,7 +26,6 @@ class EventEndpoints:
 
     async def events(self, request: Request) -> Response:
         """Returns a stream of events, until the client closes it."""
-        refuse_unknown(request, ("runs", "once"))
         lease = lease_of(request)
         if self._open[lease.who] >= MAX_STREAMS:
             raise HttpError(503, f"{MAX_STREAMS} pages of this token are open already; close one", retry_after_s=30)
@@ -40,7 +39,9 @@ class EventEndpoints:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
-    async def _stream(self, request: Request, runs: frozenset[str], begun: int, *, is_once: bool) -> AsyncIterator[bytes]:
+    async def _stream(
+        self, request: Request, runs: frozenset[str], begun: int, *, is_once: bool
+    ) -> AsyncIterator[bytes]:
         lease = lease_of(request)
         self._open[lease.who] += 1
         subscription = self._watcher.subscribe(frozenset(lease.projects), runs)

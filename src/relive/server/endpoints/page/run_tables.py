@@ -14,7 +14,7 @@ from relive.query.compare import RunTable, TableSort, TableTerms
 from relive.query.series import wire_value
 from relive.server.endpoints.page.shared_answers import SharedAnswers
 from relive.server.endpoints.runs import query_int, query_text
-from relive.server.http import HttpError, compact_response, decode_json_body, refuse_unknown
+from relive.server.http import HttpError, compact_response, decode_json_body
 from relive.store.catalog import Index
 
 MAX_BODY = 1 << 20
@@ -53,7 +53,6 @@ class TableEndpoints:
 
     async def table(self, request: Request) -> Response:
         """Returns a page of the table of runs."""
-        refuse_unknown(request, ())
         body = await decode_json_body(request, TableBody, MAX_BODY, _SEE)
         if not (0 <= body.limit <= MAX_ROWS and 0 <= body.offset <= 10**9):
             raise HttpError(422, f"limit is 0 to {MAX_ROWS}, offset is 0 or more; correct them")
@@ -71,7 +70,6 @@ class TableEndpoints:
 
     async def columns(self, request: Request) -> Response:
         """Returns names of columns, for completion."""
-        refuse_unknown(request, ("prefix", "limit"))
         prefix, limit = query_text(request, "prefix"), query_int(request, "limit", 200, MAX_ROWS)
         return compact_response(request, await self._answers.ask(request, answer_columns, prefix, limit))
 

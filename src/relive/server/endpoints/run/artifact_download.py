@@ -16,7 +16,7 @@ from relive.errors import Damaged
 from relive.hashing import hasher
 from relive.server.endpoints.ingest import run_of
 from relive.server.endpoints.run import run_remains
-from relive.server.http import HttpError, json_response, lease_of, refuse_unknown
+from relive.server.http import HttpError, json_response, lease_of
 from relive.server.questions import ReaderPool
 from relive.store.chunks import Chunks
 from relive.store.sync import MAX_CHUNK_BYTES, read_decoded
@@ -42,7 +42,6 @@ class ArtifactEndpoints:
 
     async def artifact(self, request: Request) -> Response:
         """Returns an artifact: as a file to keep, inline if it is an image, or as a preview in JSON."""
-        refuse_unknown(request, ("download", "preview", "file"))
         name, file = request.path_params["artifact"], request.query_params.get("file", "")
         if len(name) > MAX_NAME_CHARS or len(file) > MAX_NAME_CHARS:
             raise HttpError(422, f"the name is longer than {MAX_NAME_CHARS} characters; shorten it")

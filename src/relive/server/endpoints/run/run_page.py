@@ -11,7 +11,7 @@ from starlette.responses import Response
 from relive.server.endpoints.ingest import run_of
 from relive.server.endpoints.run import run_console, run_provenance, run_remains, run_sources
 from relive.server.endpoints.runs import query_int, query_text
-from relive.server.http import HttpError, refuse_unknown, tagged_response
+from relive.server.http import HttpError, compact_response, refuse_unknown
 from relive.server.questions import ReaderPool
 
 MAX_ROWS = 1_000
@@ -81,7 +81,7 @@ class RunPageEndpoints:
 
     async def _answer(self, request: Request, known: Any, function: Callable[..., Any], *args: Any) -> Response:
         refuse_unknown(request, known)
-        return tagged_response(request, await self._readers.ask(request, function, run_of(request), *args))
+        return compact_response(request, await self._readers.ask(request, function, run_of(request), *args))
 
 
 def _page_of(request: Request) -> tuple[int, int]:
