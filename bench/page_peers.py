@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
@@ -13,7 +14,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def trackio(browser: Any, folder: Path, runs: int, points: int, python: str = sy
     return {"opened_trackio_s": took_s, "trackio_loads_s": loads_s}
 
 
-@contextmanager
+@contextlib.contextmanager
 def _served(command: list[str], **env: str) -> Iterator[float]:
     """Runs a server for the block; yields when it was started."""
     server = subprocess.Popen(
@@ -123,14 +123,12 @@ def _served(command: list[str], **env: str) -> Iterator[float]:
 
 def _wait(is_ready: Any) -> None:
     deadline = time.monotonic() + STARTS_S
-    while True:
-        try:
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):  # it does not listen yet
             if is_ready():
                 return
-        except OSError as error:
-            assert time.monotonic() < deadline, f"it did not answer: {error}"
-        assert time.monotonic() < deadline, "it did not load the curves"
         time.sleep(0.5)
+    raise AssertionError("it did not load the curves")
 
 
 def _json(url: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def write_runs(store: Path, count: int = 1, *, steps: int = 1, args: dict[str, A
             journal.line(line_schema.Tag, name=name, value=value)
         loop = journal.begin_loop("step", ROOT, 0)
         for step in range(steps):
-            journal.append_float("loss", 1 / (1 + step + number), loop, step)
+            journal.append_float("loss", math.sin(step / 100 + number), loop, step)
         journal.end_loop(loop, steps)
         journal.line(line_schema.RunEnded, outcome="finished", error=None, wall_ns=10**18 + number + 10**9)
         journal.close()

@@ -14,7 +14,7 @@ from relive.query.media import MediaTerms, list_media, read_histograms, read_ima
 from relive.server.endpoints.ingest import run_of
 from relive.server.endpoints.run.artifact_download import FOREIGN_HEADERS
 from relive.server.endpoints.runs import query_int, query_text
-from relive.server.http import HttpError, refuse_unknown, tagged_response
+from relive.server.http import HttpError, compact_response, refuse_unknown
 from relive.server.questions import ReaderPool
 
 MAX_VALUES, MAX_HISTOGRAMS, MAX_BINS, MAX_NUMBER = 1_000, 200, 500, 10**9
@@ -30,14 +30,14 @@ class MediaEndpoints:
     async def media(self, request: Request) -> Response:
         """Returns what the values of a name are, with texts and tables."""
         refuse_unknown(request, _VALUES)
-        return tagged_response(request, await self._readers.ask(request, list_media, _terms(request, 200, MAX_VALUES)))
+        return compact_response(request, await self._readers.ask(request, list_media, _terms(request, 200, MAX_VALUES)))
 
     async def histograms(self, request: Request) -> Response:
         """Returns histograms of arrays, with the same bins at every step."""
         refuse_unknown(request, (*_VALUES, "bins"))
         bins = max(query_int(request, "bins", 64, MAX_BINS), 1)
         terms = _terms(request, 50, MAX_HISTOGRAMS)
-        return tagged_response(request, await self._readers.ask(request, read_histograms, terms, bins))
+        return compact_response(request, await self._readers.ask(request, read_histograms, terms, bins))
 
     async def image(self, request: Request) -> Response:
         """Returns an image as PNG, or 304 if the client has it."""
