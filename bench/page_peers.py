@@ -40,7 +40,7 @@ def seen_s(browser: Any, url: str, is_whole: str = "true") -> float:
     page.goto(url, wait_until="commit")
     while True:
         at = time.monotonic()
-        picture = page.screenshot(clip=CHARTS)
+        picture = page.screenshot(clip=CHARTS, timeout=STARTS_S * 1000)  # a page that is busy is not photographed
         if _coloured(picture) >= COLOURED and page.evaluate(f"() => Boolean({is_whole})"):
             page.close()
             return at - begun
@@ -56,6 +56,8 @@ def _coloured(picture: bytes) -> int:
 
 def measure_peers(browser: Any, folder: Path, runs: int, points: int, trackio_python: str) -> dict[str, Any]:
     """Measures those that are installed."""
+    from playwright.sync_api import Error as PageError
+
     found: dict[str, Any] = {"peer_points": points}
     of_trackio = functools.partial(trackio, python=trackio_python)
     for name, measure in (("tensorboard", tensorboard), ("trackio", of_trackio)):
@@ -63,7 +65,7 @@ def measure_peers(browser: Any, folder: Path, runs: int, points: int, trackio_py
             found |= measure(browser, folder / name, runs, points)
         except ImportError:
             print(f"page_speed: {name} is not installed and is left out", file=sys.stderr)
-        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+        except (AssertionError, PageError, subprocess.SubprocessError, OSError) as error:
             print(f"page_speed: {name} could not be measured ({error})", file=sys.stderr)
     return found
 
