@@ -158,8 +158,8 @@ class ServerRuns:
     def _get_whole(self, path: str, field: str, **query: Any) -> Row:
         """Returns an answer with all pages of a list in it."""
         answer = self._get(path, **query)
-        rows, page = answer[field], answer[field]
-        while page and len(rows) < answer.get("total", 0):  # servers of before sent everything at once
+        rows, page, total = answer[field], answer[field], answer.pop("total", 0)  # older servers send all at once
+        while page and len(rows) < total:
             page = self._get(path, **query, offset=len(rows))[field]
             rows += page
         return answer
