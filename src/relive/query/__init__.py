@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.query.bounded_cells import cell_chars, cut_cell, cut_run_row
+    from relive.query.bounded_cells import cut_run_row
     from relive.query.console_lines import console_json
     from relive.query.context_selection import IterationContext
     from relive.query.query_engine import QueryEngine
