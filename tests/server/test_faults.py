@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import relive
-from relive.errors import QueryError
+from relive.errors import NotFound, QueryError
 from relive.store import Home, JournalName, list_journals
 from relive.store.catalog import Index
 from relive.store.gc import check_home
@@ -70,7 +70,7 @@ def values(store: Path) -> list[int]:
     """What was logged as `n`, over all runs, in order."""
     try:
         frame = relive.dataframe("n", home=store)
-    except QueryError:  # nothing has come yet
+    except (NotFound, QueryError):  # nothing has come yet
         return []
     return [value["n"] if isinstance(value, dict) else int(value) for value in frame.n]
 

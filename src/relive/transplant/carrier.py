@@ -87,7 +87,7 @@ class Carrier:
         """Finds the statements that were inserted with a unit and affect it."""
         carried = self.project.carried_nodes.get(unit.path, ())
         self.beside = find_companions(alignment, unit.node, unit.nodes(), carried)
-        every = [one for node in self.beside for one in (node, *node.descendants())]
+        every = [one for node in self.beside if node.order < unit.node.order for one in (node, *node.descendants())]
         self.provided |= {(old_path, name) for one in every for name in effects(alignment.new_tree, one).binds}
 
     def _place_companions(self, user: PlacedUnit, alignment: Alignment) -> None:

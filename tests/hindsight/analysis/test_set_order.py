@@ -19,6 +19,7 @@ class Vocabulary:
         self.kept = set()
         self.size = len(seen)
 numbers = [1, 2]
+known = set(range(8))
 """
 SETS = names_of_sets(ast.walk(ast.parse(SOURCE)))
 
@@ -46,7 +47,8 @@ def test_it_depends_on_the_order(text):
         "len(words)", "sorted(words)", "sorted(w for w in words)", "'a' in words", "words == tokens",
         "max(words | both)", "any(w > 'a' for w in words)", "numbers", "[n for n in numbers if n in words]",
         "len(words.union(tokens))",
-        "words.issubset(both)", "sorted(set(numbers))[0]", "vocabulary.size", "len({n % 2 for n in numbers})",
+        "words.issubset(both)", "list({3, 1, 2})", "list(set(range(9)))", "known.pop()",
+        "sorted(set(numbers))[0]", "vocabulary.size", "len({n % 2 for n in numbers})",
     ],
 )  # fmt: skip
 def test_it_does_not(text):

@@ -57,7 +57,20 @@ def _inside(node: ast.expr, sets: Collection[str]) -> Iterable[ast.AST]:
     return _parts_in_order(node, sets)
 
 
+def _holds_numbers(node: ast.AST) -> bool:
+    """Whether a set is made of numbers only, whose hashes are the same in every process: `{1, 2}`, `set(range(9))`."""
+    match node:
+        case ast.Set(items):
+            return all(isinstance(one, ast.Constant) and isinstance(one.value, int | float) for one in items)
+        case ast.Call(ast.Name("set" | "frozenset"), [ast.Call(ast.Name("range"))]):
+            return True
+        case _:
+            return False
+
+
 def _is_set(node: ast.AST, sets: Collection[str]) -> bool:
+    if _holds_numbers(node):
+        return False
     match node:
         case ast.Set() | ast.SetComp():
             return True
