@@ -23,6 +23,10 @@ class Damaged(ReliveError):
     """Bytes at rest that don't match what was written."""
 
 
+class MalformedValue(Damaged):
+    """A recorded value that is not in the form that its tag promises: whoever sent it did not write it with relive."""
+
+
 class Gone(NotFound, Damaged):
     """Bytes that were stored and no longer exist."""
 

@@ -16,7 +16,7 @@ from relive.query.table import FIXED_DIMS, PROCESS_DIMS, RunFacts, Table, pivot,
 from relive.store import Home
 from relive.store.catalog import REPLAY_CHOICES, Index, RunEntry
 from relive.store.chunks import Chunks
-from relive.store.journal import decode_value
+from relive.store.journal import decode_or_describe
 
 if TYPE_CHECKING:
     import pandas
@@ -108,7 +108,7 @@ class QueryEngine:
 
     def _facts(self, entry: RunEntry) -> RunFacts:
         record = entry.record
-        args = {name: decode_value(arg["value"], self._chunks.get) for name, arg in record.config["args"].items()}
+        args = {name: decode_or_describe(arg["value"], self._chunks.get) for name, arg in record.config["args"].items()}
         return RunFacts(record.run, record.project, record.started_us, record.version, record.filename, args)
 
     @cached_property

@@ -13,7 +13,7 @@ from relive.query.sql.duckdb_relations import create_view
 from relive.query.table import Column, Table
 from relive.store import REPLAY_OFFSET
 from relive.store.catalog import Index, Points, RunEntry
-from relive.store.journal import decode_value, from_json, slot_kinds, to_json
+from relive.store.journal import decode_or_describe, from_json, slot_kinds, to_json
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
@@ -94,7 +94,7 @@ def _arg_text(encoded: Any) -> str:
 def _arg_number(encoded: Any) -> float | None:
     """Returns the value of an arg if it is a number."""
     if isinstance(encoded, dict) and next(iter(encoded), "") in ("$float", "$int", "$np"):
-        encoded = decode_value(encoded, _no_chunk)
+        encoded = decode_or_describe(encoded, _no_chunk)
     return float(encoded) if isinstance(encoded, int | float | np.number) else None
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from relive.query.table.wide_table import Column, Mask, present
 from relive.store.catalog import Points
-from relive.store.journal import decode_value, from_json, slot_kinds
+from relive.store.journal import decode_or_describe, from_json, slot_kinds
 
 GetChunk = Callable[[str], bytes]
 
@@ -168,5 +168,5 @@ def _decode_objects(points: Points, at: NDArray[np.int64], rows: NDArray[Any], g
         return objects
     which, back = np.unique(at[rows], return_inverse=True)
     forms = from_json("[" + ",".join(points.text[which].tolist()) + "]")  # one parse is far faster than many
-    objects[rows] = as_objects([decode_value(form, get_chunk) for form in forms])[back]
+    objects[rows] = as_objects([decode_or_describe(form, get_chunk) for form in forms])[back]
     return objects

@@ -14,7 +14,7 @@ from relive.query.table import column_types
 from relive.query.table.context_rows import ABSENT, Ints, Path, Rows, align_rows, distinct
 from relive.query.table.wide_table import Column, Table, present
 from relive.store.catalog import Points
-from relive.store.journal import decode_value, from_json
+from relive.store.journal import decode_or_describe, from_json
 
 FIXED_DIMS = ("project", "run", "tstamp", "version", "filename")
 PROCESS_DIMS = ("rank", "process")
@@ -241,7 +241,7 @@ def _with_items(column: Column, items: NDArray[Any], loop: _LoopColumn, get_chun
         if text not in known:
             known[text] = from_json(text)
         if loop.name in known[text]:
-            found[row] = decode_value(known[text][loop.name], get_chunk)
+            found[row] = decode_or_describe(known[text][loop.name], get_chunk)
     if not found:
         return column
     values = column.array().astype(object)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         record_heartbeat,
     )
     from relive.store.journal.loop_context import TABLE_ROOM, LoopRow
-    from relive.store.journal.plain_json import finite_or_none, plain_value, plain_value_from_json
+    from relive.store.journal.plain_json import decode_or_describe, finite_or_none, plain_value, plain_value_from_json
     from relive.store.journal.record_builder import (
         RECORD_KINDS,
         build_record,

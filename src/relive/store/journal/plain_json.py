@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from relive.store.journal.value_codec import from_json
+from relive.errors import MalformedValue
+from relive.store.journal.value_codec import GetChunk, decode_value, from_json
 
 _SHOWN_AS_TEXT = ("$path", "$datetime", "$timestamp", "$complex")
 _SHOWN_AS_LIST = ("$tuple", "$set", "$frozenset")
@@ -20,7 +21,10 @@ def plain_value(form: Any) -> Any:
         return form
     tag = next(iter(form), "")
     if len(form) == 1 and tag.startswith("$"):
-        return _remove_tag(tag, form[tag])
+        try:
+            return _remove_tag(tag, form[tag])
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+            return _malformed(tag)
     return {key: plain_value(item) for key, item in form.items()}
 
 
@@ -43,6 +47,21 @@ def _remove_tag(tag: str, inner: Any) -> Any:
     if tag in ("$array", "$image", "$scalar"):
         return f"{tag[1:]}{inner.get('shape', '')}"
     return str(inner) if tag in _SHOWN_AS_TEXT or tag == "$float" else f"<{tag[1:]}>"
+
+
+def decode_or_describe(form: Any, get_chunk: GetChunk) -> Any:
+    """Returns the value that was encoded; a text in place of one that is not in the form that its tag promises.
+
+    For tables of many runs: one that was not written by relive must not hide the others.
+    """
+    try:
+        return decode_value(form, get_chunk)
+    except MalformedValue:
+        return _malformed(next(iter(form), "") if isinstance(form, dict) else "")
+
+
+def _malformed(tag: str) -> str:
+    return f"<malformed {tag[1:]}>" if tag[:1] == "$" else "<malformed>"
 
 
 def plain_value_from_json(text: str | None) -> Any:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from relive.errors import MalformedValue
+
 Json = Any  # None | bool | int | float | str | list | dict, as msgspec reads and writes them
 PutChunk = Callable[[bytes], str]
 GetChunk = Callable[[str], bytes]
@@ -46,7 +48,12 @@ def decode_value(form: Json, get_chunk: GetChunk) -> Any:
     if isinstance(form, dict):
         tag = next(iter(form), "")
         if len(form) == 1 and tag.startswith("$"):
-            return _DECODERS[tag](form[tag], get_chunk)
+            try:
+                return _DECODERS[tag](form[tag], get_chunk)
+            except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
+                raise MalformedValue(
+                    f"a stored value is no {tag} ({error}); `relive doctor` checks the run, `relive rm` removes it"
+                ) from error
         return {key: decode_value(item, get_chunk) for key, item in form.items()}
     return form
 
