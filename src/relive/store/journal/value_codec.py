@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from relive.errors import MalformedValue
-
 Json = Any  # None | bool | int | float | str | list | dict, as msgspec reads and writes them
 PutChunk = Callable[[bytes], str]
 GetChunk = Callable[[str], bytes]
@@ -51,6 +49,8 @@ def decode_value(form: Json, get_chunk: GetChunk) -> Any:
             try:
                 return _DECODERS[tag](form[tag], get_chunk)
             except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
+                from relive.errors import MalformedValue
+
                 raise MalformedValue(
                     f"a stored value is no {tag} ({error}); `relive doctor` checks the run, `relive rm` removes it"
                 ) from error
