@@ -33,6 +33,32 @@ class BlockStart(NamedTuple):
     line: int
 
 
+class CheckpointingBlock(contextlib.AbstractContextManager[None]):
+    """What `relive.checkpointing` returns: warns if it is dropped without having been entered."""
+
+    def __init__(self, inside: contextlib.AbstractContextManager[None]) -> None:
+        self._inside: contextlib.AbstractContextManager[None] | None = inside
+        self._entered: contextlib.AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        self._entered, self._inside = self._inside, None
+        if self._entered is None:
+            raise ReliveError("this block was entered before; call relive.checkpointing(…) once more")
+        self._entered.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        assert self._entered is not None
+        return self._entered.__exit__(*error)
+
+    def __del__(self) -> None:
+        if self._inside is not None and not sys.is_finalizing():
+            warn_once(
+                "checkpointing-not-entered",
+                "relive.checkpointing(…) takes no checkpoints by itself; write `with relive.checkpointing(…):` around"
+                " the loop",
+            )
+
+
 class Recorder(JournalDriver):
     """Records the calls of one process of a run."""
 
@@ -103,8 +129,13 @@ class Recorder(JournalDriver):
                 self.journal.line(line_schema.ArtifactKept, **stored | shown)
         return source
 
+    def checkpointing(
+        self, objects: dict[str, Any], *, overhead: float | None, every: int | None
+    ) -> contextlib.AbstractContextManager[None]:
+        return CheckpointingBlock(self._checkpoint_inside(objects, overhead, every))
+
     @contextlib.contextmanager
-    def checkpointing(self, objects: dict[str, Any], *, overhead: float | None, every: int | None) -> Iterator[None]:
+    def _checkpoint_inside(self, objects: dict[str, Any], overhead: float | None, every: int | None) -> Iterator[None]:
         outside = self._checkpointer
         with self.guarded("checkpoint-lost"):
             types = {name: f"{type(thing).__module__}.{type(thing).__qualname__}" for name, thing in objects.items()}
