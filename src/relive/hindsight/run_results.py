@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.hindsight.analysis.reads import CodeFacts
+from relive.hindsight.evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.plan import RankHistory, RunHistory, shown_rows
-from relive.hindsight.segment_evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.verdict_causes import CauseFinder
 from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
-from relive.hindsight.workers import RankTask, Task, WorkerReport
+from relive.hindsight.workers import RankTask, Task, WorkerReport, doubtful_reads
 from relive.model import RunRecord, Verdict
 from relive.record.provenance import changed_inputs, changes_since, is_same_machine
 from relive.store import JournalName, list_journals
@@ -210,6 +210,7 @@ class ResultReader:
             facts, is_from_start=not restores, checks=report.checks if report else (),
             unknown=report.unknown if report else (), unrestored=report.unrestored if report else (),
             changed=self._changed_inputs(Path(job.tree)),
+            outside=doubtful_reads(self._record, report.outside) if report else (),
         )  # fmt: skip
         verdicts = judge_segment(facts, self._names)
         self.verdicts[rank.number].append(verdicts)
