@@ -19,16 +19,19 @@ from relive.store.journal import line_schema
 MAX_NEW_BYTES = 16 << 20  # a longer file that the run appended to may have had a beginning that was not recorded
 
 
-def outside_fields(record: RunRecord, rank: RankHistory, scratch: Path | None) -> dict[str, Any]:
+def outside_fields(record: RunRecord, rank: RankHistory, base: Path, scratch: Path | None) -> dict[str, Any]:
     """Returns the fields of a job that tell its worker about files outside of the project."""
     outside = {
         line.manifest: line.outside or {}
         for line in line_schema.lines_of(line_schema.CheckpointTaken, rank.recorded.lines)
     }
+    private = {base: Path(record.code["root"]).parent}  # what a script reaches by `../`
+    if scratch is not None:
+        private[scratch] = Path(tempfile.gettempdir())
     return {
         "outside": outside, "beginnings": _beginnings(record, outside), "root": record.code["root"],
         "started_s": script_began_s(record, rank.recorded),
-        "temporary": (os.path.realpath(scratch), os.path.realpath(tempfile.gettempdir())) if scratch else ("", ""),
+        "private": [(os.path.realpath(own), os.path.realpath(then)) for own, then in private.items()],
     }  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def _watch_outside(replayer: Replayer, job: Job, copies: PrivateCopies) -> None:
     record = OutsideRecord(job.started_s, job.ended_s, job.outside)
     reads = OutsideReads(
         record, InputFilter(job.root, job.home), [*job.protected, *job.writable], copies, replayer.note_outside,
-        job.temporary,
+        job.private,
     )  # fmt: skip
     replayer.proof.on_restored = reads.restored
     reads.start()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import NotFound
+from relive.hindsight.workers.confinement import OWN_FOLDERS
 from relive.model import RunRecord
 from relive.record.process import LAUNCH_VARIABLES
 from relive.record.provenance import APPENDED, OF_THE_PLACE
@@ -23,7 +24,6 @@ from relive.store.versions import code_versions
 MAX_COPIED_BYTES = 16 << 20  # larger inputs are linked; C libraries may write through a link unnoticed
 START_PRECISION_S = 0.01  # Linux rounds the start of a process down to this; Python itself takes longer to start
 MAX_LINKED_FILES = 10_000  # of a folder; with more, the folder itself is linked
-_OWN_FOLDERS = ("tree", "cwd", "journals", "copies")  # of a segment
 _HERE, _BIRTH_TIME, _BIRTH_TIME_OFFSET = -100, 0x800, 0x50  # of statx(2)
 # Experiment trackers write to the folder of the replay instead of their server.
 OFFLINE = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "COMET_MODE": "OFFLINE"}
@@ -166,7 +166,7 @@ def _link_beside(root: Path, base: Path, paths: Iterable[str]) -> None:
     """Links what lies beside the project and was used by the run: the script may name it by `../`."""
     inside = (Path(path).relative_to(root.parent).parts for path in paths if _is_below(Path(path), root.parent))
     for name in {parts[0] for parts in inside if parts} - {root.name}:
-        if os.path.exists(root.parent / name) and not os.path.lexists(base / name) and name not in _OWN_FOLDERS:
+        if os.path.exists(root.parent / name) and not os.path.lexists(base / name) and name not in OWN_FOLDERS:
             (base / name).symlink_to(root.parent / name)
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+OWN_FOLDERS = frozenset({"tree", "cwd", "journals", "copies"})  # of a segment, in its folder
 UNKNOWN_BEGINNING = -1  # a file had another beginning than it has now
 _WRITING = frozenset("wax+")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.hindsight.workers.confinement import UNKNOWN_BEGINNING, PrivateCopies, is_renewed
+from relive.hindsight.workers.confinement import OWN_FOLDERS, UNKNOWN_BEGINNING, PrivateCopies, is_renewed
 from relive.record.provenance import FileTimes, InputFilter, file_times
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -51,15 +51,15 @@ class OutsideReads:
 
     def __init__(
         self, then: OutsideRecord, scope: InputFilter, inside: Sequence[str], copies: PrivateCopies,
-        note: Callable[[str, str, bool], None], temporary: tuple[str, str] = ("", ""),
+        note: Callable[[str, str, bool], None], private: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
-        """`temporary`: the folder for temporary files of this process, and the one that the run had."""
+        """`private`: folders that this process has for itself, each with the one that the run had in its place."""
         self._record = then
         self._scope = scope
         self._inside = tuple(os.path.realpath(path) + os.sep for path in inside)
         self._copies = copies
         self._note = note
-        self._temporary = temporary
+        self._private = private
         self._then: dict[str, FileTimes] = {}
         self._limit_s = then.began_s - TICK_S
         self._is_restored = False
@@ -81,7 +81,7 @@ class OutsideReads:
         before, self._own, self._doubted = self._own, set(), {}
         for path in before:
             is_open = self._copies.is_open(path)
-            if not is_open and not self._is_temporary(path) and not self._why_in_doubt(path):
+            if not is_open and not self._path_of_run(path) and not self._why_in_doubt(path):
                 self._copies.forget(path)  # what is on the disk is right
             else:
                 self._doubted[path] = "which the script wrote before the checkpoint was taken"
@@ -144,7 +144,7 @@ class OutsideReads:
     def _read(self, path: str, how: str) -> None:
         why = self._doubted.get(path) or ("" if self._is_own(path) else self._why_in_doubt(path))
         if why:
-            self._note(f"{how} {path}, {why}", path, self._is_of_the_run(path))
+            self._note(f"{how} {self._path_of_run(path) or path}, {why}", path, self._is_of_the_run(path))
 
     # --- what is known of a file --------------------------------------------------------------------------------
 
@@ -154,15 +154,23 @@ class OutsideReads:
             return ""
         full = os.path.abspath(os.fsdecode(path))
         full = self._copies.original_of(full) or full
-        if is_renewed(full) or not self._scope.may_be_outside(full):
+        is_private = bool(self._path_of_run(full))
+        if is_renewed(full) or not (is_private or self._scope.may_be_outside(full)):
             return ""
         real = os.path.realpath(full)
-        if (real + os.sep).startswith(self._inside) and not self._is_temporary(real):
+        if self._path_of_run(real):
+            return real
+        if (real + os.sep).startswith(self._inside):
             return ""
         return real if self._scope.may_be_outside(real) else ""
 
-    def _is_temporary(self, path: str) -> bool:
-        return bool(self._temporary[0]) and path.startswith(self._temporary[0] + os.sep)
+    def _path_of_run(self, path: str) -> str:
+        """Returns where the run had a file that this process has in a folder of its own; empty for other files."""
+        for own, theirs in self._private:
+            relative = path.removeprefix(own + os.sep)
+            if relative != path and relative.partition(os.sep)[0] not in OWN_FOLDERS:
+                return os.path.join(theirs, relative)
+        return ""
 
     def _is_own(self, path: str) -> bool:
         """Whether this process made a file, or a folder around it, since the last restore."""
@@ -176,10 +184,10 @@ class OutsideReads:
         """Says why a file or folder may be another one than the run saw at this moment; empty if it can't be."""
         now = file_times(path)
         since = "the checkpoint was taken" if self._is_restored else "the run began"
-        if self._is_temporary(path):  # this process has that folder for itself
-            of_the_run = os.path.join(self._temporary[1], os.path.relpath(path, self._temporary[0]))
+        if of_the_run := self._path_of_run(path):
             is_new = not self._is_restored or (bool(now) and now[1] / 1e9 >= self._restored_s)
-            return "" if is_new or not (now or self._then.get(of_the_run)) else "which is a temporary file of the run"
+            is_old = not is_new and (now or self._then.get(of_the_run))
+            return "which the script wrote before the checkpoint was taken" if is_old else ""
         if self._is_restored and path in self._then:
             then = self._then[path]
             if now == then:
@@ -191,7 +199,7 @@ class OutsideReads:
 
     def _is_of_the_run(self, path: str) -> bool:
         """Whether the run wrote a file, as far as that is known: then a replay from the start writes it again."""
-        if self._record.is_written(path) or self._is_temporary(path) or path in self._doubted:
+        if self._record.is_written(path) or self._path_of_run(path) or path in self._doubted:
             return True
         try:
             with_stat = os.lstat(path)
