@@ -113,14 +113,16 @@ def test_a_file_that_is_older_than_the_run_is_trusted(script: Script, out: Path)
 
 def test_a_file_that_the_run_read_may_be_copied_anew(script: Script, out: Path):
     (out / "y.txt").write_text("1.5")
-    source = training(out, before="k = float(open(f'{OUT}/y.txt').read())")
+    source = training(out, inside="w += float(open(f'{OUT}/y.txt').read())")
     script(source)
     (out / "y.txt").unlink()
     (out / "y.txt").write_text("1.5")
     os.utime(out / "y.txt", (4e9, 4e9))  # not while the run was there
     script.write(source + "relive.log('x', float(open(f'{OUT}/y.txt').read()))\n")
 
-    assert answers(script)[0] == [(1.5, "proven")]
+    found, told = answers(script)
+
+    assert found == [(1.5, "proven")], told
 
 
 @pytest.mark.parametrize("words", [(), ("--from-start",)], ids=["resumed", "from the start"])

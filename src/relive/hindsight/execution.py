@@ -339,6 +339,7 @@ def _job(
         names=list(question.names), moments=_moments(rank), digests=_digests(rank),
         random_states=_random_states(rank), has_hashes=question.has_hashes,
         port=rank.variables.get("MASTER_PORT", ""), ended_s=(record.ended_us or 0) / 1e6 + 1.0, begun_s=begun_s,
+        ignored_signals=record.environment.get("ignored_signals") or [],
         **outside_fields(record, rank, place.base, scratch),
     )  # fmt: skip
 

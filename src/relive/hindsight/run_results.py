@@ -130,10 +130,23 @@ class ResultReader:
             if not task.is_ok and task.attempts:
                 answer.missing.append(_describe_missing(task))
                 _add_new(answer.tracebacks, [task.traceback] if task.traceback else [])
+            elif left := self._unreached(task):
+                answer.missing.append(f"the replay ended earlier than the run did (missing: iterations {left})")
             reports = {rank.number: done.report for rank, done in zip(self._history.ranks, task.ranks, strict=False)}
             for rank, parsed in self._read_task(task):
                 self._add(rank, parsed, reports[rank.number])
         answer.causes = self._causes.found(changes_since(self._record) if answer.mismatches else [])
+
+    def _unreached(self, task: Task) -> str:
+        """Returns the iterations that a worker was to run and never came to, although the run completed them."""
+        if not task.is_ok or not task.ranks or self._history.ranks[0].horizon is not None:
+            return ""  # a run that ended early is replayed as far as its record goes
+        parsed = _read_journal(task.ranks[0].folder, self._history.ranks[0].recorded)
+        done = _completed_iterations(parsed) if parsed is not None else set()
+        wanted = [visit for visit in task.ranks[0].job.visits if visit.counts]
+        left = [visit.iteration for visit in wanted if (visit.loop, visit.iteration) not in done]
+        # The last iteration of a loop may end by a break, and is then not completed in the run either.
+        return _format_ranges(left) if len(left) > 1 or (left and left[0] != wanted[-1].iteration) else ""
 
     def reasons(self) -> dict[tuple[str, Verdict], list[str]]:
         """Why values of a name have a verdict."""

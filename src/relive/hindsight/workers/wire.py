@@ -72,6 +72,7 @@ class Job(msgspec.Struct, frozen=True):
     outside: dict[str, dict[str, list[int]]] = {}  # by checkpoint: what had changed outside of the project
     beginnings: dict[str, int] = {}  # the lengths of files outside of the project when the run began to append to them
     root: str = ""  # the project of the run
+    ignored_signals: list[str] = []  # by the process that was recorded, from its start on
     private: list[tuple[str, str]] = []  # folders that this worker has for itself, and those that the run had instead
     begun_s: float = 0.0  # wall clock: the begin of the replay, all of its segments together
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration

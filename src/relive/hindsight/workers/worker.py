@@ -27,7 +27,7 @@ from relive.hindsight.workers.unheld_state import OutsideReads, OutsideRecord
 from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
-from relive.record.provenance import InputFilter
+from relive.record.provenance import InputFilter, set_ignored_signals
 
 _DEATH_SIGNAL = 1  # of prctl(2): PR_SET_PDEATHSIG
 _OF_THE_STATEMENT = (NameError, SyntaxError, ImportError)  # errors that a restore does not cause
@@ -37,6 +37,7 @@ def main(path: str) -> int:
     """Executes the job in a file; returns 0 if the script succeeded."""
     job = Job.read(Path(path))
     dump_on_signal(Path(job.folder))
+    set_ignored_signals(job.ignored_signals)
     os.chdir(job.cwd)
     sys.argv = [job.argv0 or job.script, *job.argv]
     sys.path[:0] = job.search
