@@ -14,6 +14,7 @@ from relive.errors import QueryError
 from relive.hindsight import Answer
 from relive.store import Home
 from relive.store.catalog import Index
+from tests.conftest import Script
 
 # The script ends in epoch 5, after it has logged the loss of that epoch.
 VERBS = """
@@ -390,3 +391,57 @@ def test_wherever_a_run_ends_its_replay_has_nothing_that_did_not_happen(
     assert {name: values for name, values in found.items() if values != real.get(name, [])[: len(values)]} == {}
     missing = sum(map(len, real.values())) - sum(map(len, found.values()))
     assert missing <= 3, (found, real)  # what it logged after its last record, and while it was interrupted
+
+
+IGNORING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "train.py"])
+"""
+SELF_INTERRUPTING = """
+import os, signal
+import relive
+
+w = 1.0
+try:
+    with relive.checkpointing(every=1):
+        for epoch in relive.loop("epoch", range(6)):
+            w = w * 0.9 + epoch
+            if epoch == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            relive.log("w", w)
+except KeyboardInterrupt:
+    w = 0.0
+"""
+
+
+def test_a_run_that_ignored_ctrl_c_is_replayed_so(script: Script) -> None:
+    script.write(SELF_INTERRUPTING)
+    script(IGNORING, name="start.py")
+    script.write(SELF_INTERRUPTING.replace('("w", w)', '("w", w)\n            relive.log("x", w + 1)'))
+    script.relive("replay", "x", "--yes")
+
+    frame = relive.dataframe("w", "x", home=script.home)
+    assert len(frame) == 6
+    assert (frame["x"] == frame["w"] + 1).all()
+
+
+def test_a_replay_that_ends_earlier_than_the_run_says_so(script: Script, tmp_path: Path) -> None:
+    source = """
+    import os
+    import relive
+
+    w = 1.0
+    with relive.checkpointing(every=1):
+        for epoch in relive.loop("epoch", range(8)):
+            w = w * 0.9 + epoch
+            if epoch >= 4 and os.environ.get("STOP" + "_NOW"):
+                break
+            relive.log("w", w)
+    """
+    script(source)
+    script.write(source.replace('("w", w)', '("w", w)\n            relive.log("x", w + 1)'))
+    told = script.relive("replay", "x", "--yes", "--from-start", check=False, env={"STOP_NOW": "1"})
+
+    assert told.returncode == 1
+    assert "the replay ended earlier than the run did" in told.stdout + told.stderr

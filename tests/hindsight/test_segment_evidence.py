@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts, judge_segment
+from relive.hindsight.evidence import SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.verification import compare
 from relive.hindsight.workers import StateCheck
 from relive.model import Verdict

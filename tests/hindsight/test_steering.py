@@ -81,6 +81,7 @@ def test_a_guess_is_left_out_and_reported_unless_it_is_allowed(script: Script):
 
     assert "low" in explained
     assert "the place is a guess" in replayed.stderr
+    assert replayed.returncode == 1
     assert relive.replay("x", home=script.home).runs == []
     assert relive.replay("x", home=script.home, guesses=True).added == 1
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import relive
 from relive.cli.main import main
+from relive.hindsight.evidence import SegmentVerdicts
 from relive.hindsight.merge import RankReplay, merge_replay
-from relive.hindsight.segment_evidence import SegmentVerdicts
 from relive.model import Verdict
 from relive.query import HomeRuns
 from relive.record import Place

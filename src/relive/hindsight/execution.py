@@ -33,6 +33,7 @@ from relive.hindsight.workers import (
     execute_tasks,
     materialise,
     needs_temporary_folder,
+    outside_fields,
     rebuilt_python,
     rendezvous_variables,
     worker_environment,
@@ -196,7 +197,7 @@ class Execution:
                         segment,
                         place,
                         rank,
-                        [scratch] if scratch is not None else [],
+                        scratch,
                         self._session.begun_s,
                     ),
                     worker_environment(
@@ -316,7 +317,7 @@ def _iterations_begun(rank: RankHistory) -> dict[int, int]:
 
 def _job(
     home: Home, question: Question, replay: CaseReplay, segment: Segment, place: Workspace, rank: RankHistory,
-    writable: Sequence[Path], begun_s: float,
+    scratch: Path | None, begun_s: float,
 ) -> Job:  # fmt: skip
     record, history = replay.case.record, replay.history
     module = record.code.get("module")
@@ -328,7 +329,7 @@ def _job(
         script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
         argv0="" if module or os.path.isabs(rank.argv[0]) else rank.argv[0],
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
-        writable=[str(place.base), str(home.packs / "lock"), str(home.chunks), *map(str, writable)],
+        writable=[str(place.base), str(home.packs / "lock"), str(home.chunks), *([str(scratch)] if scratch else [])],
         args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.main_loops(history.profile)),
         nth=rank.nth, ending=rank.error,
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
@@ -338,6 +339,8 @@ def _job(
         names=list(question.names), moments=_moments(rank), digests=_digests(rank),
         random_states=_random_states(rank), has_hashes=question.has_hashes,
         port=rank.variables.get("MASTER_PORT", ""), ended_s=(record.ended_us or 0) / 1e6 + 1.0, begun_s=begun_s,
+        ignored_signals=record.environment.get("ignored_signals") or [],
+        **outside_fields(record, rank, place.base, scratch),
     )  # fmt: skip
 
 
@@ -353,7 +356,6 @@ def _digests(rank: RankHistory) -> list[tuple[int, int, str, int]]:
 def _moments(rank: RankHistory) -> list[Moment]:
     """The moments of which this rank has a checkpoint that can be compared with."""
     taken = line_schema.lines_of(line_schema.CheckpointTaken, rank.recorded.lines)
-    to_wall_ns = rank.recorded.header.clock_to_wall_ns
     return [
         Moment(
             line.loop,
@@ -361,7 +363,7 @@ def _moments(rank: RankHistory) -> list[Moment]:
             line.place,
             line.manifest,
             line.i,
-            (line.t + to_wall_ns) / 1e9 - line.write_s,
+            (line.taken_ns or 0) / 1e9,
         )
         for line in taken
         if line.unknown is not UNSET

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from relive.hindsight.segment_evidence import SegmentVerdicts
+from relive.hindsight.evidence import SegmentVerdicts
 from relive.model import Verdict
 from relive.store import Home, JournalName, atomic_write, list_journals
 from relive.store.journal import ParsedJournal, encode_line, encode_slots, line_schema, seal_fields, slot_kinds

@@ -67,7 +67,8 @@ class Plan:
     @property
     def is_answered(self) -> bool:
         """Whether nothing is left to replay because runs have the values already."""
-        return not self.cases and any(reason == HAS_VALUES for _, reason in self.refusals)
+        reasons = [reason for _, reason in self.refusals]
+        return not self.cases and HAS_VALUES in reasons and GUESSED not in reasons
 
     @property
     def cost_s(self) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.hindsight.analysis.reads import CodeFacts
+from relive.hindsight.evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.plan import RankHistory, RunHistory, shown_rows
-from relive.hindsight.segment_evidence import RESTORED, SegmentFacts, SegmentVerdicts, judge_segment
 from relive.hindsight.verdict_causes import CauseFinder
 from relive.hindsight.verdicts import Agreement
 from relive.hindsight.verification import Mismatch, compare
-from relive.hindsight.workers import RankTask, Task, WorkerReport
+from relive.hindsight.workers import RankTask, Task, WorkerReport, doubtful_reads
 from relive.model import RunRecord, Verdict
 from relive.record.provenance import changed_inputs, changes_since, is_same_machine
 from relive.store import JournalName, list_journals
@@ -130,10 +130,23 @@ class ResultReader:
             if not task.is_ok and task.attempts:
                 answer.missing.append(_describe_missing(task))
                 _add_new(answer.tracebacks, [task.traceback] if task.traceback else [])
+            elif left := self._unreached(task):
+                answer.missing.append(f"the replay ended earlier than the run did (missing: iterations {left})")
             reports = {rank.number: done.report for rank, done in zip(self._history.ranks, task.ranks, strict=False)}
             for rank, parsed in self._read_task(task):
                 self._add(rank, parsed, reports[rank.number])
         answer.causes = self._causes.found(changes_since(self._record) if answer.mismatches else [])
+
+    def _unreached(self, task: Task) -> str:
+        """Returns the iterations that a worker was to run and never came to, although the run completed them."""
+        if not task.is_ok or not task.ranks or self._history.ranks[0].horizon is not None:
+            return ""  # a run that ended early is replayed as far as its record goes
+        parsed = _read_journal(task.ranks[0].folder, self._history.ranks[0].recorded)
+        done = _completed_iterations(parsed) if parsed is not None else set()
+        wanted = [visit for visit in task.ranks[0].job.visits if visit.counts]
+        left = [visit.iteration for visit in wanted if (visit.loop, visit.iteration) not in done]
+        # The last iteration of a loop may end by a break, and is then not completed in the run either.
+        return _format_ranges(left) if len(left) > 1 or (left and left[0] != wanted[-1].iteration) else ""
 
     def reasons(self) -> dict[tuple[str, Verdict], list[str]]:
         """Why values of a name have a verdict."""
@@ -210,6 +223,7 @@ class ResultReader:
             facts, is_from_start=not restores, checks=report.checks if report else (),
             unknown=report.unknown if report else (), unrestored=report.unrestored if report else (),
             changed=self._changed_inputs(Path(job.tree)),
+            outside=doubtful_reads(self._record, report.outside) if report else (),
         )  # fmt: skip
         verdicts = judge_segment(facts, self._names)
         self.verdicts[rank.number].append(verdicts)

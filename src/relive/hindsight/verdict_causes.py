@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relive.checkpoint.graph import DISPLAY
-from relive.hindsight.segment_evidence import SegmentFacts, SegmentVerdicts
-from relive.hindsight.verdicts import READS, VALUES, describe_unknown
+from relive.hindsight.evidence import SegmentFacts, SegmentVerdicts
+from relive.hindsight.verdicts import OUTSIDE, READS, VALUES, describe_unknown
 from relive.model import Verdict
 
 _PREDICATES = ("reads ", "draws ")
@@ -34,6 +34,8 @@ class CauseFinder:
         for one in verdicts.judgements:
             if one.rule.ground != VALUES:
                 cause = one.cause
+                if one.rule.ground == OUTSIDE:  # `reads /data/best.pt, which has changed since the run began`
+                    cause = f"the script {cause}"
                 if one.rule.ground == READS:  # `x reads the clock`, `x: an object … is not in the checkpoints`
                     cause = f"{one.name}{' ' if cause.startswith(_PREDICATES) else ': '}{cause}"
                 self._seen[cause] = max(one.rule.verdict, self._seen.get(cause, one.rule.verdict))

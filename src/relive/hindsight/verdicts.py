@@ -32,6 +32,7 @@ class Files(IntEnum):
     UNCHANGED = 0
     CHANGED = 1
     READ = 2  # and the statement itself reads files
+    OUTSIDE = 3  # one outside of the project was read before that may be another one than the run saw
 
 
 class Restored(IntEnum):
@@ -84,9 +85,12 @@ class Rule:
     holds: Callable[[Evidence], bool]
 
 
-STATE, VALUES, START, READS, CHANGED, SEEDS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE, PROOF = (
-    "state", "values", "start", "reads", "changed", "seeds", "incomplete", "next", "nothing", "no state", "maybe",
-    "unused", "machine", "proof",
+(
+    STATE, VALUES, START, READS, OUTSIDE, CHANGED, SEEDS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE,
+    PROOF,
+) = (
+    "state", "values", "start", "reads", "outside", "changed", "seeds", "incomplete", "next", "nothing", "no state",
+    "maybe", "unused", "machine", "proof",
 )  # fmt: skip
 # The first rule that holds gives the verdict. The table in docs/explanation/proof.md has the same rows.
 RULES = (
@@ -100,6 +104,8 @@ RULES = (
          lambda one: one.reads is Reads.UNKNOWN),
     Rule(Verdict.UNVERIFIED, READS, "it was computed from unknown state, and no state after it was compared",
          lambda one: one.reads is Reads.COMPUTED_FROM_UNKNOWN and one.next_state is not Agreement.AGREES),
+    Rule(Verdict.UNVERIFIED, OUTSIDE, "a file outside of the project was read that may not be what the run saw",
+         lambda one: one.files is Files.OUTSIDE),
     Rule(Verdict.UNVERIFIED, CHANGED, "a file has changed, and it reads files or no state after it was compared",
          lambda one: one.files is Files.READ
          or (one.files is Files.CHANGED and one.next_state is not Agreement.AGREES)),

@@ -162,7 +162,13 @@ class Recorder(JournalDriver):
         if self.rank_schedule is None and self.shared_folder is not None:
             self.rank_schedule = agree_on_schedule(self.shared_folder, self.rank)
         return Checkpointer(
-            objects, writer, self.journal.line, overhead=allowed, every=every, schedule=self.rank_schedule
+            objects,
+            writer,
+            self.journal.line,
+            overhead=allowed,
+            every=every,
+            schedule=self.rank_schedule,
+            outside_files=self.provenance.outside_files if self.provenance is not None else dict,
         )
 
     def skipblock(self, name: str) -> RecordedBlock:

@@ -9,6 +9,8 @@ import pytest
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.reads import CodeFacts
 
+FILE = "reads a time or the number of a file, which a replay's own files don't have"
+
 
 def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **files: str) -> CodeFacts:
     """The facts of a script whose statements that log the name were added."""
@@ -34,6 +36,16 @@ def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **f
         ('import os\nrelive.log("x", os.getpid())', "reads a property of the process or the machine (os.getpid)"),
         ('import requests as r\nrelive.log("x", r.get("u").text)', "reads the network (requests.get)"),
         ('import uuid\nrelive.log("x", str(uuid.uuid4()))', "draws random numbers of the system (uuid.uuid4)"),
+        ('import os\nrelive.log("x", os.stat("f").st_mtime)', f"{FILE} (st_mtime)"),
+        ('from pathlib import Path\nrelive.log("x", Path("f").stat().st_ino)', f"{FILE} (st_ino)"),
+        ('import os\ns = os.stat("f")\nrelive.log("x", s.st_ctime_ns)', f"{FILE} (st_ctime_ns)"),
+        ('import os\nt = os.stat("f").st_atime\nrelive.log("x", t)', f"{FILE} (st_atime)"),
+        ('import os\nrelive.log("x", os.stat("f")[8])', f"{FILE} (os.stat)"),
+        ('from pathlib import Path\nrelive.log("x", str(Path("f").stat()))', f"{FILE} (stat)"),
+        ('from os import path\nrelive.log("x", path.getmtime("f"))', f"{FILE} (os.path.getmtime)"),
+        ('def age(p):\n    return p.stat().st_mtime\nrelive.log("x", age(p))', f"{FILE} (st_mtime)"),
+        ('import os\nrelive.log("x", os.stat("f").st_size + os.path.getsize("f"))', None),
+        ('from pathlib import Path\ns = Path("f").stat()\nrelive.log("x", s.st_size)', None),
         ('relive.log({"x": loss, "y": 1})', None),
         ('import time\nrelive.log({"x": loss, "y": time.time()})', None),
         ('import time\nrun = Writer(f"{time.time()}")\nrelive.log("x", run.loss)', None),

@@ -102,7 +102,7 @@ def test_code_libraries_system_hidden_and_own_files_are_no_inputs(root: Path, wa
 
 
 def test_a_project_below_a_system_folder_still_has_inputs() -> None:
-    scope = input_watch._InputFilter("/usr/src/app", "/usr/src/app/.relive")
+    scope = input_watch.InputFilter("/usr/src/app", "/usr/src/app/.relive")
 
     assert scope.may_be_input("/usr/src/app/data.csv")
     assert not scope.may_be_input("/usr/share/data.csv")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Protocol
+
+from msgspec import UNSET
 
 from relive.checkpoint.analysis import is_left_by_break
 from relive.checkpoint.control.cost_controller import Block, Ledger, SlowDown
@@ -57,7 +60,9 @@ class Checkpointer:
     def __init__(
         self, objects: dict[str, Any], writer: CheckpointWriter, line: LineSink, *, overhead: float | None,
         every: int | None, schedule: RankSchedule | None = None,
+        outside_files: Callable[[], Mapping[str, Sequence[int]]] = dict,
     ) -> None:  # fmt: skip
+        """`outside_files`: those that the script wrote outside of the project and that changed since the last call."""
         self._objects = objects
         self._named = {id(obj) for obj in objects.values()}
         # If a library runs the main loop, a replay can't resume inside an iteration.
@@ -66,6 +71,7 @@ class Checkpointer:
         self._writer = writer
         self._line = line
         self._every = every
+        self._outside_files = outside_files
         self._schedule = schedule or SingleRankSchedule()
         self.ledger = Ledger(
             overhead=Settings().overhead if overhead is None else overhead, restore_bytes_per_s=writer.restore_speed()
@@ -251,6 +257,8 @@ class Checkpointer:
         begun = self._taken_at = _now()
         user = find_user_frame(frame)
         captured = self._capture_state(user, watch, is_end=is_end)
+        taken_ns = time.time_ns()
+        outside = {path: list(times) for path, times in self._outside_files().items()}
         left_around: list[str] = []
         if (
             user is not None
@@ -276,6 +284,7 @@ class Checkpointer:
                 write_s=written.took_s,
                 left_out=captured.uncaptured, exhausted=watch.is_exhausted, plainly=watch.falls_through,
                 left_around=left_around, unknown=captured.unknown[:MAX_UNKNOWN],
+                taken_ns=taken_ns, outside=outside or UNSET,
             )  # fmt: skip
 
         self._writer.begin(captured, on_written)

@@ -6,8 +6,9 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.hindsight.workers.executor import RankTask, Task, Watch, execute_tasks
+    from relive.hindsight.workers.outside_facts import doubtful_reads, outside_fields
     from relive.hindsight.workers.rebuilt_environment import rebuilt_python
-    from relive.hindsight.workers.wire import Job, Moment, StateCheck, WorkerReport
+    from relive.hindsight.workers.wire import Job, Moment, OutsideRead, StateCheck, WorkerReport
     from relive.hindsight.workers.worker_start import WorkerStarter
     from relive.hindsight.workers.workspace import (
         Workspace,

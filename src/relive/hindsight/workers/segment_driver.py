@@ -22,7 +22,7 @@ from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.state_proof import StateProof
 from relive.hindsight.workers.supervision import ProgressFile
 from relive.hindsight.workers.unheld_state import STALE, GradientWatch, PersistentLoaders
-from relive.hindsight.workers.wire import Job, WorkerReport
+from relive.hindsight.workers.wire import Job, OutsideRead, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.record.provenance import REDACTED, SecretFilter
 from relive.store import Home, JournalName
@@ -66,6 +66,7 @@ class SegmentDriver(JournalDriver):
         self._persistent_loaders = PersistentLoaders(self._refuse_stale_loader)
         self._gradients = GradientWatch(self.require_start)
         self.report = WorkerReport(ok=False)
+        self._outside: set[tuple[str, int]] = set()
         if any(REDACTED in word for word in job.argv):
             self.note(f"secrets in the command line were not recorded; the script gets {REDACTED} for them")
         self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
@@ -292,6 +293,16 @@ class SegmentDriver(JournalDriver):
     def require_start(self, why: str) -> None:
         """Notes why a replay from a checkpoint can't be right, while one from the start can."""
         self.report.needs_start = self.report.needs_start or why
+
+    def note_outside(self, text: str, path: str, is_of_the_run: bool) -> None:
+        """The script reads something outside of the project that may not be what the run saw there."""
+        checks = len(self.report.checks)
+        if (path, checks) not in self._outside:  # a later read since the same comparison says nothing more
+            self._outside.add((path, checks))
+            position = self._segment_journal.written()
+            self.report.outside.append(OutsideRead(text, path, is_of_the_run, position, checks))
+        if is_of_the_run and self.report.restores:
+            self.require_start(f"it {text}")
 
     def note(self, text: str) -> None:
         if text not in self.report.notes:

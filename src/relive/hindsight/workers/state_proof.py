@@ -35,7 +35,7 @@ class StateProof:
         self._has_hashes = job.has_hashes
         self._loop = 0
         self._is_entry_compared = False
-        self.restored_s: float | None = None  # when the checkpoint was taken that was restored last
+        self.on_restored: Callable[[str, float | None], None] | None = None  # gets when it was taken
 
     def enter_loop(
         self, loop: int, frame: FrameType | None, objects: Mapping[str, Any], items: Any, *, is_run: bool
@@ -72,7 +72,8 @@ class StateProof:
         self._compare_entry(checkpoint)
         agreed, differences = restore_script(checkpoint, self._observer, frame, objects, line=line)
         at = self._by_manifest.get(manifest)
-        self.restored_s = at.taken_s if at is not None else None
+        if self.on_restored is not None:
+            self.on_restored(manifest, (at.taken_s if at is not None else 0.0) or None)
         self._note(at.loop if at else self._loop, at.iteration if at else -1, RESTORED, agreed, differences)
         self._note_unknown(checkpoint.graph)
         return checkpoint

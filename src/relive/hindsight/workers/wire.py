@@ -27,7 +27,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     place: str
     manifest: str
     last: int = -1  # the last iteration before it
-    taken_s: float = 0.0  # wall clock
+    taken_s: float = 0.0  # wall clock; 0: not known
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -67,7 +67,13 @@ class Job(msgspec.Struct, frozen=True):
     beyond: bool = False  # it goes on, and reports the values beyond
     names: list[str] = []  # that are asked for
     port: str = ""  # at which the recorded ranks met
+    started_s: float = 0.0  # wall clock: the start of the script when it was recorded
     ended_s: float = 0.0  # wall clock: the end of the run
+    outside: dict[str, dict[str, list[int]]] = {}  # by checkpoint: what had changed outside of the project
+    beginnings: dict[str, int] = {}  # the lengths of files outside of the project when the run began to append to them
+    root: str = ""  # the project of the run
+    ignored_signals: list[str] = []  # by the process that was recorded, from its start on
+    private: list[tuple[str, str]] = []  # folders that this worker has for itself, and those that the run had instead
     begun_s: float = 0.0  # wall clock: the begin of the replay, all of its segments together
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
@@ -125,6 +131,16 @@ class StateCheck(msgspec.Struct, frozen=True):
         return not self.differences and not self.differing
 
 
+class OutsideRead(msgspec.Struct, frozen=True):
+    """Something outside of the project that the script read, and that may not be what the run saw there."""
+
+    text: str  # how, what, and why it is in doubt: "reads /data/best.pt, which has changed since the run began"
+    path: str
+    is_of_the_run: bool  # the run wrote it
+    position: int  # of the next slot in the worker's journal
+    checks: int  # how many comparisons of the state were made before
+
+
 class WorkerReport(msgspec.Struct):
     """How a segment went. The worker writes it when it ends by itself; a killed worker leaves none."""
 
@@ -148,6 +164,7 @@ class WorkerReport(msgspec.Struct):
     unshown: list[tuple[int, int, str, int]] = []  # loop, iteration, name and ordinal of the first value in doubt
     checks: list[StateCheck] = []  # in the order in which they were made
     unknown: list[str] = []  # state that no checkpoint holds and that could not be compared: "path: reason"
+    outside: list[OutsideRead] = []
     memory: list[tuple[int, int, dict[str, int]]] = []  # loop, iteration, hashes by path
 
     def write(self, folder: Path) -> None:

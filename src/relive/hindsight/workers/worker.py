@@ -19,14 +19,15 @@ from typing import Any, NoReturn
 from relive.errors import Damaged, GraphNotKept
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
-from relive.hindsight.workers.confinement import WriteGuard, restrict_writes
+from relive.hindsight.workers.confinement import PrivateCopies, WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
 from relive.hindsight.workers.supervision import dump_on_signal
-from relive.hindsight.workers.unheld_state import StaleReads
+from relive.hindsight.workers.unheld_state import OutsideReads, OutsideRecord
 from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
+from relive.record.provenance import InputFilter, set_ignored_signals
 
 _DEATH_SIGNAL = 1  # of prctl(2): PR_SET_PDEATHSIG
 _OF_THE_STATEMENT = (NameError, SyntaxError, ImportError)  # errors that a restore does not cause
@@ -36,6 +37,7 @@ def main(path: str) -> int:
     """Executes the job in a file; returns 0 if the script succeeded."""
     job = Job.read(Path(path))
     dump_on_signal(Path(job.folder))
+    set_ignored_signals(job.ignored_signals)
     os.chdir(job.cwd)
     sys.argv = [job.argv0 or job.script, *job.argv]
     sys.path[:0] = job.search
@@ -43,12 +45,13 @@ def main(path: str) -> int:
     session.first = session.driver = Off() if job.nth else replayer
     session.open_replayed_run = _RunSelector(replayer, job).next
     copies = str(Path(job.folder) / "copies")
-    WriteGuard(job.protected, job.writable, begun_s=job.begun_s, copies=copies).start()
+    guard = WriteGuard(
+        job.protected, job.writable, begun_s=job.begun_s, copies=copies, beginnings=job.beginnings
+    )  # fmt: skip
+    guard.start()
     restrict_writes(job.protected, job.writable)
-    watched = StaleReads(
-        [*job.protected, *job.writable], lambda: replayer.proof.restored_s, job.ended_s, replayer.require_start
-    )
-    watched.start()
+    if guard.copies is not None:
+        _watch_outside(replayer, job, guard.copies)
     if job.instrumented is not None:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
@@ -56,6 +59,17 @@ def main(path: str) -> int:
     except BaseException as error:  # noqa: BLE001 - the parent reports whatever the script raised
         return _end_run(replayer, job, error)
     return _end_run(replayer, job, None)
+
+
+def _watch_outside(replayer: Replayer, job: Job, copies: PrivateCopies) -> None:
+    """Has the replayer learn of everything that the script reads outside of its project and that may have changed."""
+    record = OutsideRecord(job.started_s, job.ended_s, job.outside)
+    reads = OutsideReads(
+        record, InputFilter(job.root, job.home), [*job.protected, *job.writable], copies, replayer.note_outside,
+        job.private,
+    )  # fmt: skip
+    replayer.proof.on_restored = reads.restored
+    reads.start()
 
 
 def leave(code: int) -> NoReturn:

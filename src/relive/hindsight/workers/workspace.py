@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import NotFound
+from relive.hindsight.workers.confinement import OWN_FOLDERS
 from relive.model import RunRecord
 from relive.record.process import LAUNCH_VARIABLES
 from relive.record.provenance import APPENDED, OF_THE_PLACE
@@ -75,12 +76,12 @@ def create_workspace(
         (base / "cwd").mkdir()
     for path in dict.fromkeys(path for rank in ranks for path in _input_paths(record, rank)):
         _provide(path, folders)
+    _link_beside(root, base, {path for rank in ranks for path in _paths_outside(record, rank)})
     for line in (line for rank in ranks for line in line_schema.lines_of(line_schema.InputRead, rank.lines)):
         if line.role == APPENDED:
             _provide_beginning(line.path, line.size_bytes or 0, folders)
     for outside, inside in folders.items():
-        script_began_s = record.started_us / 1e6 - _script_age_s(ranks[0])
-        _make_older_folders(outside, inside, base, script_began_s + START_PRECISION_S)
+        _make_older_folders(outside, inside, base, script_began_s(record, ranks[0]) + START_PRECISION_S)
         _link_older_files(outside, inside, base, record.started_us / 1e6)
         if _is_below(home, outside):  # the script may list the folder
             (inside / os.path.relpath(home, outside)).mkdir(parents=True, exist_ok=True)
@@ -154,6 +155,21 @@ def _input_paths(record: RunRecord, recorded: ParsedJournal) -> Iterable[str]:
             yield path if os.path.isabs(path) else os.path.join(record.code["root"], path)
 
 
+def _paths_outside(record: RunRecord, recorded: ParsedJournal) -> Iterable[str]:
+    """The files outside of the project that a rank read or wrote, as far as that was seen."""
+    yield from _input_paths(record, recorded)
+    for line in line_schema.lines_of(line_schema.CheckpointTaken, recorded.lines):
+        yield from line.outside or ()
+
+
+def _link_beside(root: Path, base: Path, paths: Iterable[str]) -> None:
+    """Links what lies beside the project and was used by the run: the script may name it by `../`."""
+    inside = (Path(path).relative_to(root.parent).parts for path in paths if _is_below(Path(path), root.parent))
+    for name in {parts[0] for parts in inside if parts} - {root.name}:
+        if os.path.exists(root.parent / name) and not os.path.lexists(base / name) and name not in OWN_FOLDERS:
+            (base / name).symlink_to(root.parent / name)
+
+
 def _provide(path: str, folders: Mapping[Path, Path]) -> None:
     """Puts an input of the project where the script looks for it; paths outside of the project work as they are."""
     for outside, inside in folders.items():
@@ -210,10 +226,11 @@ def _make_older_folders(outside: Path, inside: Path, base: Path, moment_s: float
             return
 
 
-def _script_age_s(recorded: ParsedJournal) -> float:
-    """How long the script had been running when it began to record."""
+def script_began_s(record: RunRecord, recorded: ParsedJournal) -> float:
+    """When the script was started (wall clock): it had been running for a while when it began to record."""
     header = recorded.header
-    return float((header.since_start_s if isinstance(header, line_schema.RunStarted) else None) or 0.0)
+    age_s = float((header.since_start_s if isinstance(header, line_schema.RunStarted) else None) or 0.0)
+    return record.started_us / 1e6 - age_s
 
 
 def _link_older_files(outside: Path, inside: Path, base: Path, begun_s: float) -> None:

@@ -52,6 +52,22 @@ def changed_inputs(record: RunRecord, tree: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def is_as_recorded(record: RunRecord, path: str) -> bool:
+    """Whether the content of a file outside of the project is the one that the run was seen reading."""
+    items = [*record.data["declared"].values(), *record.data["read"]]
+    for item in items:
+        known = item.get("path") or ""
+        is_input = item.get("role") in (None, "data", "config") and item.get("digest")
+        if is_input and (path == os.path.realpath(known) or path.startswith(os.path.realpath(known) + os.sep)):
+            return _describe_change(item) is None
+    return False
+
+
+def is_beginning_as_recorded(item: dict[str, Any]) -> bool:
+    """Whether a file that the run appended to begins with what it had before."""
+    return beginning_digest(item["path"], int(item.get("size_bytes") or 0)) == item.get("digest")
+
+
 def _is_older(path: str, moment_s: float) -> bool:
     try:
         return os.stat(path).st_mtime < moment_s

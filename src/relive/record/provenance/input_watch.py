@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 MAX_FILES = 10_000
+MAX_LOOKED_AT = 1_000  # files outside of the project whose times a checkpoint records
 APPENDED = "appended"  # the role of what a file had before the run appended to it
 
 _EVENTS = frozenset({"open", "os.rename"})
@@ -20,6 +21,19 @@ _LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 _CODE = (".py", ".pyc", ".pyi", ".so", ".pth", ".pyd", ".dylib", ".dll")
 _CONFIG = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env")
 _CONFIG_JSON_BYTES = 64 << 10
+_look_at = os.stat  # a replay puts another function there
+
+
+FileTimes = tuple[int, ...]  # size, time of the content, time of the file, inode; nothing if there is no file
+
+
+def file_times(path: str) -> FileTimes:
+    """Returns what shows that a file has changed; nothing if there is no such file."""
+    try:
+        found = _look_at(path)
+    except (OSError, ValueError):
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def input_role(path: str, size_bytes: int) -> Literal["data", "config"]:
@@ -40,9 +54,11 @@ class InputWatch:
         self.on_new = on_new
         self.on_appended: Callable[[str, int], None] | None = None  # gets the size that the file had
         self.truncated = False
-        self._may_be_input = _InputFilter(root, home).may_be_input
+        self._filter = InputFilter(root, home)
+        self._may_be_input = self._filter.may_be_input
         self._seen: dict[str, None] = {}
         self._written: set[str] = set()
+        self._outside: dict[str, FileTimes] = {}  # written outside of the project, with what was recorded of it
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -61,13 +77,14 @@ class InputWatch:
         self.on_new = self.on_appended = None
 
     def opened(self, path: object, mode: object, flags: object) -> None:
-        if self.truncated or path in self._seen or isinstance(path, int):
+        is_writing = isinstance(flags, int) and flags & _WRITING
+        if self.truncated or isinstance(path, int) or (path in self._seen and not is_writing):
             return
         full_path = os.path.abspath(os.fsdecode(path))  # type: ignore[arg-type]  # the hook ignores a TypeError
-        if isinstance(flags, int) and flags & _WRITING:
+        if isinstance(flags, int) and is_writing:
             if len(self._written) < MAX_FILES and full_path not in self._written:
                 self._note_former_content(full_path, flags)
-                self._written.add(full_path)
+                self._add_written(full_path)
         elif full_path not in self._seen and full_path not in self._written and self._is_input(full_path):
             self._add(full_path)
 
@@ -82,7 +99,24 @@ class InputWatch:
     def renamed(self, source: object, target: object) -> None:
         """Marks the target as written by the run if the source was: a temporary file that gets its final name."""
         if self._written and os.path.abspath(os.fsdecode(source)) in self._written:  # type: ignore[arg-type]
-            self._written.add(os.path.abspath(os.fsdecode(target)))  # type: ignore[arg-type]
+            self._add_written(os.path.abspath(os.fsdecode(target)))  # type: ignore[arg-type]
+
+    def _add_written(self, path: str) -> None:
+        self._written.add(path)
+        if self._filter.may_be_outside(path):
+            self._outside.setdefault(os.path.realpath(path), ())
+
+    def outside_files(self) -> dict[str, FileTimes]:
+        """Returns the files outside of the project that the run writes, as far as they changed since the last call.
+
+        Each with its size, times and inode; nothing for one that is gone.
+        """
+        changed = {}
+        for path in list(self._outside)[-MAX_LOOKED_AT:]:
+            now = file_times(path)
+            if now != self._outside[path]:
+                changed[path] = self._outside[path] = now
+        return changed
 
     def _is_input(self, path: str) -> bool:
         return self._may_be_input(path) and stat.S_ISREG(os.stat(path).st_mode)
@@ -99,7 +133,7 @@ class InputWatch:
             self.on_new(path)
 
 
-class _InputFilter:
+class InputFilter:
     """Decides which paths can be inputs: no files of the system, Python, libraries or relive, no hidden files."""
 
     def __init__(self, root: str, home: str) -> None:
@@ -111,6 +145,10 @@ class _InputFilter:
         self._system = tuple(system)
         # A project may be inside such a folder, e.g. /usr/src/app: then only system folders inside the project count.
         self._system_in_project = tuple(folder for folder in system if not self._root.startswith(folder))
+
+    def may_be_outside(self, path: str) -> bool:
+        """Whether a path can be one of the user's files outside of the project, and outside of relive's home."""
+        return not path.startswith((self._root, self._ours)) and self.may_be_input(path)
 
     def may_be_input(self, path: str) -> bool:
         if path.endswith(_CODE) or path.startswith(self._ours) or any(part in path for part in _LIBRARY_FOLDERS):

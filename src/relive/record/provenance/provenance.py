@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relive.errors import ReliveError
 from relive.record.process import import_lock, print_to_stderr, warn_once
 from relive.record.provenance import runtime_environment
-from relive.record.provenance.input_watch import APPENDED, InputWatch, ignore_reads, input_role
+from relive.record.provenance.input_watch import APPENDED, FileTimes, InputWatch, ignore_reads, input_role
 from relive.record.provenance.secret_filter import SecretFilter
 from relive.store import list_journals
 from relive.store.journal import Journal, line_schema, read_lines
@@ -79,6 +79,10 @@ class Provenance:
             warn_once("data-missing", f"relive.data({name!r}): {error}")
             return
         self._record_data(name, print_, None)
+
+    def outside_files(self) -> dict[str, FileTimes]:
+        """Returns the files outside of the project that the run writes, as far as they changed since the last call."""
+        return self._watch.outside_files() if self._watch is not None else {}
 
     def settle(self, patience_s: float = SILENT_WAIT_S) -> None:
         """Waits until all data declared so far is fingerprinted, and records the data version."""

@@ -6,8 +6,9 @@ import contextlib
 import itertools
 import os
 import platform
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
@@ -24,6 +25,11 @@ _RECORDED_VARIABLES = (
     "SLURM_JOB_ID SLURM_*NODE* CONDA_DEFAULT_ENV VIRTUAL_ENV"
 ).split()
 _RECORDED_VARIABLES += LAUNCH_VARIABLES  # a replay sets these for each rank
+
+
+SIGNALS = tuple(
+    name for name in "SIGINT SIGTERM SIGHUP SIGQUIT SIGUSR1 SIGUSR2".split() if hasattr(signal, name)
+)  # fmt: skip
 
 
 def describe_environment(
@@ -47,7 +53,24 @@ def describe_environment(
         "command": list[Json](secrets.argv(argv)),
         "variables": _variables(environ, extra, secrets),
         "variable_names": [*sorted(environ)],
+        **ignored_signals(),
     }
+
+
+def ignored_signals() -> dict[str, Json]:
+    """Returns the signals that this process ignores, if there are any: those that its parent ignored, as a rule."""
+    found = [name for name in SIGNALS if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN]
+    return {"ignored_signals": list[Json](found)} if found else {}
+
+
+def set_ignored_signals(names: Collection[str]) -> None:
+    """Ignores these signals, and restores Python's own handlers of others that are ignored."""
+    for name in SIGNALS:
+        number = getattr(signal, name)
+        if name in names:
+            signal.signal(number, signal.SIG_IGN)
+        elif signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 
 
 def installed_packages() -> dict[str, str]:

@@ -272,13 +272,12 @@ class CheckpointTaken(JournalLine, tag="checkpoint", kw_only=True, frozen=True):
     plainly: bool | UnsetType | None = UNSET
     left_around: list[str] | UnsetType = UNSET
     unknown: list[str] | UnsetType = UNSET  # state that could not be looked at; absent before manifests of format 2
+    taken_ns: Count | UnsetType = UNSET  # the wall clock when the state was taken
+    outside: dict[str, list[int]] | UnsetType = UNSET  # files that changed there, with their size, times and inode
 
 
 class RandomStates(JournalLine, tag="random", kw_only=True, frozen=True):
-    """The global random generators when the run began, or when a library with some was imported.
-
-    A replay of a script that is not seeded continues with them.
-    """
+    """The global random generators when the run began, or when a library with some was imported; for replays."""
 
     states: str  # of `random`, numpy and torch, as far as they were loaded; marshalled, in base 64
 

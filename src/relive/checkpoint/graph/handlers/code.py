@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import marshal
 import sys
 import types
@@ -31,6 +32,7 @@ from relive.checkpoint.graph.registry import CannotRestore, Handler, Restorer, W
 from relive.installation import PACKAGE_FOLDER
 
 _EMPTY_CELL = "(empty)"
+_CODE = "__code__"
 
 
 class ModuleStateHandler(Handler):
@@ -68,7 +70,7 @@ def is_made_at_run_time(module: Any) -> bool:
 
 
 class FunctionHandler(Handler):
-    """A function: its cells, defaults and attributes. Its code is not state."""
+    """A function: its cells, defaults and attributes. Its code is state only if it was replaced by that of another."""
 
     is_hashed_whole = False
 
@@ -87,7 +89,8 @@ class FunctionHandler(Handler):
         is_open = is_own or _keeps_values(obj)
         defaults = walk.ref(obj.__defaults__, ".", "__defaults__") if is_open else None
         options = walk.attributes(obj.__kwdefaults__ or {}) if is_open else ()
-        attributes = walk.attributes({k: v for k, v in obj.__dict__.items() if k != "__wrapped__"})
+        replaced = {_CODE: replaced_code(obj)} if is_own and replaced_code(obj) else {}
+        attributes = walk.attributes({k: v for k, v in obj.__dict__.items() if k != "__wrapped__"} | replaced)
         is_named = _is_found_by_name(obj)
         made_by = marshal.dumps(code) if is_own and not is_named else None  # made at run time: no name leads to it
         names = obj.__module__ or "", obj.__qualname__, is_named
@@ -109,6 +112,8 @@ class FunctionHandler(Handler):
 
     def restore(self, obj: Any, content: Any, restore: Restorer) -> None:
         _, _, _, cells, defaults, options, attributes, _, _ = content
+        own = {name: restore.value(token) for name, token in zip(attributes[::2], attributes[1::2], strict=True)}
+        _restore_code(obj, own.pop(_CODE, ""))
         for name, token in zip(cells[::2], cells[1::2], strict=True):
             if token != (UNSEEN, _EMPTY_CELL):
                 cell = (obj.__closure__ or ())[obj.__code__.co_freevars.index(name)]
@@ -117,8 +122,43 @@ class FunctionHandler(Handler):
             obj.__defaults__ = restore.value(defaults)
             pairs = zip(options[::2], options[1::2], strict=True)
             obj.__kwdefaults__ = {name: restore.value(token) for name, token in pairs} or None
-        for name, token in zip(attributes[::2], attributes[1::2], strict=True):
-            obj.__dict__[name] = restore.value(token)
+        obj.__dict__.update(own)
+
+
+def replaced_code(function: Any) -> str:
+    """Returns what tells the code of another function that a function was given at run time; empty if it has its own.
+
+    Lines are no part of it, since an added statement moves them.
+    """
+    code: types.CodeType = function.__code__
+    if code.co_qualname == function.__qualname__ or "__wrapped__" in function.__dict__ or code.co_filename[:1] == "<":
+        return ""
+    text = code.co_qualname
+    if code.co_name == "<lambda>":  # several may have this name
+        text += " " + hashlib.sha256(repr(_parts_of(code)).encode()).hexdigest()[:16]
+    return text
+
+
+def _parts_of(code: types.CodeType) -> tuple[Any, ...]:
+    """What a code does, without where it stands."""
+    constants = [_parts_of(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
+
+
+def _restore_code(function: Any, wanted: str) -> None:
+    """Gives a function the code that it had, if another function of this process has it."""
+    if wanted == replaced_code(function):
+        return
+    if not wanted:
+        raise CannotRestore(f"the code of {function.__qualname__}, which was replaced since")
+    for other in gc.get_objects():
+        if type(other) is types.FunctionType and is_project_module(other.__globals__.get("__name__") or ""):
+            given = types.FunctionType(other.__code__, {}, closure=other.__closure__)
+            given.__qualname__ = ""
+            if replaced_code(given) == wanted and len(other.__code__.co_freevars) == len(function.__code__.co_freevars):
+                function.__code__ = other.__code__
+                return
+    raise CannotRestore(f"the code of {function.__qualname__}, which is that of {wanted.partition(' ')[0]}")
 
 
 def is_hidden_namespace(namespace: dict[str, Any]) -> bool:

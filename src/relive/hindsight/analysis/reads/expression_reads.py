@@ -12,6 +12,14 @@ from relive.hindsight.analysis.reads.set_order import SET_ORDER, depends_on_set_
 Chain = tuple[str, ...]  # `model.fc.weight`; a constant key counts as an attribute: `state["step"]`
 
 
+# Attributes of what `os.stat` returns that differ for each copy of a file. They count as calls, as does a result of
+# `os.stat` that is used as a whole: `os.stat(path)[8]`.
+_TIMES = ("st_mtime", "st_ctime", "st_atime")
+FILE_ATTRIBUTES = frozenset({*_TIMES, *(f"{name}_ns" for name in _TIMES), "st_birthtime", "st_ino"})
+WHOLE_STAT = "(whole)"
+_STATS = ("stat", "lstat")
+
+
 @dataclass(frozen=True, slots=True)
 class ExpressionReads:
     """The chains that an expression loads and the functions it calls; `flowing`: those that reach its value.
@@ -97,14 +105,14 @@ def read_scopes(file: str, text: str) -> FileScopes | None:
     reader.visit(tree)
     imported = dict(pair for node in nodes for pair in _imported_names(node))
     found = [node for node in nodes if isinstance(node, ast.Call)]
-    calls = frozenset(_dotted(node.func) for node in found)
+    calls = frozenset(called for node in nodes for called in _calls_of(node))
     bare = frozenset(_dotted(node.func) for node in found if not node.args and not node.keywords)
     return FileScopes(file, reader.scopes, imported, calls, frozenset(_bound_names(nodes)), bare, reader.logged)
 
 
 def read_expression(node: ast.AST) -> ExpressionReads:
     """Returns what an expression reads."""
-    chains, calls = set(_chains(node)), {_dotted(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+    chains, calls = set(_chains(node)), {called for n in ast.walk(node) for called in _calls_of(n)}
     made = {
         id(part)
         for n in ast.walk(node)
@@ -115,8 +123,25 @@ def read_expression(node: ast.AST) -> ExpressionReads:
     if not made:
         return ExpressionReads(frozenset(chains), frozenset(calls), frozenset(chains), frozenset(calls))
     flowing = set(_chains(node, without=made))
-    flowing_calls = {_dotted(n.func) for n in ast.walk(node) if isinstance(n, ast.Call) and id(n) not in made}
+    flowing_calls = {called for n in ast.walk(node) if id(n) not in made for called in _calls_of(n)}
     return ExpressionReads(frozenset(chains), frozenset(calls), frozenset(flowing), frozenset(flowing_calls))
+
+
+def _calls_of(node: ast.AST) -> Iterator[str]:
+    """What a node itself calls; not its parts."""
+    match node:
+        case ast.Call(func, args):
+            yield _dotted(func)
+            yield from (whole for given in args for whole in _whole_stat(given))
+        case ast.Attribute(_, attr) if attr in FILE_ATTRIBUTES:
+            yield f".{attr}"
+        case ast.Subscript(value):
+            yield from _whole_stat(value)
+
+
+def _whole_stat(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call) and (called := _dotted(node.func)).rpartition(".")[2] in _STATS and "." in called:
+        yield WHOLE_STAT + called
 
 
 def _chains(node: ast.AST, without: set[int] | frozenset[int] = frozenset()) -> Iterator[Chain]:

@@ -6,15 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope
+from relive.hindsight.analysis.reads.expression_reads import (
+    FILE_ATTRIBUTES,
+    WHOLE_STAT,
+    Chain,
+    ExpressionReads,
+    FileScopes,
+    Scope,
+)
 from relive.hindsight.analysis.reads.set_order import SET_ORDER
 
-CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE, ORDER = (
+CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE, FILE, ORDER = (
     "reads the clock", "reads an address in memory", "reads a property of the process or the machine",
     "draws random numbers of the system", "reads the network", "reads a file descriptor, whose position is not kept",
     "reads the statistics of a cache, which are not kept", "reads the standard input, which is not kept",
     "reads a path, and a replay runs in a folder of its own",
     "reads the size of an object in memory, which depends on how it was filled",
+    "reads a time or the number of a file, which a replay's own files don't have",
     "reads the order of a set, which differs between processes: use `relive run`, or set PYTHONHASHSEED for the run",
 )  # fmt: skip
 _TIME = (
@@ -35,6 +43,7 @@ _CALLS = {
     "os.urandom": SYSTEM, "uuid.uuid1": SYSTEM, "uuid.uuid4": SYSTEM, "random.SystemRandom": SYSTEM,
     **{f"os.{name}": DESCRIPTOR for name in "read readv pread lseek fstat fdopen".split()},
     "socket.socket": NETWORK, "socket.create_connection": NETWORK,
+    **{f"os.path.{name}": FILE for name in "getmtime getctime getatime".split()},
     "input": INPUT, "fileinput.input": INPUT, "sys.getsizeof": SIZE, "sys.getrefcount": ADDRESS,
     "os.getcwd": PLACE, "os.getcwdb": PLACE, "os.path.abspath": PLACE, "os.path.realpath": PLACE,
     "pathlib.Path.cwd": PLACE, SET_ORDER: ORDER,
@@ -44,7 +53,10 @@ _MODULES = {
     "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK, "sys.stdin": INPUT,
 }  # fmt: skip
 _NAMES = {"sys.stdin": INPUT, "__file__": PLACE}
-_METHODS = {"elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE, "__sizeof__": SIZE, "locked": PROCESS}
+_METHODS = {
+    **dict.fromkeys(FILE_ATTRIBUTES, FILE), "elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE,
+    "__sizeof__": SIZE, "locked": PROCESS,
+}  # fmt: skip
 # Only the statement's own calls count: as keys of tables, and for finding files, they are ordinary.
 _OWN_ONLY = frozenset({"id", "hash", "__file__", SET_ORDER, *(name for name, kind in _CALLS.items() if kind == PLACE)})
 _GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
@@ -54,6 +66,8 @@ def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
     """Returns what a call depends on, given its dotted name as imported; None if that is nothing special."""
     if dotted in _OWN_ONLY and not is_own:
         return None
+    if dotted.startswith(WHOLE_STAT):
+        return f"{FILE} ({dotted.removeprefix(WHOLE_STAT).lstrip('.')})"
     if dotted in _CALLS:
         return ORDER if dotted == SET_ORDER else f"{_CALLS[dotted]} ({dotted})"
     kind = next((kind for module, kind in _MODULES.items() if dotted.startswith(module + ".")), None)

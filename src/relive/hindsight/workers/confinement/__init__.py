@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.hindsight.workers.confinement.landlock import restrict_writes
+    from relive.hindsight.workers.confinement.private_copies import OWN_FOLDERS, UNKNOWN_BEGINNING, PrivateCopies
     from relive.hindsight.workers.confinement.write_guard import WriteGuard, is_renewed
 
 __getattr__ = lazy_names(__name__)

@@ -8,9 +8,12 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
+OWN_FOLDERS = frozenset({"tree", "cwd", "journals", "copies"})  # of a segment, in its folder
+UNKNOWN_BEGINNING = -1  # a file had another beginning than it has now
 _WRITING = frozenset("wax+")
 
 
@@ -20,10 +23,14 @@ class PrivateCopies:
     `is_older` says which files are to be left as they are. Files that a library opens in C are not mapped.
     """
 
-    def __init__(self, folder: str, is_older: Callable[[str], bool]) -> None:
+    def __init__(self, folder: str, is_older: Callable[[str], bool], beginnings: Mapping[str, int] = {}) -> None:
+        """`beginnings`: how long files were that the run appended to, when it began to."""
         self._folder = folder
         self._is_older = is_older
+        self._beginnings = dict(beginnings)
         self._copies: dict[str, str] = {}  # by real path
+        self._made = 0
+        self.busy = threading.local()  # `is_set` while what this thread does to files is not the script's doing
 
     def start(self) -> None:
         self._replace(self._mapped_open(builtins.open), builtins, io)
@@ -41,12 +48,50 @@ class PrivateCopies:
             return file
         real = os.path.realpath(os.fsdecode(file))
         if real not in self._copies and is_written and self._is_older(real):
-            os.makedirs(self._folder, exist_ok=True)
-            copy = os.path.join(self._folder, f"{len(self._copies)}-{os.path.basename(real)}")
-            if keeps_content:
-                shutil.copyfile(real, copy)
-            self._copies[real] = copy
+            was_busy, self.busy.is_set = getattr(self.busy, "is_set", False), True
+            try:
+                self._copies[real] = self._copy(real, keeps_content=keeps_content)
+            finally:
+                self.busy.is_set = was_busy
         return self._copies.get(real, file)
+
+    def _copy(self, real: str, *, keeps_content: bool) -> str:
+        os.makedirs(self._folder, exist_ok=True)
+        copy = os.path.join(self._folder, f"{self._made}-{os.path.basename(real)}")
+        self._made += 1
+        if keeps_content and (size_bytes := self._beginnings.get(real, UNKNOWN_BEGINNING)) != UNKNOWN_BEGINNING:
+            with open(real, "rb") as source, open(copy, "wb") as target:
+                target.write(source.read(size_bytes))
+        elif keeps_content:
+            shutil.copyfile(real, copy)
+        return copy
+
+    def original_of(self, path: str) -> str:
+        """Returns the file that a copy stands for; empty for any other file."""
+        if not path.startswith(self._folder + os.sep):
+            return ""
+        return next((real for real, copy in self._copies.items() if copy == path), "")
+
+    def beginning_of(self, real: str) -> int | None:
+        """Returns how long a file was when the run began to append to it, if that is known."""
+        return self._beginnings.get(real)
+
+    def forget_beginnings(self) -> None:
+        """The script is in the midst of the run now: what is appended to has more than its beginning."""
+        self._beginnings.clear()
+
+    def forget(self, real: str) -> None:
+        """Has a file read as it is, rather than its copy."""
+        self._copies.pop(real, None)
+
+    def is_open(self, real: str) -> bool:
+        """Whether this process has a file, or its copy, open; True where the system does not tell."""
+        path = self._copies.get(real, real)
+        try:
+            numbers = os.listdir("/proc/self/fd")
+        except OSError:
+            return True
+        return any(_target_of(number) == path for number in numbers)
 
     def _mapped_open(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -66,3 +111,10 @@ class PrivateCopies:
             original(found, self.path_for(target, is_written=True, keeps_content=False), **kwargs)
 
         return mapped
+
+
+def _target_of(number: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return ""  # closed meanwhile

@@ -9,7 +9,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relive.hindsight.workers.confinement.private_copies import PrivateCopies
@@ -45,20 +45,24 @@ class WriteGuard:
     """
 
     def __init__(
-        self, protected: Sequence[str], writable: Sequence[str], *, begun_s: float | None = None, copies: str = ""
-    ) -> None:
-        """`copies`: a writable folder for copies of files that are to be left as they are."""
+        self, protected: Sequence[str], writable: Sequence[str], *, begun_s: float | None = None, copies: str = "",
+        beginnings: Mapping[str, int] = {},
+    ) -> None:  # fmt: skip
+        """`copies`: a writable folder for copies of files that are to be left as they are.
+
+        `beginnings`: the lengths of files when the run began to append to them.
+        """
         # The times of files are those of the kernel's last tick, so a file may seem older than this moment.
         self._begun_s = time.time() - TICK_S if begun_s is None else begun_s
-        self._copies = PrivateCopies(copies, self._is_left_alone) if copies else None
+        self.copies = PrivateCopies(copies, self._is_left_alone, beginnings) if copies else None
         self._checks_torch = False
         self._protected = tuple(_with_separator(os.path.realpath(path)) for path in protected)
         self._writable = tuple(_with_separator(os.path.realpath(path)) for path in writable)
         self._busy = threading.local()  # per thread: other threads are still checked meanwhile
 
     def start(self) -> None:
-        if self._copies is not None:
-            self._copies.start()
+        if self.copies is not None:
+            self.copies.start()
         sys.addaudithook(self._on_event)
 
     def _on_event(self, event: str, details: tuple[object, ...]) -> None:
@@ -70,6 +74,8 @@ class WriteGuard:
                 self._check(os.fsdecode(path), keeps_content=not flags & os.O_TRUNC)
         elif event == "import" and not self._checks_torch:
             self._check_torch_writes()
+        elif event == "os.mkdir" and isinstance(details[0], str | bytes) and os.path.islink(details[0]):
+            return  # it fails: `os.makedirs` asks for folders that are there
         elif event in _PATH_ARGUMENTS:
             for at in _PATH_ARGUMENTS[event]:
                 if at < len(details) and isinstance(details[at], str | bytes | os.PathLike):
@@ -85,9 +91,9 @@ class WriteGuard:
         begin = found.__init__
 
         def checked(writer: Any, name: Any) -> None:
-            if self._copies is not None:
-                name = self._copies.path_for(name, is_written=True, keeps_content=False)
-            self._check(os.fsdecode(name), keeps_content=False)
+            if self.copies is not None:
+                name = self.copies.path_for(name, is_written=True, keeps_content=False)
+            sys.audit("open", os.fsdecode(name), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)  # as Python's own `open`
             begin(writer, name)
 
         found.__init__ = checked
@@ -116,7 +122,7 @@ class WriteGuard:
         if self._lies_in(real, self._writable) or self._lies_in(real, self._protected):
             return False
         try:
-            found = os.stat(real)
+            found = os.lstat(real)  # not `os.stat`, which is watched
         except OSError:
             return False
         return stat.S_ISREG(found.st_mode) and found.st_mtime < self._begun_s and not is_renewed(real)

@@ -6,7 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.hindsight.workers.unheld_state.gradient_watch import GradientWatch
+    from relive.hindsight.workers.unheld_state.outside_reads import OutsideReads, OutsideRecord
     from relive.hindsight.workers.unheld_state.persistent_loaders import STALE, PersistentLoaders
-    from relive.hindsight.workers.unheld_state.stale_reads import StaleReads
 
 __getattr__ = lazy_names(__name__)

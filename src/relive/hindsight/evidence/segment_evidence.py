@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from relive.checkpoint.graph import DISPLAY, WRITTEN_FILE
+from relive.hindsight.evidence.timeline import ENTRY, RESTORED, Context, JournalPlaces, Timeline
 from relive.hindsight.verdicts import (
     CHANGED,
     INCOMPLETE,
     MAYBE,
     NEXT,
+    OUTSIDE,
     READS,
     START,
     STATE,
@@ -31,18 +33,16 @@ from relive.hindsight.verdicts import (
     judge,
 )
 from relive.hindsight.verification import Comparison
-from relive.hindsight.workers import StateCheck
+from relive.hindsight.workers import OutsideRead, StateCheck
 from relive.model import Verdict
-from relive.store.journal import ROOT, ParsedJournal, line_schema
+from relive.store.journal import ROOT, ParsedJournal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-RESTORED, ENTRY = "restored", "entry"
-_SCALES = (len(Agreement),) * 4 + (len(Restored), 2)  # how many values each part of the evidence has
-Context = tuple[int, int]  # loop, iteration
+_SCALES = (len(Agreement),) * 4 + (len(Restored), 2, 2)  # how many values each part of the evidence has
 
 
 class KnowsCode(Protocol):
@@ -103,6 +103,7 @@ class SegmentFacts:
     unknown: Sequence[str] = ()
     unrestored: Sequence[str] = ()
     changed: Sequence[str] = ()  # files that the run read, and whose content is another one now
+    outside: Sequence[OutsideRead] = ()  # what was read outside of the project and may not be what the run saw
     is_from_start: bool = True  # nothing was restored
     is_same_machine: bool = True
 
@@ -162,12 +163,12 @@ class SurroundingEvidence:
         self._facts = facts
         self._displayed = [path for path in facts.unknown if path.endswith(DISPLAY)]  # progress bars and the like
         self._unknown = [path for path in facts.unknown if not path.endswith(DISPLAY)]
-        self._places = _Places(facts.journal)
+        self._places = JournalPlaces(facts.journal)
         self.states = list(self._checked_states())
         proofs = self._events(facts.comparison.proofs, agrees=True)
         wrong = self._events(facts.comparison.differing, agrees=False)
         lost = [(self._places.end_of(context), context, False) for context in facts.comparison.lost]
-        self._values = _Timeline([*proofs, *wrong, *lost], self._places)
+        self._values = Timeline([*proofs, *wrong, *lost], self._places)
         self._states = self._state_timeline(one for one in self.states if not (one.is_start and one.used))
         # What was restored says nothing about the values before it; what the script computed does.
         self._computed = self._state_timeline(
@@ -196,24 +197,38 @@ class SurroundingEvidence:
         state, own_state = self._states.between(since, position, context)
         values, own_values = self._values.between(since, position, context)
         restored = np.asarray([self._restored(one) for one in [None, *self._starts]])[start]
-        reads = self._find_reads(name)
-        columns = [state, values, next_state, next_value, restored, own_state | own_values]
+        reads, files = self._find_reads(name), self._files_of(name)
+        is_outside = position >= self._doubted_since[start]
+        columns = [state, values, next_state, next_value, restored, own_state | own_values, is_outside]
         key = np.ravel_multi_index([column.astype(np.int64) for column in columns], _SCALES)
         different, which = np.unique(key, return_inverse=True)
         found = [
             Evidence(
                 state=Agreement(codes[0]), values=Agreement(codes[1]), next_state=Agreement(codes[2]),
                 next_value=Agreement(codes[3]), reads=reads, restored=Restored(codes[4]),
-                own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine, files=self._files_of(name),
+                own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine,
+                files=Files.OUTSIDE if codes[6] else files,
                 is_seeded=not self._facts.code.has_own_seeds,
             )
             for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
         ]  # fmt: skip
         return found, which.reshape(-1)
 
-    def _state_timeline(self, states: Iterable[CheckedState]) -> _Timeline:
+    @cached_property
+    def _doubted_since(self) -> NDArray[np.float64]:
+        """By the start that a value was computed from: the position of the first doubtful read since then.
+
+        A state that agrees shows that what was read before has made no difference.
+        """
+        since = [0, *(self.states.index(one) + 1 if one.agreement is Agreement.AGREES else 0 for one in self._starts)]
+        return np.asarray([
+            min((one.position - 0.5 for one in self._facts.outside if one.checks >= checks), default=np.inf)
+            for checks in since
+        ])  # fmt: skip
+
+    def _state_timeline(self, states: Iterable[CheckedState]) -> Timeline:
         compared = (one for one in states if one.agreement is not Agreement.NOTHING)
-        return _Timeline(
+        return Timeline(
             [(one.position, one.own_context, one.agreement is Agreement.AGREES) for one in compared], self._places
         )
 
@@ -275,6 +290,8 @@ class SurroundingEvidence:
             return code.volatile_source(name) or next(iter(told), None) or next(flowing)
         if rule.ground == MAYBE:
             return next(describe_unknown(path) for path in self._unknown if code.is_used(path))
+        if rule.ground == OUTSIDE:
+            return facts.outside[0].text
         if rule.ground == CHANGED:
             return f"{facts.changed[0]} since the run"
         if rule.ground == INCOMPLETE:
@@ -314,87 +331,3 @@ class SurroundingEvidence:
             if check.differing > len(check.differences) and not used:
                 used = [f"{check.differing} objects"]  # more than are listed
             yield CheckedState(check, position, tuple(used), tuple(path for path in real if path not in used))
-
-
-class _Places:
-    """Where the iterations of loops lie in the journal of a segment."""
-
-    def __init__(self, journal: ParsedJournal) -> None:
-        self._parents = {
-            number: (row.parent, row.parent_iteration) for number, row in journal.loops.items() if number != ROOT
-        }
-        self._ends: dict[int, dict[int, int]] = {}  # loop → iteration → its last position
-        self._first: dict[int, int] = {}  # of loops
-        self._last: dict[int, int] = {}
-        turns = line_schema.lines_of(line_schema.IterationReplayed, journal.lines)
-        contexts, index = np.unique(journal.loop.astype(np.int64) << 32 | journal.iteration, return_inverse=True)
-        first, last = np.full(len(contexts), 1 << 62), np.zeros(len(contexts), np.int64)
-        np.minimum.at(first, index, journal.seq)
-        np.maximum.at(last, index, journal.seq)
-        found = zip(
-            (contexts >> 32).tolist(), (contexts & 0xFFFFFFFF).tolist(), first.tolist(), last.tolist(), strict=True
-        )
-        for loop, iteration, begin, end in [*found, *((line.loop, line.i, line.seq, line.seq) for line in turns)]:
-            for number, inside in self.around((loop, iteration)):
-                ends = self._ends.setdefault(number, {})
-                ends[inside] = max(end, ends.get(inside, end))
-                self._first[number] = min(begin, self._first.get(number, begin))
-                self._last[number] = max(end, self._last.get(number, end))
-
-    def around(self, context: Context) -> Iterator[Context]:
-        """The iteration itself and those around it, without the top level of the script."""
-        while context[0] in self._parents:
-            yield context
-            context = self._parents[context[0]]
-
-    def end_of(self, context: Context) -> float:
-        """The end of an iteration; the end of the segment if it isn't in the journal."""
-        end = self._ends.get(context[0], {}).get(context[1])
-        return (end if end is not None else max(self._last.values(), default=0)) + 0.5
-
-    def position_of(self, check: StateCheck) -> float:
-        if check.position:
-            return check.position - 0.5  # the next slot was not written yet
-        if check.place == ENTRY:
-            return self._first.get(check.loop, 0) - 0.5
-        if check.place in ("loop", "end"):
-            return self._last.get(check.loop, 0) + 0.5
-        ends = self._ends.get(check.loop, {})
-        return max((end for iteration, end in ends.items() if iteration <= check.iteration), default=0) + 0.5
-
-
-class _Timeline:
-    """Comparisons in the order of their positions; each agrees or differs."""
-
-    def __init__(self, events: list[tuple[float, Context, bool]], places: _Places) -> None:
-        events.sort(key=lambda event: event[0])
-        self._positions = np.asarray([position for position, _, _ in events])
-        self._agree = np.asarray([agrees for _, _, agrees in events], bool)
-        self._agreeing = np.concatenate([[0], np.cumsum(self._agree)]).astype(np.int64)
-        own: dict[int, list[int]] = {}  # iteration → how many differ and how many agree inside it
-        for _, context, agrees in events:
-            for loop, iteration in places.around(context):
-                own.setdefault(loop << 32 | iteration, [0, 0])[agrees] += 1
-        self._own_contexts = np.asarray(sorted(own), np.int64)
-        self._own = np.asarray([own[key] for key in sorted(own)] or [[0, 0]], np.int64)
-
-    def between(self, since: NDArray[Any], position: NDArray[Any], context: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """The results of all comparisons between two positions and in an iteration, and whether one there agrees."""
-        first = np.searchsorted(self._positions, since, side="left")
-        last = np.maximum(first, np.searchsorted(self._positions, position, side="right"))
-        own = np.zeros((len(context), 2), np.int64)
-        if len(self._own_contexts):
-            at = np.searchsorted(self._own_contexts, context).clip(max=len(self._own_contexts) - 1)
-            own = self._own[at] * (self._own_contexts[at] == context)[:, None]
-        agree = self._agreeing[last] - self._agreeing[first]
-        differs = (own[:, 0] > 0) | (last - first > agree)
-        agrees = (agree > 0) | (own[:, 1] > 0)
-        result = np.where(differs, Agreement.DIFFERS, np.where(agrees, Agreement.AGREES, Agreement.NOTHING))
-        return result.astype(np.int64), own[:, 1] > 0
-
-    def after(self, position: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
-        """The results of the first comparisons after some positions, and where they are."""
-        at = np.searchsorted(self._positions, position, side="right")
-        results = np.where(np.append(self._agree, False), Agreement.AGREES, Agreement.DIFFERS)
-        results[-1] = Agreement.NOTHING
-        return results[at].astype(np.int64), np.append(self._positions, np.inf)[at]
