@@ -34,6 +34,7 @@ def find_companions(
         return []
     tree = alignment.new_tree
     left = [one for one in beside[first : last + 1] if one is not node and one not in carried]
+    left = [one for one in left if not _calls_dead_code(alignment.old_tree, one)]
     names = {name for one in inside for name in effects(tree, one).reads}
     found: list[Node] = []
     while more := [one for one in left if affects(tree, one, names)]:
@@ -61,6 +62,13 @@ def affects(tree: Tree, node: Node, names: Collection[str]) -> bool:
         if (found.binds | found.changes).intersection(names) or (is_bare_call and found.reads.intersection(names)):
             return True
     return False
+
+
+def _calls_dead_code(old: Tree, node: Node) -> bool:
+    """Whether a statement calls a function that the old version has and never calls: there it may not even work."""
+    called = node.key.partition("(")[0]
+    mentions = [one for one in old.nodes if called in one.words] if called.isidentifier() and "(" in node.key else []
+    return bool(mentions) and all(one.kind == "def" and one.name == called for one in mentions)
 
 
 def _is_insertion(alignment: Alignment, beside: list[Node], first: int, last: int) -> bool:
