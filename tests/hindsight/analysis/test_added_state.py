@@ -40,6 +40,8 @@ LOCAL = {
     "a constant before the loop": {5: "first = net.w.clone()", 8: '    log("x", net.w - first)'},
     "a function": {3: "def twice(x):\n    y = 2 * x\n    return y", 8: '    log("x", twice(loss))'},
     "a mode that is set and reset": {8: '    net.eval()\n    log("x", net(1))\n    net.train()'},
+    "a comprehension": {8: '    log("x", sum(p.sum() for g in net.groups for p in g))'},
+    "a lambda": {8: '    log("x", max(data, key=lambda one: one[0]))'},
     "an import": {1: "import numpy as np", 8: '    log("x", np.mean(loss))'},
 }
 MAIN = "for epoch in range(9):"

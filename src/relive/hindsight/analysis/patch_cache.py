@@ -21,7 +21,7 @@ from relive.hindsight.analysis.reads import find_added_state
 from relive.instrument import RULES_VERSION
 from relive.store import Home, read_sealed, write_sealed
 
-_CACHE_VERSION = 6  # is incremented whenever the same sources would give another result
+_CACHE_VERSION = 7  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
 
 

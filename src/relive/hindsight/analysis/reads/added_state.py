@@ -158,6 +158,18 @@ def _collect(statement: ast.stmt, into: _Statement) -> None:
             into.changes |= _stored(node)
         elif isinstance(node, ast.Call) and (owner := _changed_by_call(node)):
             into.changes.add(owner)
+    local = {name for node in _own_nodes(statement) for name in _names_of_its_own(node)}
+    into.binds -= local
+    into.reads -= local
+
+
+def _names_of_its_own(node: ast.AST) -> set[str]:
+    """The variables of a comprehension or a lambda, which nothing outside of it sees."""
+    if isinstance(node, ast.comprehension):
+        return {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
+    return (
+        {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)} if isinstance(node, ast.Lambda) else set()
+    )
 
 
 def _changed_by_call(call: ast.Call) -> str:
