@@ -145,3 +145,15 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_at(path: Path, at: int, count: int) -> bytes:
+    """Returns up to `count` bytes of a file from an offset on; nothing if there is no such file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(fd, count, at)
+    finally:
+        os.close(fd)

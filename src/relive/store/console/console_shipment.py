@@ -5,13 +5,13 @@ Journals go first: the server takes console output of runs that it knows. A serv
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from relive.store.console.console_file import is_unfinished_part, list_console_files, rank_of
+from relive.store.durable_files import read_at
 
 PIECE_BYTES = 256 << 10
 EVERY_S = 2.0  # console output is less urgent than values
@@ -82,14 +82,14 @@ class ConsoleShipment:
         progress = self._files.setdefault(path, _FileProgress())
         if progress.is_final or self._is_refused:
             return False
-        head = _read_at(path, 0, _HEAD_BYTES)
+        head = read_at(path, 0, _HEAD_BYTES)
         if progress.at is None and not self._ask(path, progress):
             return False
         if progress.head and not head.startswith(progress.head):
             progress.at = 0  # it was emptied and begun anew
         progress.head = head
         at = progress.at or 0
-        raw = _read_at(path, at, PIECE_BYTES)
+        raw = read_at(path, at, PIECE_BYTES)
         piece = raw[: raw.rfind(b"\n") + 1]
         if not piece:
             return False
@@ -107,13 +107,13 @@ class ConsoleShipment:
         if held is None:
             self._is_refused = True
             return False
-        own = _read_at(path, 0, held.size)
+        own = read_at(path, 0, held.size)
         progress.at = held.size if held.size and _digest(own) == held.digest else 0
         progress.is_final = held.is_final and progress.at != held.size
         return not progress.is_final
 
     def _send_unfinished(self, path: Path) -> bool:
-        content = _read_at(path, 0, PIECE_BYTES)
+        content = read_at(path, 0, PIECE_BYTES)
         if content != self._unfinished.get(path, b"") and content.endswith(b"\n"):
             self._put(path, 0, content)
             self._unfinished[path] = content
@@ -129,14 +129,3 @@ def _digest(data: bytes) -> str:
     import xxhash
 
     return xxhash.xxh3_128_hexdigest(data)
-
-
-def _read_at(path: Path, at: int, count: int) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(fd, count, at)
-    finally:
-        os.close(fd)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from relive.store.durable_files import read_at
 from relive.store.journal import SLOT_BYTES
 
 RANGE_BYTES = 1 << 20  # limit for the slots, and for the lines, in one range
@@ -39,7 +39,7 @@ class JournalTail:
     def read(self, slots_at: int, lines_at: int, *, final: bool = False) -> TailRange:
         """Returns the bytes after these offsets that will not change. `final` says that the journal has no writer."""
         # Read slots first: the lines that they need were written before them.
-        raw = _read_at(self._slots, slots_at, RANGE_BYTES // SLOT_BYTES * SLOT_BYTES)
+        raw = read_at(self._slots, slots_at, RANGE_BYTES // SLOT_BYTES * SLOT_BYTES)
         lines, more_lines = _complete_lines(self._lines, lines_at)
         if more_lines:  # names and loops of later slots may be in them
             return TailRange(b"", lines, more=True)
@@ -67,22 +67,11 @@ class JournalTail:
         return offset < self._hole[0] or now - self._hole[1] > ABANDONED_S
 
 
-def _read_at(path: Path, at: int, count: int) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(fd, count, at)
-    finally:
-        os.close(fd)
-
-
 def _complete_lines(path: Path, at: int) -> tuple[bytes, bool]:
     """Returns the complete lines that fit in a range, or a single longer one; and whether there may be more."""
-    raw = _read_at(path, at, RANGE_BYTES)
+    raw = read_at(path, at, RANGE_BYTES)
     if len(raw) == RANGE_BYTES and b"\n" not in raw:
-        raw = _read_at(path, at, MAX_LINE_BYTES)
+        raw = read_at(path, at, MAX_LINE_BYTES)
         line = raw[: raw.find(b"\n") + 1]
         return line, bool(line)
     return raw[: raw.rfind(b"\n") + 1], len(raw) == RANGE_BYTES
