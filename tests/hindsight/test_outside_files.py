@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,104 @@ def test_a_temporary_file_of_a_fixed_name(script: Script):
     [(value, verdict)], _ = answers(script)
 
     assert verdict == "unverified" or value == 6
+
+
+# --- files that are opened in C, as libraries do, without Python's knowledge ------------------------------------------
+
+IN_C = """
+import ctypes
+
+def c_read(path):
+    c, text = ctypes.CDLL(None), ctypes.create_string_buffer(100)
+    file = c.open(path.encode(), os.O_RDONLY)
+    size = c.read(file, text, 100)
+    c.close(file)
+    return float(text.raw[:size].decode())
+
+def c_write(path, value):
+    c, text = ctypes.CDLL(None), str(value).encode()
+    file = c.open(path.encode(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    c.write(file, text, len(text))
+    c.close(file)
+"""
+C_SAVE = "c_write(f'{OUT}/best.txt', w) if epoch < 4 else None; time.sleep(0.05)"
+C_LOAD = "best = c_read(f'{OUT}/best.txt')"
+needs_monitor = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs seccomp, which Linux has")
+
+
+@needs_monitor
+def test_what_a_later_run_saved_in_c_is_not_told_as_proven_of_an_earlier_run(script: Script, out: Path):
+    source = training(out, before=IN_C, inside=C_SAVE, after=C_LOAD)
+    script(source, "1.0")
+    script(None, "5.0")
+    second = float((out / "best.txt").read_text())
+    script.write(source + 'relive.log("x", best)\n')
+
+    found, told = answers(script)
+
+    assert found[0][1] == "unverified", told
+    assert found[1] == (second, "proven")
+    assert float((out / "best.txt").read_text()) == second
+
+
+@needs_monitor
+def test_a_file_that_has_changed_since_the_run_and_is_read_in_c_is_not_trusted(script: Script, out: Path):
+    (out / "y.txt").write_text("1.5")
+    source = training(out, before=IN_C)
+    script(source)
+    (out / "y.txt").write_text("2.5")
+    script.write(source + "relive.log('x', c_read(f'{OUT}/y.txt'))\n")
+
+    found, told = answers(script)
+
+    assert [verdict for _, verdict in found] == ["unverified"]
+    assert str(out / "y.txt") in told
+
+
+@needs_monitor
+def test_a_file_that_is_older_than_the_run_and_is_read_in_c_is_trusted(script: Script, out: Path):
+    (out / "y.txt").write_text("1.5")
+    source = training(out, before=IN_C)
+    script(source)
+    script.write(source + "relive.log('x', c_read(f'{OUT}/y.txt'))\n")
+
+    assert answers(script)[0] == [(1.5, "proven")]
+
+
+@needs_monitor
+@pytest.mark.parametrize(
+    ("save", "load", "verdict"),
+    [
+        pytest.param(C_SAVE, C_LOAD, "proven", id="in C"),
+        pytest.param(SAVE, C_LOAD, "proven", id="written in Python, read in C"),
+        # The run was seen reading the file and not writing it, so it counts as an input, which has changed.
+        pytest.param(C_SAVE, LOAD, "unverified", id="written in C, read in Python"),
+    ],
+)
+def test_a_replay_writes_and_reads_copies_whoever_opens_them(
+    script: Script, out: Path, save: str, load: str, verdict: str
+):
+    source = training(out, before=IN_C, inside=save, after=load)
+    script(source, "1.0")
+    first = float((out / "best.txt").read_text())
+    (out / "best.txt").write_text("77.0")
+    script.write(source + 'relive.log("x", best)\n')
+
+    found, told = answers(script, "x", "--from-start")
+
+    assert found == [(first, verdict)], told
+    assert (out / "best.txt").read_text() == "77.0"  # the replay has changed nothing
+
+
+@needs_monitor
+def test_what_a_child_process_reads_counts_as_well(script: Script, out: Path):
+    (out / "y.txt").write_text("1.5")
+    source = training(out, before="import subprocess")
+    script(source)
+    (out / "y.txt").write_text("2.5")
+    asked = "relive.log('x', float(subprocess.run(['cat', f'{OUT}/y.txt'], capture_output=True).stdout))\n"
+    script.write(source + asked)
+
+    found, told = answers(script)
+
+    assert [verdict for _, verdict in found] == ["unverified"], told

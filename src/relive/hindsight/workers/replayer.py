@@ -33,6 +33,7 @@ class Replayer(SegmentDriver):
         def log(name: str, value: Any, place: Place) -> Any:
             self._stop_if_left(name)
             self.progress.note()
+            self.take_opened()
             if self.tracker is None or is_muted:
                 return write(name, value, place)
             here = current_place.get() or self.root

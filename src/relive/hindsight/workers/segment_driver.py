@@ -21,7 +21,7 @@ from relive.hindsight.plan import HorizonTracker, Visit
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.state_proof import StateProof
 from relive.hindsight.workers.supervision import ProgressFile
-from relive.hindsight.workers.unheld_state import STALE, GradientWatch, PersistentLoaders
+from relive.hindsight.workers.unheld_state import STALE, GradientWatch, OutsideReads, PersistentLoaders
 from relive.hindsight.workers.wire import Job, OutsideRead, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.record.provenance import REDACTED, SecretFilter
@@ -67,6 +67,7 @@ class SegmentDriver(JournalDriver):
         self._gradients = GradientWatch(self.require_start)
         self.report = WorkerReport(ok=False)
         self._outside: set[tuple[str, int]] = set()
+        self.take_opened: Callable[[], None] = lambda: None  # called before a value, a comparison and the report
         if any(REDACTED in word for word in job.argv):
             self.note(f"secrets in the command line were not recorded; the script gets {REDACTED} for them")
         self.proof = StateProof(job, self.chunks, self._packs, self.report, journal.written)
@@ -294,6 +295,12 @@ class SegmentDriver(JournalDriver):
         """Notes why a replay from a checkpoint can't be right, while one from the start can."""
         self.report.needs_start = self.report.needs_start or why
 
+    def watch_outside(self, reads: OutsideReads) -> None:
+        """Learns of everything that the script reads outside of its project and that may have changed."""
+        self.proof.on_restored = reads.restored
+        self.take_opened = self.proof.before_check = reads.take_opened
+        reads.start(self.note_outside)
+
     def note_outside(self, text: str, path: str, is_of_the_run: bool) -> None:
         """The script reads something outside of the project that may not be what the run saw there."""
         checks = len(self.report.checks)
@@ -317,6 +324,7 @@ class SegmentDriver(JournalDriver):
         """
         if os.getpid() != self._pid:
             return  # a forked child of the script has ended
+        self.take_opened()
         if ok and not (self.tracker is not None and self.report.left_record):
             self._flush(None)
         if self.tracker is not None:

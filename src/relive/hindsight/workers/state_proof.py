@@ -35,6 +35,7 @@ class StateProof:
         self._has_hashes = job.has_hashes
         self._loop = 0
         self._is_entry_compared = False
+        self.before_check: Callable[[], None] = lambda: None
         self.on_restored: Callable[[str, float | None], None] | None = None  # gets when it was taken
 
     def enter_loop(
@@ -148,6 +149,7 @@ class StateProof:
 
     def _note(self, loop: int, iteration: int, place: str, agreed: int, differences: list[Difference]) -> None:
         named = list(dict.fromkeys(map(str, differences)))
+        self.before_check()
         self._report.checks.append(
             StateCheck(loop, iteration, place, max(0, agreed), named[:MAX_NAMED], len(named), self._position())
         )

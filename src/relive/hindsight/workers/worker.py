@@ -41,17 +41,20 @@ def main(path: str) -> int:
     os.chdir(job.cwd)
     sys.argv = [job.argv0 or job.script, *job.argv]
     sys.path[:0] = job.search
-    replayer = Replayer(job)
-    session.first = session.driver = Off() if job.nth else replayer
-    session.open_replayed_run = _RunSelector(replayer, job).next
     copies = str(Path(job.folder) / "copies")
     guard = WriteGuard(
         job.protected, job.writable, begun_s=job.begun_s, copies=copies, beginnings=job.beginnings
     )  # fmt: skip
+    reads = _outside_reads(job, guard.copies) if guard.copies is not None else None
+    if reads is not None:
+        reads.start_monitor()  # first: it forks, and none of what follows is for the process that it forks
+    replayer = Replayer(job)
+    session.first = session.driver = Off() if job.nth else replayer
+    session.open_replayed_run = _RunSelector(replayer, job).next
     guard.start()
     restrict_writes(job.protected, job.writable)
-    if guard.copies is not None:
-        _watch_outside(replayer, job, guard.copies)
+    if reads is not None:
+        replayer.watch_outside(reads)
     if job.instrumented is not None:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
@@ -61,15 +64,10 @@ def main(path: str) -> int:
     return _end_run(replayer, job, None)
 
 
-def _watch_outside(replayer: Replayer, job: Job, copies: PrivateCopies) -> None:
-    """Has the replayer learn of everything that the script reads outside of its project and that may have changed."""
+def _outside_reads(job: Job, copies: PrivateCopies) -> OutsideReads:
     record = OutsideRecord(job.started_s, job.ended_s, job.outside)
-    reads = OutsideReads(
-        record, InputFilter(job.root, job.home), [*job.protected, *job.writable], copies, replayer.note_outside,
-        job.private,
-    )  # fmt: skip
-    replayer.proof.on_restored = reads.restored
-    reads.start()
+    inside = [*job.protected, *job.writable]
+    return OutsideReads(record, InputFilter(job.root, job.home), inside, copies, job.private)
 
 
 def leave(code: int) -> NoReturn:

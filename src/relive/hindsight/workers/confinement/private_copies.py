@@ -1,8 +1,12 @@
-"""Gives a replay copies of its own of older files outside of the project that its script opens for writing."""
+"""Gives a replay copies of its own of older files outside of the project that its script opens for writing.
+
+Which copy a file has is a link in the folder of the copies: the script's process and its monitor both follow it.
+"""
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import io
 import os
@@ -12,15 +16,19 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from xxhash import xxh3_128_hexdigest
+
 OWN_FOLDERS = frozenset({"tree", "cwd", "journals", "copies"})  # of a segment, in its folder
 UNKNOWN_BEGINNING = -1  # a file had another beginning than it has now
 _WRITING = frozenset("wax+")
+_ORIGINAL = ".original"  # the link beside a copy to the file that it stands for
 
 
 class PrivateCopies:
     """Maps files to copies in a folder: for `open`, `os.rename` and `os.replace`, and for reading what was written.
 
-    `is_older` says which files are to be left as they are. Files that a library opens in C are not mapped.
+    `is_older` says which files are to be left as they are. For files that a library opens in C, the monitor of opened
+    files asks for the path.
     """
 
     def __init__(self, folder: str, is_older: Callable[[str], bool], beginnings: Mapping[str, int] = {}) -> None:
@@ -28,7 +36,7 @@ class PrivateCopies:
         self._folder = folder
         self._is_older = is_older
         self._beginnings = dict(beginnings)
-        self._copies: dict[str, str] = {}  # by real path
+        self._links = os.path.join(folder, "links")
         self._made = 0
         self.busy = threading.local()  # `is_set` while what this thread does to files is not the script's doing
 
@@ -47,17 +55,31 @@ class PrivateCopies:
         if not isinstance(file, str | bytes | os.PathLike):
             return file
         real = os.path.realpath(os.fsdecode(file))
-        if real not in self._copies and is_written and self._is_older(real):
+        copy = self.copy_of(real)
+        if not copy and is_written and self._is_older(real):
             was_busy, self.busy.is_set = getattr(self.busy, "is_set", False), True
             try:
-                self._copies[real] = self._copy(real, keeps_content=keeps_content)
+                copy = self._copy(real, keeps_content=keeps_content)
+                os.symlink(real, copy + _ORIGINAL)
+                os.symlink(copy, self._link(real))
             finally:
                 self.busy.is_set = was_busy
-        return self._copies.get(real, file)
+        return copy or file
+
+    def copy_of(self, real: str) -> str:
+        """Returns the copy of a file; empty if it has none."""
+        try:
+            return os.readlink(self._link(real))
+        except OSError:
+            return ""
+
+    def _link(self, real: str) -> str:
+        return os.path.join(self._links, xxh3_128_hexdigest(os.fsencode(real)))
 
     def _copy(self, real: str, *, keeps_content: bool) -> str:
-        os.makedirs(self._folder, exist_ok=True)
-        copy = os.path.join(self._folder, f"{self._made}-{os.path.basename(real)}")
+        os.makedirs(self._links, exist_ok=True)
+        name = os.path.basename(real)
+        copy = os.path.join(self._folder, f"{os.getpid()}-{self._made}-{name}")
         self._made += 1
         if keeps_content and (size_bytes := self._beginnings.get(real, UNKNOWN_BEGINNING)) != UNKNOWN_BEGINNING:
             with open(real, "rb") as source, open(copy, "wb") as target:
@@ -70,7 +92,10 @@ class PrivateCopies:
         """Returns the file that a copy stands for; empty for any other file."""
         if not path.startswith(self._folder + os.sep):
             return ""
-        return next((real for real, copy in self._copies.items() if copy == path), "")
+        try:
+            return os.readlink(path + _ORIGINAL)
+        except OSError:
+            return ""
 
     def beginning_of(self, real: str) -> int | None:
         """Returns how long a file was when the run began to append to it, if that is known."""
@@ -82,11 +107,12 @@ class PrivateCopies:
 
     def forget(self, real: str) -> None:
         """Has a file read as it is, rather than its copy."""
-        self._copies.pop(real, None)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._link(real))
 
     def is_open(self, real: str) -> bool:
         """Whether this process has a file, or its copy, open; True where the system does not tell."""
-        path = self._copies.get(real, real)
+        path = self.copy_of(real) or real
         try:
             numbers = os.listdir("/proc/self/fd")
         except OSError:

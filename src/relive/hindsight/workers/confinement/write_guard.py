@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relive.hindsight.workers.confinement.open_monitor import WRITE_FLAGS
 from relive.hindsight.workers.confinement.private_copies import PrivateCopies
 
-_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Audit events that change a file or folder, and which of their arguments are the paths.
 _PATH_ARGUMENTS = {
     "os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,),
@@ -70,7 +70,7 @@ class WriteGuard:
             return
         if event == "open":
             path, _, flags = details
-            if isinstance(flags, int) and flags & _WRITE_FLAGS and isinstance(path, str | bytes | os.PathLike):
+            if isinstance(flags, int) and flags & WRITE_FLAGS and isinstance(path, str | bytes | os.PathLike):
                 self._check(os.fsdecode(path), keeps_content=not flags & os.O_TRUNC)
         elif event == "import" and not self._checks_torch:
             self._check_torch_writes()

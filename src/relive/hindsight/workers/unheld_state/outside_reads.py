@@ -10,10 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.hindsight.workers.confinement import OWN_FOLDERS, UNKNOWN_BEGINNING, PrivateCopies, is_renewed
+from relive.hindsight.workers.confinement import (
+    OWN_FOLDERS,
+    UNKNOWN_BEGINNING,
+    WRITE_FLAGS,
+    OpenMonitor,
+    OpenRules,
+    PrivateCopies,
+    is_renewed,
+    start_monitor,
+)
 from relive.record.provenance import FileTimes, InputFilter, file_times
 
-_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
 _EVENTS = _LISTINGS | {"open", "os.mkdir", "os.rename"}
 TICK_S = 0.02  # the times of files are those of the kernel's last tick
@@ -42,23 +50,24 @@ class OutsideRecord:
 
 
 class OutsideReads:
-    """Watches what the script reads outside of the project, through Python's audit events and `os.stat`.
+    """Watches what the script reads outside of the project: through Python's audit events, `os.stat` and the kernel.
 
     Checkpoints don't hold these files. What is on the disk is what the run saw if it is older than the restored
     checkpoint, or than the run if nothing was restored, or if this process wrote it since.
-    `note` gets the path, how it was read, and why it is in doubt.
     """
 
     def __init__(
         self, then: OutsideRecord, scope: InputFilter, inside: Sequence[str], copies: PrivateCopies,
-        note: Callable[[str, str, bool], None], private: Sequence[tuple[str, str]] = (),
+        private: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
         """`private`: folders that this process has for itself, each with the one that the run had in its place."""
         self._record = then
         self._scope = scope
         self._inside = tuple(os.path.realpath(path) + os.sep for path in inside)
         self._copies = copies
-        self._note = note
+        self._note: Callable[[str, str, bool], None] = lambda _how, _path, _is_of_the_run: None
+        self._monitor: OpenMonitor | None = None
+        self._seen: set[tuple[str, bool]] = set()  # opened by Python, and whether for writing
         self._private = private
         self._then: dict[str, FileTimes] = {}
         self._limit_s = then.began_s - TICK_S
@@ -68,12 +77,23 @@ class OutsideReads:
         self._busy = copies.busy
         self._restored_s = 0.0  # when that was, here
 
-    def start(self) -> None:
+    def start_monitor(self) -> None:
+        """Has the kernel tell what is opened; this process must have one thread only."""
+        self._monitor = start_monitor(
+            OpenRules(self._outside, self._path_to_open, file_times, is_beyond_doubt=self._is_beyond_doubt)
+        )
+
+    def start(self, note: Callable[[str, str, bool], None]) -> None:
+        """`note` gets how something was read and why it is in doubt, its path, and whether the run wrote it."""
+        self._note = note
+        if self._monitor is not None:
+            self._monitor.take()  # what was opened so far is relive's own doing
         sys.addaudithook(self._on_event)
         os.stat = self._watched_stat(os.stat)  # `os.path.exists` and `Path.stat` call it
 
     def restored(self, manifest: str, taken_s: float | None) -> None:
         """A checkpoint was restored: what this process wrote before is as old as the script's start."""
+        self.take_opened()
         self._then = self._record.at(manifest)
         self._limit_s = (self._record.began_s if taken_s is None else taken_s) - TICK_S
         self._is_restored, self._restored_s = True, time.time() - TICK_S
@@ -88,6 +108,22 @@ class OutsideReads:
 
     # --- what the script does -----------------------------------------------------------------------------------
 
+    def take_opened(self) -> None:
+        """Looks at what was opened since the last call by C libraries and child processes, which Python did not see."""
+        if self._monitor is None or getattr(self._busy, "is_set", False):
+            return
+        opened = self._monitor.take()
+        seen, self._seen = self._seen, set()
+        if not opened:
+            return
+        self._busy.is_set = True
+        try:
+            for one in opened:
+                if (one.path, bool(one.flags & WRITE_FLAGS)) not in seen:
+                    self._opened(one.path, one.flags, one.times)
+        finally:
+            self._busy.is_set = False
+
     def _on_event(self, event: str, details: tuple[object, ...]) -> None:
         if event not in _EVENTS or getattr(self._busy, "is_set", False):
             return
@@ -97,25 +133,27 @@ class OutsideReads:
             if event == "os.rename" and len(paths) == 2 and paths[1]:
                 self._renamed(paths[0], paths[1])
             elif paths and (path := paths[0]):
-                if event == "open":
+                if event == "open" and isinstance(details[2], int):
+                    self._seen.add((path, bool(details[2] & WRITE_FLAGS)))
                     self._opened(path, details[2])
                 elif event == "os.mkdir":
                     self._own |= set() if os.path.lexists(path) else {path}
                 else:
+                    self._seen.add((path, False))
                     self._read(path, "lists the folder")
         finally:
             self._busy.is_set = False
 
-    def _opened(self, path: str, flags: object) -> None:
-        if not isinstance(flags, int):
-            return
-        if not flags & _WRITE_FLAGS:
-            self._read(path, "reads")
+    def _opened(self, path: str, flags: int, times: FileTimes | None = None) -> None:
+        """A file is opened, or was when it had these times."""
+        if not flags & WRITE_FLAGS:
+            self._read(path, "reads", times)
             return
         if not flags & os.O_TRUNC and not self._is_own(path):
             known = self._copies.beginning_of(path)
-            if known == UNKNOWN_BEGINNING or (known is None and self._why_in_doubt(path)):
-                self._doubted[path] = self._why_in_doubt(path) or "whose beginning is not known"
+            why = self._why_in_doubt(path, times)
+            if known == UNKNOWN_BEGINNING or (known is None and why):
+                self._doubted[path] = why or "whose beginning is not known"
         elif flags & os.O_TRUNC:
             self._doubted.pop(path, None)
         self._own.add(path)
@@ -141,10 +179,21 @@ class OutsideReads:
 
         return watched_stat
 
-    def _read(self, path: str, how: str) -> None:
-        why = self._doubted.get(path) or ("" if self._is_own(path) else self._why_in_doubt(path))
+    def _read(self, path: str, how: str, times: FileTimes | None = None) -> None:
+        why = self._doubted.get(path) or ("" if self._is_own(path) else self._why_in_doubt(path, times))
         if why:
             self._note(f"{how} {self._path_of_run(path) or path}, {why}", path, self._is_of_the_run(path))
+
+    # --- asked by the monitor, in its process --------------------------------------------------------------------
+
+    def _path_to_open(self, path: str, flags: int) -> str:
+        is_written, is_emptied = bool(flags & WRITE_FLAGS), bool(flags & os.O_TRUNC)
+        return str(self._copies.path_for(path, is_written=is_written, keeps_content=not is_emptied))
+
+    def _is_beyond_doubt(self, path: str, times: FileTimes) -> bool:
+        """Whether a file is what the run saw at any moment: older than the run, which did not write it."""
+        is_older = bool(times) and max(times[1], times[2]) / 1e9 < self._record.began_s - TICK_S
+        return is_older and not self._record.is_written(path) and not self._path_of_run(path)
 
     # --- what is known of a file --------------------------------------------------------------------------------
 
@@ -180,9 +229,12 @@ class OutsideReads:
                 return False
         return path not in self._doubted
 
-    def _why_in_doubt(self, path: str) -> str:
-        """Says why a file or folder may be another one than the run saw at this moment; empty if it can't be."""
-        now = file_times(path)
+    def _why_in_doubt(self, path: str, times: FileTimes | None = None) -> str:
+        """Says why a file or folder may be another one than the run saw at this moment; empty if it can't be.
+
+        `times`: what it was like when it was opened; by default it is looked at now.
+        """
+        now = file_times(path) if times is None else times
         since = "the checkpoint was taken" if self._is_restored else "the run began"
         if of_the_run := self._path_of_run(path):
             is_new = not self._is_restored or (bool(now) and now[1] / 1e9 >= self._restored_s)
