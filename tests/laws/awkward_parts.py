@@ -1,4 +1,4 @@
-"""Makes awkward programs into parts of other programs: state that `turn` changes, and `told` tells.
+"""Makes awkward programs into parts of other programs: state that `turn` changes, and `part_told` tells.
 
 The state lies in a module of the project, in a closure of the script, or behind an object whose class is a library's.
 """
@@ -27,7 +27,7 @@ def turn():
     epoch, turns = turns, turns + 1
 {body}
 
-def told():
+def part_told():
     try:
         return str({told})
     except (NameError, AttributeError, TypeError, KeyError, IndexError, OSError):
@@ -45,17 +45,17 @@ def make_part():
             return
         epoch, turns = turns, turns + 1
 {body}
-    def told():
+    def part_told():
         try:
             return str({told})
         except (NameError, AttributeError, TypeError, KeyError, IndexError, OSError):
             return "not yet"
-    return turn, told
+    return turn, part_told
 """
 _OBJECT = """
 class Part:
     def __init__(self):
-        self.turn, self.told = make_part()
+        self.turn, self.part_told = make_part()
 """
 
 
@@ -76,14 +76,14 @@ def as_part(one: Awkward, place: str) -> Part:
     """The part that a program makes, in a place."""
     if place == "module":
         files = {**one.files, "part.py": _filled(_MODULE, one, 0)}
-        return Part(f"{one.name} in a module", "import part", "part.turn()", "part.told()", files, {}, one.env)
+        return Part(f"{one.name} in a module", "import part", "part.turn()", "part.part_told()", files, {}, one.env)
     made = _filled(_CLOSURE, one, 4)
     if place == "closure":
         head = made + "part_turn, part_told = make_part()\n"
         return Part(f"{one.name} in a closure", head, "part_turn()", "part_told()", one.files, {}, one.env)
     outside = {"outside_part.py": made + _OBJECT}
     head = "import outside_part\npart = outside_part.Part()"
-    return Part(f"{one.name} in a library", head, "part.turn()", "part.told()", one.files, outside, one.env)
+    return Part(f"{one.name} in a library", head, "part.turn()", "part.part_told()", one.files, outside, one.env)
 
 
 def _filled(frame: str, one: Awkward, depth: int) -> str:
