@@ -66,3 +66,36 @@ def shared_truth(tmp_path_factory):
         return {row["epoch"]: row["x"] for row in rows}
 
     return truth
+
+
+LAZY = """
+    import random
+    import relive
+
+    class Model:
+        def __init__(self):
+            self.w, self._n = [1.0], None
+        def size(self):
+            if self._n is None:
+                self._n = len(self.w)
+            return self._n
+
+    random.seed(1)
+    m = Model()
+    with relive.checkpointing(every=1):
+        for epoch in relive.loop("epoch", range(4)):
+            m.w.append(random.random())
+            relive.log("w", sum(m.w))
+"""
+
+
+def test_a_statement_that_fills_a_cache_does_not_contradict_itself(script):
+    script(LAZY)
+    script.write(LAZY + '            relive.log("x", m.size())\n')
+
+    told = script.relive("replay", "x", "--yes", check=False)
+
+    rows = [json.loads(line) for line in script.relive("dataframe", "x", "--json").stdout.splitlines()]
+    assert [row["epoch"] for row in rows if row["x"] is not None] == [0, 1, 2, 3]
+    assert {row["x_verdict"] for row in rows} == {"unverified"}
+    assert "an added statement itself changes m._n" in told.stdout + told.stderr

@@ -50,6 +50,9 @@ class Code:
     def is_used(self, path: str) -> bool:
         return not path.startswith("unused")
 
+    def is_changed_by_statement(self, path: str) -> bool:
+        return path.startswith("cache")
+
 
 class Judged:
     """A run of five epochs that logs a loss, and its replay, which logs `x` besides."""
@@ -129,6 +132,21 @@ def test_a_state_at_the_entry_that_differs_is_made_up_for_by_restoring_it(judged
 
 def test_what_differs_contradicts_its_iteration_and_all_later_ones(judged: Judged) -> None:
     assert short(judged([0.5, 0.25, 9.0, 0.125, 0.875])) == "RRCCC"
+
+
+def test_what_only_the_added_statement_changes_makes_values_unverified(judged: Judged) -> None:
+    found = judged(None, check("iteration", 1, "cache.n: other content"))
+
+    assert short(found) == "UUUUU"
+    assert causes(found)[0].startswith("an added statement itself changes cache.n; ")
+
+
+def test_if_something_else_differs_too_it_contradicts(judged: Judged) -> None:
+    assert short(judged(None, check("iteration", 1, "cache.n: other content", WEIGHT))) == "RCCCC"
+
+
+def test_a_state_that_was_restored_was_changed_by_no_statement(judged: Judged) -> None:
+    assert short(judged(None, check("restored", 1, "cache.n: other content"))) == "RRCCC"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ AGREES, NOTHING, DIFFERS = Agreement
 SCALES = {
     "state": list(Agreement), "values": list(Agreement), "next_state": list(Agreement), "next_value": list(Agreement),
     "reads": list(Reads), "restored": list(Restored), "files": list(Files), "is_seeded": [True, False],
-    "own_agrees": [True, False],
+    "own_agrees": [True, False], "is_undisturbed": [True, False],
     "is_same_machine": [True, False],
 }  # fmt: skip
 EVERY = [Evidence(**dict(zip(SCALES, values, strict=True))) for values in itertools.product(*SCALES.values())]
@@ -85,6 +85,7 @@ def test_without_anything_that_agrees_a_value_is_marked(one: Evidence) -> None:
         (Evidence(state=AGREES, next_state=DIFFERS), Verdict.UNVERIFIED),
         (Evidence(values=AGREES, own_agrees=True, next_value=DIFFERS), Verdict.REPRODUCED),
         (Evidence(state=AGREES, is_same_machine=False), Verdict.REPRODUCED),
+        (Evidence(state=AGREES, is_undisturbed=False), Verdict.UNVERIFIED),
         (Evidence(state=AGREES, values=DIFFERS), Verdict.CONTRADICTED),
     ],
 )

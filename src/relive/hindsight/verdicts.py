@@ -59,6 +59,7 @@ class Evidence:
     restored: Restored = Restored.EXACTLY
     files: Files = Files.UNCHANGED
     is_seeded: bool = True  # no generator of the script seeds itself from the system
+    is_undisturbed: bool = True  # nothing differs that the added statements may have changed themselves
     own_agrees: bool = False  # something that was compared in its own iteration agrees
     is_same_machine: bool = True  # else numbers are compared with a tolerance, and states are not compared
 
@@ -86,11 +87,11 @@ class Rule:
 
 
 (
-    STATE, VALUES, START, READS, OUTSIDE, CHANGED, SEEDS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED, MACHINE,
-    PROOF,
+    STATE, VALUES, START, OWN, READS, OUTSIDE, CHANGED, SEEDS, INCOMPLETE, NEXT, NOTHING, NO_STATE, MAYBE, UNUSED,
+    MACHINE, PROOF,
 ) = (
-    "state", "values", "start", "reads", "outside", "changed", "seeds", "incomplete", "next", "nothing", "no state",
-    "maybe", "unused", "machine", "proof",
+    "state", "values", "start", "own", "reads", "outside", "changed", "seeds", "incomplete", "next", "nothing",
+    "no state", "maybe", "unused", "machine", "proof",
 )  # fmt: skip
 # The first rule that holds gives the verdict. The table in docs/explanation/proof.md has the same rows.
 RULES = (
@@ -100,6 +101,8 @@ RULES = (
          lambda one: one.values is Agreement.DIFFERS),
     Rule(Verdict.CONTRADICTED, START, "state that the code uses was not as recorded when it began",
          lambda one: one.restored is Restored.USED_DIFFERS),
+    Rule(Verdict.UNVERIFIED, OWN, "an added statement itself changes state that was compared",
+         lambda one: not one.is_undisturbed),
     Rule(Verdict.UNVERIFIED, READS, "it reads unknown state, a clock, an address or the network",
          lambda one: one.reads is Reads.UNKNOWN),
     Rule(Verdict.UNVERIFIED, READS, "it was computed from unknown state, and no state after it was compared",

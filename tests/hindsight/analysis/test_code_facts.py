@@ -120,3 +120,41 @@ def test_which_state_the_code_of_the_loop_uses_and_the_statement_reads(path: str
 )
 def test_whether_a_script_is_seeded(source: str, is_seeded: bool) -> None:
     assert facts(source).is_seeded is is_seeded
+
+
+LAZY = """
+    class Model:
+        def size(self):
+            if self._n is None:
+                self._n = len(self.w)
+            return self._n
+        @functools.cached_property
+        def total(self):
+            return sum(self.w)
+        def note(self):
+            self.seen.append(1)
+            return helper()
+        def step(self):
+            self.w = [1]
+    def helper():
+        global calls
+        calls += 1
+    """
+
+
+@pytest.mark.parametrize(
+    ("logged", "path", "expected"),
+    [
+        ("m.size()", "m._n: other content", True),
+        ("m.size()", "m.w: other content", False),
+        ("m.total", "m.total: only now", True),
+        ("m.note()", "m.seen[3]: only now", True),
+        ("m.note()", "calls: other content", True),
+        ("len(m.w)", "m.w: other content", False),
+        ("m.step()", "m.w: other content", True),
+    ],
+)
+def test_what_a_statement_may_change_itself(logged: str, path: str, expected: bool):
+    found = facts(dedent(LAZY) + f'relive.log("x", {logged})')
+
+    assert found.is_changed_by_statement(path) is expected

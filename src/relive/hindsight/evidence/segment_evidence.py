@@ -17,6 +17,7 @@ from relive.hindsight.verdicts import (
     MAYBE,
     NEXT,
     OUTSIDE,
+    OWN,
     READS,
     START,
     STATE,
@@ -54,6 +55,7 @@ class KnowsCode(Protocol):
     def reads_files(self, name: str) -> bool: ...
     def is_volatile_path(self, path: str) -> bool: ...
     def is_used(self, path: str) -> bool: ...
+    def is_changed_by_statement(self, path: str) -> bool: ...
     @property
     def is_seeded(self) -> bool: ...
     @property
@@ -70,11 +72,14 @@ class CheckedState:
     position: float
     used: tuple[str, ...]  # paths that differ and that the code uses
     unused: tuple[str, ...]
+    own: tuple[str, ...] = ()  # paths that differ, and that the added statements may have changed themselves
 
     @property
     def agreement(self) -> Agreement:
         if self.used:
             return Agreement.DIFFERS
+        if self.own:
+            return Agreement.NOTHING
         return Agreement.AGREES if self.check.agreed else Agreement.NOTHING
 
     def of_entry(self) -> CheckedState:
@@ -208,7 +213,7 @@ class SurroundingEvidence:
                 next_value=Agreement(codes[3]), reads=reads, restored=Restored(codes[4]),
                 own_agrees=bool(codes[5]), is_same_machine=self._facts.is_same_machine,
                 files=Files.OUTSIDE if codes[6] else files,
-                is_seeded=not self._facts.code.has_own_seeds,
+                is_seeded=not self._facts.code.has_own_seeds, is_undisturbed=not self._disturbed,
             )
             for codes in np.transpose(np.unravel_index(different, _SCALES)).tolist()
         ]  # fmt: skip
@@ -281,6 +286,9 @@ class SurroundingEvidence:
             return describe_difference(first.used, first.check.iteration if first.check.place == "iteration" else None)
         if rule.ground == NEXT and (entry := self._differing_entry) is not None:
             return self._describe_start(entry)
+        if rule.ground == OWN:
+            changed = self._disturbed[0].partition(": ")[0]
+            return f"an added statement itself changes {changed}; ask with --from-start if its values depend on that"
         if rule.ground == READS:
             times = [f"reads {path.partition(': ')[0]}, which holds times" for path in self.volatile_paths
                      if code.reads_directly(name, path)]  # fmt: skip
@@ -310,6 +318,11 @@ class SurroundingEvidence:
         """The entry of the loop, if that is what is compared next with values before it, and differs."""
         return next((one.of_entry() for one in self.states if one.check.place == ENTRY and one.of_entry().used), None)
 
+    @cached_property
+    def _disturbed(self) -> list[str]:
+        """State that the added statements have changed themselves, as far as the source shows."""
+        return [path for one in self.states for path in one.own]
+
     @property
     def _first_difference(self) -> CheckedState | None:
         return next((one for one in self.states if one.used and not one.is_start), None)
@@ -330,4 +343,12 @@ class SurroundingEvidence:
             used = [path for path in real if self._facts.code.is_used(path)]
             if check.differing > len(check.differences) and not used:
                 used = [f"{check.differing} objects"]  # more than are listed
-            yield CheckedState(check, position, tuple(used), tuple(path for path in real if path not in used))
+            own = (
+                ()
+                if check.place in (RESTORED, ENTRY)
+                else tuple(filter(self._facts.code.is_changed_by_statement, used))
+            )
+            if len(own) < len(used):
+                own = ()  # something else differs, too
+            unused = tuple(path for path in real if path not in used)
+            yield CheckedState(check, position, () if own else tuple(used), unused, own)

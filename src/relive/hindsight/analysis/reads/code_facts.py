@@ -13,7 +13,7 @@ from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
 from relive.hindsight.analysis.reads.set_order import SET_ORDER
-from relive.hindsight.analysis.reads.volatile_calls import ORDER, VolatileFlow, any_volatile
+from relive.hindsight.analysis.reads.volatile_calls import GROWING_METHODS, ORDER, VolatileFlow, any_volatile
 from relive.instrument import reachable_files
 from relive.record.provenance import named_in
 
@@ -105,6 +105,34 @@ class CodeFacts:
                 own -= scope.global_names
                 found |= {chain for _, chain in scope.loads if chain[0] not in own}
                 left += [(owner, called) for _, called in scope.called if called]
+        return frozenset(found)
+
+    def is_changed_by_statement(self, path: str) -> bool:
+        """Whether an added statement may itself change the object at a path: by functions of the project it calls."""
+        return not self._changed_by_statements.isdisjoint(_PATH_PART.findall(path.partition(": ")[0]))
+
+    @cached_property
+    def _changed_by_statements(self) -> frozenset[str]:
+        """The attributes and variables of modules that functions set which the added statements call.
+
+        A cached property is an attribute with the name of its function.
+        """
+        found: set[str] = set()
+        left = [
+            name
+            for one in {one.name for one in self._added}
+            for _, _, reads in self._statements_of(one)
+            for name in (*reads.calls, *(part for chain in reads.chains for part in chain[1:]))
+        ]
+        seen: set[str] = set()
+        while left:
+            name = left.pop().rpartition(".")[2]
+            if name in seen or name not in self._functions:
+                continue
+            seen.add(name)
+            for _, scope in self._functions[name]:
+                found |= {name, *_attributes_set(scope)}
+                left += [called for _, called in scope.called]
         return frozenset(found)
 
     @cached_property
@@ -242,6 +270,14 @@ class CodeFacts:
             for line, chain in scope.loads
             if line >= begins.get((file.file, scope.name), 0)
         )
+
+
+def _attributes_set(scope: Scope) -> set[str]:
+    """The attributes and global variables that a function assigns, or whose objects it fills."""
+    targets = [target for targets, _ in scope.assigned for target in targets]
+    filled = (tuple(called.split(".")) for _, called in scope.called)
+    targets += [chain[:-1] for chain in filled if len(chain) > 1 and chain[-1] in GROWING_METHODS]
+    return {target[-1] for target in targets if len(target) > 1 or target[0] in scope.global_names}
 
 
 def _statement_length(lines: Sequence[str]) -> int:

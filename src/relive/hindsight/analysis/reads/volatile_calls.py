@@ -59,7 +59,7 @@ _METHODS = {
 }  # fmt: skip
 # Only the statement's own calls count: as keys of tables, and for finding files, they are ordinary.
 _OWN_ONLY = frozenset({"id", "hash", "__file__", SET_ORDER, *(name for name, kind in _CALLS.items() if kind == PLACE)})
-_GROWING = frozenset("add append appendleft extend insert put setdefault update".split())
+GROWING_METHODS = frozenset("add append appendleft extend insert put setdefault update".split())
 
 
 def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
@@ -148,7 +148,7 @@ class VolatileFlow:
     def _add_argument(self, file: FileScopes, scope: Scope, function: Chain, at: int | str, label: str) -> bool:
         """Adds the parameter of a function of the project that is called by its plain name, or a container's owner."""
         if len(function) > 1:
-            return function[-1] in _GROWING and self._add_target(file, scope, function[:-1], label)
+            return function[-1] in GROWING_METHODS and self._add_target(file, scope, function[:-1], label)
         is_more = False
         for other in self.files:
             for callee in other.scopes:
