@@ -45,12 +45,12 @@ def make_part():
             return
         epoch, turns = turns, turns + 1
 {body}
-    def part_told():
+    def inner_told():
         try:
             return str({told})
         except (NameError, AttributeError, TypeError, KeyError, IndexError, OSError):
             return "not yet"
-    return turn, part_told
+    return turn, inner_told
 """
 _OBJECT = """
 class Part:

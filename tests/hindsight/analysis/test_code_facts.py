@@ -32,6 +32,22 @@ def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **f
         ('import time\ndef say(t):\n    relive.log("x", t)\nsay(time.time())', "reads the clock (time.time)"),
         ('import time\nl = []\nl.append(time.time())\nrelive.log("x", sum(l))', "reads the clock (time.time)"),
         ('from datetime import datetime\nrelive.log("x", datetime.now())', "reads the clock (datetime.datetime.now)"),
+        (
+            'import time\ndef make():\n    def a():\n        return time.time()\n    return 1, a\n'
+            'n, ask = make()\nrelive.log("x", ask())',
+            "reads the clock (time.time)",
+        ),
+        (
+            'import time\ndef now():\n    return time.time()\nclass A:\n    def __init__(self):\n'
+            '        self.ask = now\na = A()\nrelive.log("x", a.ask())',
+            "reads the clock (time.time)",
+        ),
+        (
+            'import time\ndef now():\n    return time.time()\nask = now\nother = {"k": ask}\n'
+            'relive.log("x", other["k"]())',
+            "reads the clock (time.time)",
+        ),
+        ('import time\nask = time.time\nrelive.log("x", ask())', "reads the clock (time.time)"),
         ('relive.log("x", id(net))', "reads an address in memory (id)"),
         ('import os\nrelive.log("x", os.getpid())', "reads a property of the process or the machine (os.getpid)"),
         ('import requests as r\nrelive.log("x", r.get("u").text)', "reads the network (requests.get)"),

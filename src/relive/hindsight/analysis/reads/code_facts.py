@@ -12,6 +12,7 @@ from relive.checkpoint.analysis import has_volatile_name
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
+from relive.hindsight.analysis.reads.function_aliases import Aliases, called_functions, find_aliases
 from relive.hindsight.analysis.reads.set_order import SET_ORDER
 from relive.hindsight.analysis.reads.volatile_calls import GROWING_METHODS, ORDER, VolatileFlow, any_volatile
 from relive.instrument import reachable_files
@@ -96,7 +97,8 @@ class CodeFacts:
         left, seen = [(file, call) for call in calls], set()
         while left:
             caller, call = left.pop()
-            name = caller.resolve(call).rpartition(".")[2]
+            name, *others = called_functions(caller.resolve(call), self._aliases)
+            left += [(caller, other) for other in others if other not in seen]
             if name in seen:
                 continue
             seen.add(name)
@@ -126,11 +128,12 @@ class CodeFacts:
         ]
         seen: set[str] = set()
         while left:
-            name = left.pop().rpartition(".")[2]
-            if name in seen or name not in self._functions:
+            name, *others = called_functions(left.pop(), self._aliases)
+            left += [other for other in others if other not in seen]
+            if name in seen:
                 continue
             seen.add(name)
-            for _, scope in self._functions[name]:
+            for _, scope in self._functions.get(name, ()):
                 found |= {name, *_attributes_set(scope)}
                 left += [called for _, called in scope.called]
         return frozenset(found)
@@ -144,6 +147,10 @@ class CodeFacts:
                 if scope.name:
                     found.setdefault(scope.simple_name, []).append((file, scope))
         return found
+
+    @cached_property
+    def _aliases(self) -> Aliases:
+        return find_aliases(self._scopes)
 
     def reads_files(self, name: str) -> bool:
         """Whether an added statement of this name calls something that reads files, by the name of the function."""
@@ -250,7 +257,7 @@ class CodeFacts:
 
     @cached_property
     def _flow(self) -> VolatileFlow:
-        return VolatileFlow(self._scopes if any_volatile(self._scopes) else [])
+        return VolatileFlow(self._scopes if any_volatile(self._scopes) else [], self._aliases)
 
     @cached_property
     def _loads(self) -> frozenset[Chain]:

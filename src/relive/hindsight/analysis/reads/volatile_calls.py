@@ -14,6 +14,7 @@ from relive.hindsight.analysis.reads.expression_reads import (
     FileScopes,
     Scope,
 )
+from relive.hindsight.analysis.reads.function_aliases import Aliases, called_functions
 from relive.hindsight.analysis.reads.set_order import SET_ORDER
 
 CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE, FILE, ORDER = (
@@ -77,8 +78,12 @@ def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
 
 
 def volatile_name(dotted: str, *, is_own: bool = False) -> str | None:
-    """Returns what a name depends on, such as `sys.stdin`; None if that is nothing special."""
-    kind = _NAMES.get(dotted) if is_own or dotted not in _OWN_ONLY else None
+    """Returns what a name depends on, such as `sys.stdin`; None if that is nothing special.
+
+    A function of a module may be mentioned to be called under another name: `now = time.time`.
+    """
+    kind = _NAMES.get(dotted) or (_CALLS.get(dotted) if "." in dotted else None)
+    kind = kind if is_own or dotted not in _OWN_ONLY else None
     return f"{kind} ({dotted})" if kind else None
 
 
@@ -91,6 +96,7 @@ class VolatileFlow:
     """
 
     files: Sequence[FileScopes]
+    aliases: Aliases = field(default_factory=dict)
     _variables: dict[tuple[str, str, str], str] = field(default_factory=dict)  # file, scope, name → what it depends on
     _attributes: dict[str, str] = field(default_factory=dict)
     _functions: dict[str, str] = field(default_factory=dict)
@@ -113,7 +119,10 @@ class VolatileFlow:
         return chain[-1] in self._attributes or any(name == chain[0] for _, _, name in self._variables)
 
     def _label_of_call(self, file: FileScopes, call: str, is_own: bool) -> str | None:
-        return volatile_call(file.resolve(call), is_own=is_own) or self._functions.get(call.rpartition(".")[2])
+        if label := volatile_call(file.resolve(call), is_own=is_own):
+            return label
+        called = called_functions(call, self.aliases)
+        return next((self._functions[one] for one in called if one in self._functions), None)
 
     def _label_of_chain(self, file: FileScopes, scope: Scope, chain: Chain, is_own: bool) -> str | None:
         if named := volatile_name(file.resolve(".".join(chain[:2])), is_own=is_own):
