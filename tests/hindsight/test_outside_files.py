@@ -228,6 +228,7 @@ def c_write(path, value):
     c.write(file, text, len(text))
     c.close(file)
 """
+C_RENAME = """c_write(f'{OUT}/part', w); ctypes.CDLL(None).rename(f'{OUT}/part'.encode(), f'{OUT}/best.txt'.encode())"""
 C_SAVE = "c_write(f'{OUT}/best.txt', w) if epoch < 4 else None; time.sleep(0.05)"
 C_LOAD = "best = c_read(f'{OUT}/best.txt')"
 needs_monitor = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs seccomp, which Linux has")
@@ -278,6 +279,7 @@ def test_a_file_that_is_older_than_the_run_and_is_read_in_c_is_trusted(script: S
     [
         pytest.param(C_SAVE, C_LOAD, "proven", id="in C"),
         pytest.param(SAVE, C_LOAD, "proven", id="written in Python, read in C"),
+        pytest.param(C_RENAME, C_LOAD, "proven", id="renamed in C"),
         # The run was seen reading the file and not writing it, so it counts as an input, which has changed.
         pytest.param(C_SAVE, LOAD, "unverified", id="written in C, read in Python"),
     ],
@@ -309,3 +311,106 @@ def test_what_a_child_process_reads_counts_as_well(script: Script, out: Path):
     found, told = answers(script)
 
     assert [verdict for _, verdict in found] == ["unverified"], told
+
+
+@needs_monitor
+def test_a_database_outside_of_the_project_is_a_copy(script: Script, out: Path):
+    source = training(
+        out,
+        before="import sqlite3\ndb = sqlite3.connect(f'{OUT}/e.db')\ndb.execute('create table if not exists m(v)')",
+        inside="db.execute('insert into m values(?)', (w,)); db.commit()",
+    )
+    script(source)
+    before = (out / "e.db").read_bytes()
+    script.write(source + "relive.log('x', db.execute('select count(*) from m').fetchone()[0])\n")
+
+    found, told = answers(script, "x", "--from-start")
+
+    assert [verdict for _, verdict in found] == ["unverified"], told  # it had no rows when the run began
+    assert (out / "e.db").read_bytes() == before
+
+
+SHARED = """
+import sqlite3, random
+import relive
+
+db = sqlite3.connect("experiments.db")
+db.execute("create table if not exists metrics(run, loss)")
+run = db.execute("select count(distinct run) from metrics").fetchone()[0]
+random.seed(run)
+w = 1.0
+with relive.checkpointing(every=1):
+    for epoch in relive.loop("epoch", range(4)):
+        w = 0.7 * w + random.random()
+        relive.log("loss", w)
+        db.execute("insert into metrics values(?, ?)", (run, w)); db.commit()
+"""
+
+
+def test_a_database_of_the_project_that_runs_share_is_not_taken_for_what_the_run_found(script: Script):
+    script(SHARED)
+    script(SHARED)
+    script.write(SHARED + "        relive.log('x', db.execute('select count(*) from metrics').fetchone()[0])\n")
+
+    found, told = answers(script)
+
+    truth = [1, 2, 3, 4, 5, 6, 7, 8]
+    wrong = [pair for pair, right in zip(found, truth, strict=True) if pair[0] != right]
+    assert {verdict for _, verdict in wrong} <= {"unverified", "contradicted"}, told
+
+
+def test_what_a_run_finds_of_an_earlier_one_and_replaces_is_named(script: Script):
+    source = """
+import os
+import relive
+
+start = float(open("last.txt").read()) if os.path.exists("last.txt") else 0.0
+w = start
+with relive.checkpointing(every=1):
+    for epoch in relive.loop("epoch", range(4)):
+        w = 0.7 * w + epoch
+        relive.log("loss", w)
+        with open("last.txt", "r+" if os.path.exists("last.txt") else "w") as file:
+            file.write(f"{w:20.15f}")
+"""
+    script(source)
+    script(source)
+    script.write(source + "        relive.log('x', start)\n")
+
+    found, told = answers(script)
+
+    first_end = ((0.7 + 2) * 0.7) + 3
+    truth = [0.0] * 4 + [float(f"{first_end:20.15f}")] * 4
+    wrong = [pair for pair, right in zip(found, truth, strict=True) if pair[0] != right]
+    assert {verdict for _, verdict in wrong} <= {"unverified", "contradicted"}, told
+
+
+def test_a_file_that_added_code_reads_before_the_loop_and_that_has_changed(script: Script, out: Path):
+    """No recorded state has the variable, so a state that agrees says nothing about it."""
+    (out / "y.txt").write_text("1.5")
+    source = training(out)
+    script(source)
+    (out / "y.txt").write_text("2.5")
+    asked = source.replace("w = float(sys", "k = float(open(f'{OUT}/y.txt').read())\nw = float(sys")
+    script.write(asked.replace('relive.log("loss", w)', 'relive.log("loss", w)\n        relive.log("x", k * w)'))
+
+    found, told = answers(script)
+
+    assert {verdict for _, verdict in found} == {"unverified"}, told
+
+
+def test_a_file_that_is_read_and_written_through_one_handle(script: Script, out: Path):
+    source = training(
+        out, before="open(f'{OUT}/n.txt', 'w').write('0')",
+        inside="f = open(f'{OUT}/n.txt', 'r+'); n = int(f.read()) + 1; f.seek(0); f.write(str(n)); f.close()",
+    )  # fmt: skip
+    script(source)
+    script.write(source.replace('relive.log("loss", w)', 'relive.log("loss", w)\n        relive.log("x", n)'))
+
+    found, told = answers(script, "x", "epoch >= 3")
+
+    right = [at + 1 for at in range(6)]
+    told_wrong = [
+        pair for pair, truth in zip(found, right, strict=True) if pair[0] not in (truth,) and pair[0] == pair[0]
+    ]
+    assert {verdict for _, verdict in told_wrong} <= {"unverified", "contradicted"}, told

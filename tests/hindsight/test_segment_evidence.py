@@ -50,6 +50,9 @@ class Code:
     def is_used(self, path: str) -> bool:
         return not path.startswith("unused")
 
+    def reads_added(self, name: str) -> bool:
+        return False
+
     def is_changed_by_statement(self, path: str) -> bool:
         return path.startswith("cache")
 

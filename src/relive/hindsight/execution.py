@@ -256,6 +256,7 @@ class Execution:
             is_instrumented=bool(case.record.code.get("instrumented")),
             unrecorded={*(rank.variable_names or ()), *OF_THE_PLACE} - ({*rank.variables} - OF_THE_PLACE),
             has_hash_seed=rank.variables.get("PYTHONHASHSEED", "random") != "random",
+            originals=case.patch.originals,
         )  # fmt: skip
 
     def merge(self, replay: CaseReplay, reader: ResultReader) -> None:
@@ -339,7 +340,7 @@ def _job(
         names=list(question.names), moments=_moments(rank), digests=_digests(rank),
         random_states=_random_states(rank), has_hashes=question.has_hashes,
         port=rank.variables.get("MASTER_PORT", ""), ended_s=(record.ended_us or 0) / 1e6 + 1.0, begun_s=begun_s,
-        ignored_signals=record.environment.get("ignored_signals") or [],
+        ignored_signals=record.environment.get("ignored_signals") or [], missing=list(place.missing),
         **outside_fields(record, rank, place.base, scratch),
     )  # fmt: skip
 

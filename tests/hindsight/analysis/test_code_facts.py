@@ -8,6 +8,7 @@ import pytest
 
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.reads import CodeFacts
+from relive.hindsight.analysis.reads.volatile_calls import ORDER
 
 FILE = "reads a time or the number of a file, which a replay's own files don't have"
 
@@ -136,6 +137,41 @@ def test_which_state_the_code_of_the_loop_uses_and_the_statement_reads(path: str
 )
 def test_whether_a_script_is_seeded(source: str, is_seeded: bool) -> None:
     assert facts(source).is_seeded is is_seeded
+
+
+@pytest.mark.parametrize(
+    ("added", "logged", "found"),
+    [
+        ("probe = np.random.default_rng().normal(size=3)", "probe @ w", "draws random numbers of a generator that "
+         "seeds itself (np.random.default_rng)"),
+        ("probe = np.random.default_rng(0).normal(size=3)", "probe @ w", None),
+        ("probe = np.random.default_rng()", "w", None),  # not of this statement
+        ("order = list({'a', 'b'})", "''.join(order)", ORDER),
+        ("order = sorted({'a', 'b'})", "''.join(order)", None),
+        ("class C:\n    @property\n    def now(self):\n        return time.time()\nc = C()", "c.now",
+         "reads the clock (time.time)"),
+    ],
+)  # fmt: skip
+def test_what_code_beside_the_statement_depends_on(added: str, logged: str, found: str | None):
+    old = "import time\nimport numpy as np\nw = 1.0\n"
+    new = f'{old}{added}\nrelive.log("x", {logged})\n'
+    line = len(new.splitlines())
+    one = CodeFacts(
+        {"train.py": new}.get, "train.py", added=[AddedStatement("train.py", line, "x")], has_hash_seed=False,
+        originals={"train.py": old},
+    )  # fmt: skip
+
+    assert one.volatile_source("x") == found
+
+
+def test_statements_that_read_what_added_code_has_made():
+    old = "w = 1.0\n"
+    new = old + 'age = load("age.npy")\nrelive.log("x", age.mean())\nrelive.log("y", w)\n'
+    added = [AddedStatement("train.py", 3, "x"), AddedStatement("train.py", 4, "y")]
+    one = CodeFacts({"train.py": new}.get, "train.py", added=added, originals={"train.py": old})
+
+    assert one.reads_added("x")
+    assert not one.reads_added("y")
 
 
 LAZY = """

@@ -56,6 +56,7 @@ class KnowsCode(Protocol):
     def is_volatile_path(self, path: str) -> bool: ...
     def is_used(self, path: str) -> bool: ...
     def is_changed_by_statement(self, path: str) -> bool: ...
+    def reads_added(self, name: str) -> bool: ...
     @property
     def is_seeded(self) -> bool: ...
     @property
@@ -203,7 +204,8 @@ class SurroundingEvidence:
         values, own_values = self._values.between(since, position, context)
         restored = np.asarray([self._restored(one) for one in [None, *self._starts]])[start]
         reads, files = self._find_reads(name), self._files_of(name)
-        is_outside = position >= self._doubted_since[start]
+        doubted = self._first_doubts if self._facts.code.reads_added(name) else self._doubted_since
+        is_outside = position >= doubted[start]
         columns = [state, values, next_state, next_value, restored, own_state | own_values, is_outside]
         key = np.ravel_multi_index([column.astype(np.int64) for column in columns], _SCALES)
         different, which = np.unique(key, return_inverse=True)
@@ -226,9 +228,17 @@ class SurroundingEvidence:
         A state that agrees shows that what was read before has made no difference.
         """
         since = [0, *(self.states.index(one) + 1 if one.agreement is Agreement.AGREES else 0 for one in self._starts)]
+        return self._first_doubts_after(since)
+
+    @cached_property
+    def _first_doubts(self) -> NDArray[np.float64]:
+        """The same for values that depend on variables of added code, which no recorded state has."""
+        return self._first_doubts_after([0] * (len(self._starts) + 1))
+
+    def _first_doubts_after(self, checks: Sequence[int]) -> NDArray[np.float64]:
         return np.asarray([
-            min((one.position - 0.5 for one in self._facts.outside if one.checks >= checks), default=np.inf)
-            for checks in since
+            min((one.position - 0.5 for one in self._facts.outside if one.checks >= count), default=np.inf)
+            for count in checks
         ])  # fmt: skip
 
     def _state_timeline(self, states: Iterable[CheckedState]) -> Timeline:
@@ -295,9 +305,10 @@ class SurroundingEvidence:
             opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
             flowing = (describe_unknown(path) for path in self._unknown if code.reads_by_flow(name, path))
             told = [*times, *opaque, *map(describe_unknown, self._written_files(name))]
-            return code.volatile_source(name) or next(iter(told), None) or next(flowing)
+            return code.volatile_source(name) or next(iter(told), None) or next(flowing, rule.reason)
         if rule.ground == MAYBE:
-            return next(describe_unknown(path) for path in self._unknown if code.is_used(path))
+            used = (path for path in self._unknown if code.is_used(path) or code.reads_directly(name, path))
+            return next(map(describe_unknown, used), rule.reason)
         if rule.ground == OUTSIDE:
             return facts.outside[0].text
         if rule.ground == CHANGED:

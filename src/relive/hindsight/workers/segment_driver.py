@@ -22,7 +22,7 @@ from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.state_proof import StateProof
 from relive.hindsight.workers.supervision import ProgressFile
 from relive.hindsight.workers.unheld_state import STALE, GradientWatch, OutsideReads, PersistentLoaders
-from relive.hindsight.workers.wire import Job, OutsideRead, WorkerReport
+from relive.hindsight.workers.wire import ALWAYS, Job, OutsideRead, WorkerReport
 from relive.record import JournalDriver, NullJournal, Place, ProcessMember, current_place, session
 from relive.record.provenance import REDACTED, SecretFilter
 from relive.store import Home, JournalName
@@ -301,9 +301,9 @@ class SegmentDriver(JournalDriver):
         self.take_opened = self.proof.before_check = reads.take_opened
         reads.start(self.note_outside)
 
-    def note_outside(self, text: str, path: str, is_of_the_run: bool) -> None:
-        """The script reads something outside of the project that may not be what the run saw there."""
-        checks = len(self.report.checks)
+    def note_outside(self, text: str, path: str, is_of_the_run: bool, is_lasting: bool = False) -> None:
+        """The script reads a file that may not be what the run saw there; with `is_lasting` it may go on reading it."""
+        checks = ALWAYS if is_lasting else len(self.report.checks)
         if (path, checks) not in self._outside:  # a later read since the same comparison says nothing more
             self._outside.add((path, checks))
             position = self._segment_journal.written()

@@ -72,6 +72,7 @@ class Job(msgspec.Struct, frozen=True):
     outside: dict[str, dict[str, list[int]]] = {}  # by checkpoint: what had changed outside of the project
     beginnings: dict[str, int] = {}  # the lengths of files outside of the project when the run began to append to them
     root: str = ""  # the project of the run
+    missing: list[str] = []  # files of the project that the run found in a state that nobody knows
     ignored_signals: list[str] = []  # by the process that was recorded, from its start on
     private: list[tuple[str, str]] = []  # folders that this worker has for itself, and those that the run had instead
     begun_s: float = 0.0  # wall clock: the begin of the replay, all of its segments together
@@ -131,6 +132,9 @@ class StateCheck(msgspec.Struct, frozen=True):
         return not self.differences and not self.differing
 
 
+ALWAYS = 1 << 62
+
+
 class OutsideRead(msgspec.Struct, frozen=True):
     """Something outside of the project that the script read, and that may not be what the run saw there."""
 
@@ -138,7 +142,7 @@ class OutsideRead(msgspec.Struct, frozen=True):
     path: str
     is_of_the_run: bool  # the run wrote it
     position: int  # of the next slot in the worker's journal
-    checks: int  # how many comparisons of the state were made before
+    checks: int  # how many comparisons of the state were made before; `ALWAYS` if none can end the doubt
 
 
 class WorkerReport(msgspec.Struct):

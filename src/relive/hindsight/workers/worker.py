@@ -47,7 +47,8 @@ def main(path: str) -> int:
     )  # fmt: skip
     reads = _outside_reads(job, guard.copies) if guard.copies is not None else None
     if reads is not None:
-        reads.start_monitor()  # first: it forks, and none of what follows is for the process that it forks
+        # First: it forks, and none of what follows is for the process that it forks.
+        guard.is_monitored = reads.start_monitor(guard.before_write)
     replayer = Replayer(job)
     session.first = session.driver = Off() if job.nth else replayer
     session.open_replayed_run = _RunSelector(replayer, job).next
@@ -67,7 +68,7 @@ def main(path: str) -> int:
 def _outside_reads(job: Job, copies: PrivateCopies) -> OutsideReads:
     record = OutsideRecord(job.started_s, job.ended_s, job.outside)
     inside = [*job.protected, *job.writable]
-    return OutsideReads(record, InputFilter(job.root, job.home), inside, copies, job.private)
+    return OutsideReads(record, InputFilter(job.root, job.home), inside, copies, job.private, job.missing)
 
 
 def leave(code: int) -> NoReturn:

@@ -43,6 +43,7 @@ class Workspace:
     tree: Path  # the project as it was, with the added statements
     cwd: Path
     script: Path
+    missing: tuple[str, ...] = ()  # files that the run found in a state that nobody knows
 
     def folder(self, rank: int) -> Path:
         """The folder for the journals and the report of one rank. All else is common to all ranks."""
@@ -80,9 +81,11 @@ def create_workspace(
     for line in (line for rank in ranks for line in line_schema.lines_of(line_schema.InputRead, rank.lines)):
         if line.role == APPENDED:
             _provide_beginning(line.path, line.size_bytes or 0, folders)
+    began_s = script_began_s(record, ranks[0])
+    missing: list[str] = []
     for outside, inside in folders.items():
-        _make_older_folders(outside, inside, base, script_began_s(record, ranks[0]) + START_PRECISION_S)
-        _link_older_files(outside, inside, base, record.started_us / 1e6)
+        _make_older_folders(outside, inside, base, began_s + START_PRECISION_S)
+        missing += _link_older_files(outside, inside, base, record.started_us / 1e6, began_s)
         if _is_below(home, outside):  # the script may list the folder
             (inside / os.path.relpath(home, outside)).mkdir(parents=True, exist_ok=True)
     for rank in ranks:
@@ -90,7 +93,7 @@ def create_workspace(
     place = own / os.path.relpath(cwd, root) if _is_below(cwd, root) else base / "cwd"
     place.mkdir(parents=True, exist_ok=True)
     script = own / os.path.relpath(record.code["script"], root)
-    return Workspace(base, own, place, script)
+    return Workspace(base, own, place, script, tuple(missing))
 
 
 def entry_file(record: RunRecord) -> str:
@@ -233,24 +236,31 @@ def script_began_s(record: RunRecord, recorded: ParsedJournal) -> float:
     return record.started_us / 1e6 - age_s
 
 
-def _link_older_files(outside: Path, inside: Path, base: Path, begun_s: float) -> None:
+def _link_older_files(outside: Path, inside: Path, base: Path, begun_s: float, started_s: float) -> list[str]:
     """Links files that are older than the run: they may have been read before relive was imported.
 
     Files made or changed since are not what the run saw, and are left out. In a project with more than
-    `MAX_LINKED_FILES` such files none is linked.
+    `MAX_LINKED_FILES` such files none is linked. Returns the places of those that were there when the script was
+    started, and have changed since.
     """
     found: list[tuple[str, Path]] = []
+    missing: list[str] = []
     for folder, names, files in os.walk(outside):
         names[:] = [name for name in names if not _is_excluded(Path(folder) / name, base)]
         for name in files:
             path, target = os.path.join(folder, name), inside / os.path.relpath(folder, outside) / name
-            if not os.path.lexists(target) and _modified_s(path) < begun_s:
+            if os.path.lexists(target):
+                continue
+            if _modified_s(path) < begun_s:
                 found.append((path, target))
+            elif _born_s(path) < started_s - START_PRECISION_S and len(missing) < MAX_LINKED_FILES:
+                missing.append(str(target))
         if len(found) > MAX_LINKED_FILES:
-            return
+            return missing
     for path, target in found:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(path)
+    return missing
 
 
 def _is_excluded(folder: Path, base: Path) -> bool:

@@ -19,6 +19,8 @@ folder = {folder!r}
 rules = OpenRules(
     watched_path=lambda path: os.path.realpath(path) if os.path.realpath(path).startswith(folder + "/") else "",
     path_for=lambda path, flags: {instead},
+    is_left_alone=lambda path: path.endswith("kept"),
+    before_write=lambda path, flags: None,
     times=lambda path: (os.stat(path).st_size,) if os.path.exists(path) else (),
     is_beyond_doubt=lambda path, times: path.endswith("old"),
 )
@@ -73,6 +75,51 @@ def test_another_file_is_opened_in_its_place(tmp_path: Path):
     assert said.startswith("python")
     assert (tmp_path / "a").read_text() == "original"
     assert (tmp_path / "a.copy").read_text() == "changed"
+
+
+@pytest.mark.parametrize("call", ["libc.rename(b'new', b'a')", "libc.renameat(-100, b'new', -100, b'a')"])
+def test_what_gets_the_name_of_a_file_becomes_its_copy(tmp_path: Path, call: str):
+    (tmp_path / "a").write_text("original")
+    body = f"open('new', 'w').write('changed'); libc = ctypes.CDLL(None); assert {call} == 0"
+
+    said = run(tmp_path, body, instead="path + '.copy' if path.endswith('/a') else path")
+
+    assert (tmp_path / "a").read_text() == "original"
+    assert (tmp_path / "a.copy").read_text() == "changed"
+    assert not (tmp_path / "new").exists()
+    assert said == "[('new', 1, ()), ('a', 1, (8,))]"
+
+
+def test_files_that_must_stay_seem_to_be_gone_when_they_are_removed(tmp_path: Path):
+    folder = tmp_path / "old"
+    folder.mkdir()
+    (folder / "kept").write_text("original")
+    body = """
+import shutil
+shutil.rmtree('old')
+os.makedirs('old')
+try:
+    open('old/kept')
+except FileNotFoundError:
+    print('gone')
+open('old/kept', 'w').write('again')
+print(open('old/kept').read())
+"""
+
+    said = run(tmp_path, body, instead="folder + '/copy' if path.endswith('kept') else path")
+
+    assert said.startswith("gone\nagain")
+    assert (folder / "kept").read_text() == "original"
+
+
+def test_files_that_must_stay_are_not_truncated(tmp_path: Path):
+    (tmp_path / "kept").write_text("original")
+    body = "libc = ctypes.CDLL(None); print(libc.truncate(b'kept', 2))"
+
+    said = run(tmp_path, body, instead="path + '.copy' if flags & 3 else path")
+
+    assert said.startswith("-1")  # there is no copy here
+    assert (tmp_path / "kept").read_text() == "original"
 
 
 def test_errors_are_those_of_the_file(tmp_path: Path):

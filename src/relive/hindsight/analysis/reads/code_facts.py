@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -13,17 +13,16 @@ from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.program import read_program
 from relive.hindsight.analysis.reads.expression_reads import Chain, ExpressionReads, FileScopes, Scope, read_scopes
 from relive.hindsight.analysis.reads.function_aliases import Aliases, called_functions, find_aliases
+from relive.hindsight.analysis.reads.own_code import SELF_SEEDING, OwnCode, find_own_code
 from relive.hindsight.analysis.reads.set_order import SET_ORDER
 from relive.hindsight.analysis.reads.volatile_calls import GROWING_METHODS, ORDER, VolatileFlow, any_volatile
 from relive.instrument import reachable_files
 from relive.record.provenance import named_in
 
+NO_FILES: Mapping[str, str | None] = {}
 ReadFile = Callable[[str], str | None]
 _PATH_PART = re.compile(r"\w+")
 _STATEMENT_LINES = 20  # that a log statement may span
-_SELF_SEEDING = re.compile(
-    r"(^|\.)(default_rng|RandomState|SeedSequence|PCG64|PCG64DXSM|MT19937|Philox|SFC64)$|^random\.Random$"
-)
 _READER = re.compile(r"(^|\.)(open|load\w*|read\w*|imread|fromfile|memmap|listdir|scandir|i?r?glob|stat|getsize)$")
 _ENVIRONMENT = re.compile(r"\b(environb?|getenvb?)\b")
 _SEED = re.compile(
@@ -38,11 +37,13 @@ class CodeFacts:
     `read` returns the text of a file, if there is one. `mains` are the names of the main loops, as the source has
     them; `is_instrumented`: the source has no loops of relive, instrumentation chooses them. `unrecorded`: environment
     variables whose values in the run are not known; `has_hash_seed`: sets have the order that they had in the run.
+    `originals`: the files that something was added to, as they were.
     """
 
     def __init__(
         self, read: ReadFile, entry: str, *, added: Sequence[AddedStatement] = (), mains: Collection[str] = (),
         is_instrumented: bool = False, unrecorded: Collection[str] = (), has_hash_seed: bool = True,
+        originals: Mapping[str, str | None] = NO_FILES,
     ) -> None:  # fmt: skip
         self._read = read
         self._entry = entry
@@ -51,6 +52,7 @@ class CodeFacts:
         self._is_instrumented = is_instrumented
         self._unrecorded = unrecorded
         self._has_hash_seed = has_hash_seed
+        self._originals = originals
 
     # --- what the added statements read -------------------------------------------------------------------------
 
@@ -60,7 +62,27 @@ class CodeFacts:
             self._flow.label(file, scope, reads, is_own=True) for file, scope, reads in self._statements_of(name)
         )  # fmt: skip
         labels = (label for label in found if label and not (label == ORDER and self._has_hash_seed))
-        return next(labels, None) or self._unrecorded_variable(name)
+        own = self._own_code.label(has_hash_seed=self._has_hash_seed) if self.reads_added(name) else None
+        return next(labels, None) or self._unrecorded_variable(name) or own
+
+    def reads_added(self, name: str) -> bool:
+        """Whether an added statement of this name reads what other added code has made: no record has that."""
+        own = self._own_code.names
+        return bool(own) and any(
+            not own.isdisjoint(
+                (
+                    *(chain[0] for chain in scope.sources_of(reads.chains)),
+                    *(one.partition(".")[0] for one in reads.calls),
+                )
+            )
+            for _, scope, reads in self._statements_of(name)
+        )
+
+    @cached_property
+    def _own_code(self) -> OwnCode:
+        texts = [(old, self._read(file)) for file, old in self._originals.items()]
+        statements = {one.line for one in self._added}
+        return find_own_code([(old or "", new) for old, new in texts if new is not None], statements)
 
     def _unrecorded_variable(self, name: str) -> str | None:
         """Returns the environment variable that an added statement of a name reads, if the run's value is not known."""
@@ -227,7 +249,7 @@ class CodeFacts:
     @cached_property
     def has_own_seeds(self) -> bool:
         """Whether the script makes a generator that seeds itself from the system: another one in every process."""
-        return any(_SELF_SEEDING.search(file.resolve(call)) for file in self._scopes for call in file.bare_calls)
+        return any(SELF_SEEDING.search(file.resolve(call)) for file in self._scopes for call in file.bare_calls)
 
     def _chains_of(self, path: str) -> list[Chain]:
         """The chains by which the source may name a path; it may begin with names of modules, classes and functions."""

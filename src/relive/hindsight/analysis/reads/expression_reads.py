@@ -106,7 +106,7 @@ def read_scopes(file: str, text: str) -> FileScopes | None:
     imported = dict(pair for node in nodes for pair in _imported_names(node))
     found = [node for node in nodes if isinstance(node, ast.Call)]
     calls = frozenset(called for node in nodes for called in _calls_of(node))
-    bare = frozenset(_dotted(node.func) for node in found if not node.args and not node.keywords)
+    bare = frozenset(dotted_name(node.func) for node in found if not node.args and not node.keywords)
     return FileScopes(file, reader.scopes, imported, calls, frozenset(_bound_names(nodes)), bare, reader.logged)
 
 
@@ -116,7 +116,7 @@ def read_expression(node: ast.AST) -> ExpressionReads:
     made = {
         id(part)
         for n in ast.walk(node)
-        if isinstance(n, ast.Call) and _is_class_name(_dotted(n.func))
+        if isinstance(n, ast.Call) and _is_class_name(dotted_name(n.func))
         for given in [*n.args, *(keyword.value for keyword in n.keywords)]
         for part in ast.walk(given)
     }
@@ -131,7 +131,7 @@ def _calls_of(node: ast.AST) -> Iterator[str]:
     """What a node itself calls; not its parts."""
     match node:
         case ast.Call(func, args):
-            yield _dotted(func)
+            yield dotted_name(func)
             yield from (whole for given in args for whole in _whole_stat(given))
         case ast.Attribute(_, attr) if attr in FILE_ATTRIBUTES:
             yield f".{attr}"
@@ -140,7 +140,7 @@ def _calls_of(node: ast.AST) -> Iterator[str]:
 
 
 def _whole_stat(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Call) and (called := _dotted(node.func)).rpartition(".")[2] in _STATS and "." in called:
+    if isinstance(node, ast.Call) and (called := dotted_name(node.func)).rpartition(".")[2] in _STATS and "." in called:
         yield WHOLE_STAT + called
 
 
@@ -182,7 +182,8 @@ def chain_of(node: ast.AST) -> Chain | None:
                 return None
 
 
-def _dotted(node: ast.expr) -> str:
+def dotted_name(node: ast.expr) -> str:
+    """Returns the name of a function that is called, as it is written; of a method of a result, the method alone."""
     chain = chain_of(node)
     if chain is not None:
         return ".".join(chain)
@@ -283,7 +284,7 @@ class _ScopeReader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         function = chain_of(node.func)
-        self._scope.called.append((node.lineno, _dotted(node.func)))
+        self._scope.called.append((node.lineno, dotted_name(node.func)))
         if function is not None and (node.args or node.keywords):
             given: dict[int | str, ExpressionReads] = {
                 at: read_expression(one) for at, one in enumerate(node.args) if not isinstance(one, ast.Starred)

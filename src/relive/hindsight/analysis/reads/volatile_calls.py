@@ -131,7 +131,9 @@ class VolatileFlow:
         for key in ((file.file, scope.name, root), (file.file, "", root)):
             if key in self._variables:
                 return self._variables[key]
-        return next((self._attributes[part] for part in chain[1:] if part in self._attributes), None)
+        found = next((self._attributes[part] for part in chain[1:] if part in self._attributes), None)
+        # A property looks like an attribute; elsewhere than in the statement itself, too much has the name of one.
+        return found or next((self._functions[part] for part in chain[1:] if is_own and part in self._functions), None)
 
     def _spread(self, file: FileScopes, scope: Scope) -> bool:
         is_more = False

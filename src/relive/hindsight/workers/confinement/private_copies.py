@@ -44,6 +44,10 @@ class PrivateCopies:
         self._replace(self._mapped_open(builtins.open), builtins, io)
         self._replace(self._mapped_rename(os.rename), os)
         self._replace(self._mapped_rename(os.replace), os)
+        with contextlib.suppress(ImportError):  # some builds of Python lack it
+            import sqlite3
+
+            sqlite3.connect = sqlite3.dbapi2.connect = self._mapped_connect(sqlite3.connect)
 
     def _replace(self, mapped: Any, *modules: Any) -> None:
         """Replaces a function, also in the module that defines it: there a restore finds what variables refer to."""
@@ -72,6 +76,10 @@ class PrivateCopies:
             return os.readlink(self._link(real))
         except OSError:
             return ""
+
+    def is_left_alone(self, real: str) -> bool:
+        """Whether a file must not be changed, and has no copy that could be."""
+        return not self.copy_of(real) and self._is_older(real)
 
     def _link(self, real: str) -> str:
         return os.path.join(self._links, xxh3_128_hexdigest(os.fsencode(real)))
@@ -127,6 +135,18 @@ class PrivateCopies:
             return original(
                 self.path_for(file, is_written=is_written, keeps_content=keeps_content), mode, *args, **kwargs
             )
+
+        return mapped
+
+    def _mapped_connect(self, original: Any) -> Any:
+        """SQLite compares the file that it has opened with the path: it must be given the path of the copy."""
+
+        @functools.wraps(original)
+        def mapped(database: Any, *args: Any, **kwargs: Any) -> Any:
+            is_file = not isinstance(database, str) or not database.startswith((":memory:", "file:"))
+            if database and is_file:
+                database = self.path_for(database, is_written=True, keeps_content=True)
+            return original(database, *args, **kwargs)
 
         return mapped
 

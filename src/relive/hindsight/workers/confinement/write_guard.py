@@ -58,6 +58,7 @@ class WriteGuard:
         self._checks_torch = False
         self._protected = tuple(_with_separator(os.path.realpath(path)) for path in protected)
         self._writable = tuple(_with_separator(os.path.realpath(path)) for path in writable)
+        self.is_monitored = False  # the kernel gives copies for files that are opened, and to be left as they are
         self._busy = threading.local()  # per thread: other threads are still checked meanwhile
 
     def start(self) -> None:
@@ -71,7 +72,7 @@ class WriteGuard:
         if event == "open":
             path, _, flags = details
             if isinstance(flags, int) and flags & WRITE_FLAGS and isinstance(path, str | bytes | os.PathLike):
-                self._check(os.fsdecode(path), keeps_content=not flags & os.O_TRUNC)
+                self._check(os.fsdecode(path), keeps_content=not flags & os.O_TRUNC, may_only_read=self.is_monitored)
         elif event == "import" and not self._checks_torch:
             self._check_torch_writes()
         elif event == "os.mkdir" and isinstance(details[0], str | bytes) and os.path.islink(details[0]):
@@ -98,11 +99,16 @@ class WriteGuard:
 
         found.__init__ = checked
 
+    def before_write(self, path: str, flags: int) -> None:
+        """Replaces a link in the replay's folder that is about to be written through."""
+        if self._lies_in(os.path.dirname(os.path.abspath(path)), self._writable):
+            self._replace_link(path, keeps_content=not flags & os.O_TRUNC)
+
     def _check(self, path: str, *, keeps_content: bool, may_only_read: bool = False) -> None:
         self._busy.is_set = True  # the check itself must not be checked
         try:
-            if os.path.islink(path) and self._lies_in(os.path.dirname(os.path.abspath(path)), self._writable):
-                self._replace_link(path, keeps_content=keeps_content)
+            if os.path.islink(path):
+                self.before_write(path, 0 if keeps_content else os.O_TRUNC)
             real = os.path.realpath(path)
             if self._lies_in(real, self._protected) and not self._lies_in(real, self._writable):
                 raise PermissionError(

@@ -6,9 +6,9 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from relive.hindsight.workers.confinement import (
     OWN_FOLDERS,
@@ -23,7 +23,7 @@ from relive.hindsight.workers.confinement import (
 from relive.record.provenance import FileTimes, InputFilter, file_times
 
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
-_EVENTS = _LISTINGS | {"open", "os.mkdir", "os.rename"}
+_EVENTS = _LISTINGS | {"open", "os.mkdir", "os.rename", "sqlite3.connect"}
 TICK_S = 0.02  # the times of files are those of the kernel's last tick
 
 
@@ -49,6 +49,16 @@ class OutsideRecord:
         return any(path in changed for changed in self.changes.values())
 
 
+class Note(Protocol):
+    """Gets how something was read and why it is in doubt, its path, whether the run wrote it, and for how long."""
+
+    def __call__(self, text: str, path: str, is_of_the_run: bool, is_lasting: bool, /) -> None: ...
+
+
+def _ignore(_text: str, _path: str, _is_of_the_run: bool, _is_lasting: bool, /) -> None:
+    """Ignores what is read before the script runs."""
+
+
 class OutsideReads:
     """Watches what the script reads outside of the project: through Python's audit events, `os.stat` and the kernel.
 
@@ -58,17 +68,21 @@ class OutsideReads:
 
     def __init__(
         self, then: OutsideRecord, scope: InputFilter, inside: Sequence[str], copies: PrivateCopies,
-        private: Sequence[tuple[str, str]] = (),
+        private: Sequence[tuple[str, str]] = (), missing: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """`private`: folders that this process has for itself, each with the one that the run had in its place."""
+        """`private`: folders that this process has for itself, each with the one that the run had in its place.
+
+        `missing`: files of the project that this process has not, and that the run found in a state that is not known.
+        """
         self._record = then
         self._scope = scope
         self._inside = tuple(os.path.realpath(path) + os.sep for path in inside)
         self._copies = copies
-        self._note: Callable[[str, str, bool], None] = lambda _how, _path, _is_of_the_run: None
+        self._note: Note = _ignore
         self._monitor: OpenMonitor | None = None
         self._seen: set[tuple[str, bool]] = set()  # opened by Python, and whether for writing
         self._private = private
+        self._missing = frozenset(map(os.path.realpath, missing))
         self._then: dict[str, FileTimes] = {}
         self._limit_s = then.began_s - TICK_S
         self._is_restored = False
@@ -77,14 +91,17 @@ class OutsideReads:
         self._busy = copies.busy
         self._restored_s = 0.0  # when that was, here
 
-    def start_monitor(self) -> None:
-        """Has the kernel tell what is opened; this process must have one thread only."""
+    def start_monitor(self, before_write: Callable[[str, int], None]) -> bool:
+        """Has the kernel tell what is opened, if it can; this process must have one thread only."""
         self._monitor = start_monitor(
-            OpenRules(self._outside, self._path_to_open, file_times, is_beyond_doubt=self._is_beyond_doubt)
-        )
+            OpenRules(
+                self._outside, self._path_to_open, self._copies.is_left_alone, before_write, file_times,
+                self._is_beyond_doubt,
+            )
+        )  # fmt: skip
+        return self._monitor is not None
 
-    def start(self, note: Callable[[str, str, bool], None]) -> None:
-        """`note` gets how something was read and why it is in doubt, its path, and whether the run wrote it."""
+    def start(self, note: Note) -> None:
         self._note = note
         if self._monitor is not None:
             self._monitor.take()  # what was opened so far is relive's own doing
@@ -136,6 +153,9 @@ class OutsideReads:
                 if event == "open" and isinstance(details[2], int):
                     self._seen.add((path, bool(details[2] & WRITE_FLAGS)))
                     self._opened(path, details[2])
+                elif event == "sqlite3.connect":
+                    self._read(path, "reads", is_lasting=True)  # what it reads later can't be seen
+                    self._own.add(path)
                 elif event == "os.mkdir":
                     self._own |= set() if os.path.lexists(path) else {path}
                 else:
@@ -149,6 +169,8 @@ class OutsideReads:
         if not flags & WRITE_FLAGS:
             self._read(path, "reads", times)
             return
+        if path in self._missing and not flags & os.O_TRUNC:
+            self._read(path, "opens", times, is_lasting=True)
         if not flags & os.O_TRUNC and not self._is_own(path):
             known = self._copies.beginning_of(path)
             why = self._why_in_doubt(path, times)
@@ -156,6 +178,8 @@ class OutsideReads:
                 self._doubted[path] = why or "whose beginning is not known"
         elif flags & os.O_TRUNC:
             self._doubted.pop(path, None)
+        if flags & os.O_RDWR and not flags & os.O_TRUNC:
+            self._read(path, "reads", times, is_lasting=True)  # what is read later through it can't be seen
         self._own.add(path)
 
     def _renamed(self, source: str, target: str) -> None:
@@ -179,10 +203,17 @@ class OutsideReads:
 
         return watched_stat
 
-    def _read(self, path: str, how: str, times: FileTimes | None = None) -> None:
+    def _read(self, path: str, how: str, times: FileTimes | None = None, *, is_lasting: bool = False) -> None:
+        if path in self._missing:
+            now = file_times(path) if times is None else times
+            if not now:
+                what = os.path.basename(path)
+                self._note(f"{how} {what}, which the run found in another state than it is in now", path, False, True)
+            return
         why = self._doubted.get(path) or ("" if self._is_own(path) else self._why_in_doubt(path, times))
         if why:
-            self._note(f"{how} {self._path_of_run(path) or path}, {why}", path, self._is_of_the_run(path))
+            text = f"{how} {self._path_of_run(path) or path}, {why}"
+            self._note(text, path, self._is_of_the_run(path), is_lasting)
 
     # --- asked by the monitor, in its process --------------------------------------------------------------------
 
@@ -193,7 +224,8 @@ class OutsideReads:
     def _is_beyond_doubt(self, path: str, times: FileTimes) -> bool:
         """Whether a file is what the run saw at any moment: older than the run, which did not write it."""
         is_older = bool(times) and max(times[1], times[2]) / 1e9 < self._record.began_s - TICK_S
-        return is_older and not self._record.is_written(path) and not self._path_of_run(path)
+        is_known = not self._record.is_written(path) and not self._path_of_run(path) and path not in self._missing
+        return is_older and is_known
 
     # --- what is known of a file --------------------------------------------------------------------------------
 
@@ -202,6 +234,8 @@ class OutsideReads:
         if not isinstance(path, str | bytes | os.PathLike):
             return ""
         full = os.path.abspath(os.fsdecode(path))
+        if self._missing and (real := os.path.realpath(full)) in self._missing:
+            return real
         full = self._copies.original_of(full) or full
         is_private = bool(self._path_of_run(full))
         if is_renewed(full) or not (is_private or self._scope.may_be_outside(full)):
