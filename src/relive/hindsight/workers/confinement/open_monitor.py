@@ -345,6 +345,8 @@ class _Monitor:
 
     def _make_folder(self, real: str) -> _Done | None:
         if real not in self._removed:
+            if not os.path.lexists(real):
+                self._note(real, _CREATING)  # also if a child process makes it
             return None
         self._removed.remove(real)
         return _Done()
