@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -201,6 +202,47 @@ def test_every_public_name_is_explained():
     assert relive.__all__
     assert not bare, f"without a docstring: {bare}"
     assert not missing, f"docs/reference/python.md says nothing of {missing}"
+
+
+def signatures(text: str) -> dict[str, list[tuple[str, str]]]:
+    """The functions that a page defines, without a body: the names of their parameters, and the defaults."""
+    found = {}
+    for block in split(text)[0]:
+        for code in re.split(r"\n(?=def )", block.code) if block.code.startswith("def ") else ():
+            function = ast.parse(re.sub(r"\s+$", "", code) + ": ...").body[0]
+            assert isinstance(function, ast.FunctionDef)
+            found[function.name] = ast.unparse(function.args)
+    return {name: parameters(eval(f"lambda {strip_types(args)}: None", {})) for name, args in found.items()}
+
+
+def strip_types(args: str) -> str:
+    """Parameters as a lambda has them, with the values of their defaults."""
+    function = ast.parse(f"def f({args}): ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    for one in ast.walk(function):
+        if isinstance(one, ast.arg):
+            one.annotation = None
+    return ast.unparse(function.args)
+
+
+def parameters(function: Any) -> list[tuple[str, str]]:
+    """Names with their kinds, and defaults, in order."""
+    given = inspect.signature(function).parameters.values()
+    return [(f"{one.kind.name} {one.name}", "" if one.default is one.empty else repr(one.default)) for one in given]
+
+
+def test_signatures_in_the_reference_are_those_of_the_functions():
+    relive = importlib.import_module("relive")
+    shown = signatures(read(REFERENCE / "python.md"))
+    missing = {name for name in relive.__all__ if inspect.isfunction(getattr(relive, name))} - shown.keys()
+    wrong = {
+        name: parameters(getattr(relive, name))
+        for name, listed in shown.items()
+        if inspect.isfunction(getattr(relive, name)) and listed != parameters(getattr(relive, name))
+    }
+
+    assert not missing
+    assert not wrong
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
