@@ -204,6 +204,20 @@ def test_every_public_name_is_explained():
     assert not missing, f"docs/reference/python.md says nothing of {missing}"
 
 
+def test_messages_of_the_troubleshooting_page_are_those_of_relive():
+    source = re.sub(r"""["']\s+f?["']""", "", "".join(read(path) for path in sorted(SRC.rglob("*.py"))))
+    cells = re.findall(
+        r"^\| ((?:`[^`]+`(?:, )?)+) \|", read(ROOT / "docs" / "how-to" / "troubleshooting.md"), re.MULTILINE
+    )
+    quoted = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell) if not message.isdigit()]
+    missing = [
+        message for message in quoted for part in message.strip("[]").split("…") if part.strip(" :'") not in source
+    ]
+
+    assert len(quoted) > 20
+    assert not missing
+
+
 def signatures(text: str) -> dict[str, list[tuple[str, str]]]:
     """The functions that a page defines, without a body: the names of their parameters, and the defaults."""
     found = {}
