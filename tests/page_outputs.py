@@ -11,9 +11,9 @@ ANY = "…"  # on a line of its own: any lines; inside of a line: any text
 # What is measured or random. Whole numbers stay: they count what happened.
 _MASKS = (
     (r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?|\b\d\d:\d\d:\d\d\b", "TIME"),
-    (r"\b[0-9a-f]{8,64}\b", "ID"),
     (r"\b\d[\d,]*(?:\.\d+)? ?(?:µs|ms|s|min|h|B|kB|MB|GB)\b", "AMOUNT"),
-    (r"(?<![\w.])-?\d+(?:\.\d+)+(?:e[+-]?\d+)?|(?<![\w.])-?\d+e[+-]?\d+", "NUMBER"),
+    (r"(?<![\w.])-?\d+(?:\.\d+)+(?:e[+-]?\d+)?|(?<![\w.])-?\d+e[+-]\d+", "NUMBER"),
+    (r"\b[0-9a-f]{8,64}\b", "ID"),
     (r"\b(\d+) workers?\b", "N workers"),  # as many as the machine has processors
     (r"\bsegments \d+\b", "segments N"),
     (r"[ \t]+", " "),  # columns are as wide as their values

@@ -390,6 +390,7 @@ def test_outputs_differ_in_ids_times_measurements_and_widths_only():
     assert differences(shown, "run took loss\n0000000000  13 min  1.5e-07\n3 rows\n")
     assert differences(shown, "run loss\n7c1f0b5e 0.14\n2 rows\n")
     assert mask("about 2.2 s with 8 workers\n") == ["about AMOUNT with N workers"]
+    assert mask("0.000218475 1e-05 12345678 1234e567 32") == ["NUMBER NUMBER ID ID 32"]
 
 
 def test_outputs_of_a_page_can_be_written_anew(tmp_path: Path):
