@@ -14,7 +14,7 @@ STORY = Path(__file__).parents[1] / "examples" / "demo" / "story.py"
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_demo_answers_its_questions_and_ends_with_a_picture(tmp_path: Path):
     pytest.importorskip("torch")
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
