@@ -26,7 +26,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
 demo: $(VENV)/.ready $(PAGE) ## set up a fresh machine and run the main job
-	$(WITH_VENV) bash examples/demo.sh
+	$(WITH_VENV) python examples/demo/story.py
 
 test: $(VENV)/.ready $(PAGE) ## set up a fresh machine and pass the tests (JOBS=1 runs them one by one)
 	PATH="$(NODE_PATH)" bash -c 'cd page && node node_modules/vitest/vitest.mjs run'

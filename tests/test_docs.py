@@ -1,4 +1,4 @@
-"""The docs are complete, their links lead somewhere, and the README does what it says."""
+"""The docs are complete, their links lead somewhere, and pages do what they say and print what they show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+
+from tests.page_outputs import Output, differences, find_output, mask, replace_outputs
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "relive"
@@ -23,7 +27,8 @@ README = ROOT / "README.md"
 PAGES = sorted({README, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
 RUN_MARK = "<!-- run -->"
-SHELLS = ("sh", "bash")
+SHELL = ("bash", "-euo", "pipefail", "-c")
+LANGUAGES = {"sh": SHELL, "bash": SHELL, "python": (sys.executable, "-c")}
 
 
 def read(page: Path) -> str:
@@ -41,6 +46,7 @@ class Block:
     language: str
     code: str
     line: int
+    end: int  # the number of its last line
     marked: bool  # RUN_MARK stands just before it
 
     @property
@@ -62,7 +68,8 @@ def split(text: str) -> tuple[list[Block], list[str]]:
             opened, code = (fence[2], fence[3].lower(), number, fence[1]), []
         elif opened and line.strip().startswith(opened[0]) and not line.strip().strip(opened[0][0]):
             before = next((text for text in reversed(prose) if text.strip()), "")
-            blocks.append(Block(opened[1], "\n".join(code) + "\n", opened[2], before.strip() == RUN_MARK))
+            marked = before.strip() == RUN_MARK
+            blocks.append(Block(opened[1], "\n".join(code) + "\n", opened[2], number, marked))
             prose.append("-")  # a mark is used up by the block after it
             opened = None
         elif opened:
@@ -197,6 +204,61 @@ def test_every_public_name_is_explained():
     assert not missing, f"docs/reference/python.md says nothing of {missing}"
 
 
+def test_messages_of_the_troubleshooting_page_are_those_of_relive():
+    source = re.sub(r"""["']\s+f?["']""", "", "".join(read(path) for path in sorted(SRC.rglob("*.py"))))
+    cells = re.findall(
+        r"^\| ((?:`[^`]+`(?:, )?)+) \|", read(ROOT / "docs" / "how-to" / "troubleshooting.md"), re.MULTILINE
+    )
+    quoted = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell) if not message.isdigit()]
+    missing = [
+        message for message in quoted for part in message.strip("[]").split("…") if part.strip(" :'") not in source
+    ]
+
+    assert len(quoted) > 20
+    assert not missing
+
+
+def signatures(text: str) -> dict[str, list[tuple[str, str]]]:
+    """The functions that a page defines, without a body: the names of their parameters, and the defaults."""
+    found = {}
+    for block in split(text)[0]:
+        for code in re.split(r"\n(?=def )", block.code) if block.code.startswith("def ") else ():
+            function = ast.parse(re.sub(r"\s+$", "", code) + ": ...").body[0]
+            assert isinstance(function, ast.FunctionDef)
+            found[function.name] = ast.unparse(function.args)
+    return {name: parameters(eval(f"lambda {strip_types(args)}: None", {})) for name, args in found.items()}
+
+
+def strip_types(args: str) -> str:
+    """Parameters as a lambda has them, with the values of their defaults."""
+    function = ast.parse(f"def f({args}): ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    for one in ast.walk(function):
+        if isinstance(one, ast.arg):
+            one.annotation = None
+    return ast.unparse(function.args)
+
+
+def parameters(function: Any) -> list[tuple[str, str]]:
+    """Names with their kinds, and defaults, in order."""
+    given = inspect.signature(function).parameters.values()
+    return [(f"{one.kind.name} {one.name}", "" if one.default is one.empty else repr(one.default)) for one in given]
+
+
+def test_signatures_in_the_reference_are_those_of_the_functions():
+    relive = importlib.import_module("relive")
+    shown = signatures(read(REFERENCE / "python.md"))
+    missing = {name for name in relive.__all__ if inspect.isfunction(getattr(relive, name))} - shown.keys()
+    wrong = {
+        name: parameters(getattr(relive, name))
+        for name, listed in shown.items()
+        if inspect.isfunction(getattr(relive, name)) and listed != parameters(getattr(relive, name))
+    }
+
+    assert not missing
+    assert not wrong
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(page: Path):
     wrong = broken(page, read(page))
@@ -207,27 +269,51 @@ def test_every_link_leads_somewhere(page: Path):
 # --- pages that are run ----------------------------------------------------------------------------------------------
 
 
-def run(text: str, folder: Path) -> int:
-    """Write the files that a page shows and run its marked commands, top to bottom; says how many it ran."""
-    env = dict(os.environ, PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    env.pop("PYTHONWARNINGS", None)
-    count = 0
+def run(text: str, folder: Path) -> tuple[int, list[tuple[Output, str]]]:
+    """Write the files that a page shows and run its marked blocks, top to bottom.
+
+    Returns how many it ran, and each output that the page shows with the real one.
+    """
+    lines, found, count = text.splitlines(), [], 0
     for block in split(text)[0]:
         if block.marked:
-            assert block.language in SHELLS, f"line {block.line}: only {SHELLS} blocks can be run"
             count += 1
-            command = ["bash", "-euo", "pipefail", "-c", block.code]
-            done = subprocess.run(
-                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
-            )
-            if done.returncode and "No module named 'torch'" in done.stderr:
-                pytest.importorskip("torch")
-            assert done.returncode == 0, f"line {block.line}:\n{block.code}\n{done.stdout}\n{done.stderr}"
+            printed = execute(block, folder)
+            if shown := find_output(lines, block.end):
+                found.append((shown, printed))
         elif block.file:
             path = folder / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.code, encoding="utf-8")
-    return count
+    return count, found
+
+
+def execute(block: Block, folder: Path) -> str:
+    """What a block prints at a terminal of 110 columns, below the folder that pages don't know.
+
+    Runs of two blocks start in different seconds, as those of a reader do: tables do not show times that all share.
+    """
+    time.sleep(1 - time.time() % 1)
+    assert block.language in LANGUAGES, f"line {block.line}: only blocks in {', '.join(LANGUAGES)} can be run"
+    env = dict(os.environ, PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]), COLUMNS="110")
+    env.pop("PYTHONWARNINGS", None)
+    done = subprocess.run(
+        [*LANGUAGES[block.language], block.code],
+        cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+    if done.returncode and "No module named 'torch'" in done.stdout:
+        pytest.importorskip("torch")
+    assert done.returncode == 0, f"line {block.line}:\n{block.code}\n{done.stdout}"
+    return done.stdout.replace(str(folder.parent.resolve()), "…")
+
+
+def project_folder(text: str, parent: Path) -> Path:
+    """The folder that a page is read in: the one that it tells to make."""
+    made = re.search(r"mkdir (\w+) && cd", text)
+    folder = parent / (made[1] if made else "training")
+    folder.mkdir()
+    return folder
 
 
 @pytest.mark.page
@@ -236,8 +322,17 @@ def run(text: str, folder: Path) -> int:
     [page for page in PAGES if page == README or RUN_MARK in read(page).splitlines()],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
-def test_the_page_does_what_it_says(page: Path, tmp_path: Path):
-    assert run(read(page), tmp_path) > 0, f"no block of {page.name} is marked {RUN_MARK}"
+def test_the_page_does_what_it_says_and_prints_what_it_shows(page: Path, tmp_path: Path):
+    text = read(page)
+    count, found = run(text, project_folder(text, tmp_path))
+    wrong = [(shown, printed, diff) for shown, printed in found if (diff := differences(shown.text, printed))]
+    if wrong and os.environ.get("WRITE_OUTPUTS"):
+        page.write_text(replace_outputs(text, [(shown, printed) for shown, printed, _ in wrong]), encoding="utf-8")
+
+    assert count > 0, f"no block of {page.name} is marked {RUN_MARK}"
+    assert not wrong, "\n".join(
+        f"{page.relative_to(ROOT)}, line {shown.begin + 1}:\n{diff}\n{printed}" for shown, printed, diff in wrong
+    )
 
 
 # --- the checks can fail ---------------------------------------------------------------------------------------------
@@ -266,13 +361,43 @@ exit 3
 
 
 def test_marked_blocks_run_and_others_do_not(tmp_path: Path):
-    assert run(PAGE, tmp_path) == 1
+    assert run(PAGE, tmp_path) == (1, [])
     assert (tmp_path / "out.txt").read_text() == "trained\n"
 
 
 def test_a_marked_block_that_fails_is_found(tmp_path: Path):
     with pytest.raises(AssertionError, match="exit 3"):
         run(PAGE.replace("```sh\nexit", f"{RUN_MARK}\n```sh\nexit"), tmp_path)
+
+
+def test_an_output_that_a_page_does_not_have_is_found(tmp_path: Path):
+    page = f"{RUN_MARK}\n```sh\necho 32 values in 1.8 s\n```\n\n    32 values in 0.4 s\n\nText.\n"
+    right, wrong = (
+        differences(shown.text, printed)
+        for text in (page, page.replace("32 values in 0", "80 values in 0"))
+        for shown, printed in run(text, tmp_path)[1]
+    )
+
+    assert right == ""
+    assert "-80 values" in wrong
+    assert "+32 values" in wrong
+
+
+def test_outputs_differ_in_ids_times_measurements_and_widths_only():
+    shown = "run       took   loss\n7c1f0b5e  1.3 s  0.14\n…\n2 rows"
+
+    assert not differences(shown, "run took loss\n0000000000  13 min  1.5e-07\nmore\nand more\n2 rows\n")
+    assert differences(shown, "run took loss\n0000000000  13 min  1.5e-07\n3 rows\n")
+    assert differences(shown, "run loss\n7c1f0b5e 0.14\n2 rows\n")
+    assert mask("about 2.2 s with 8 workers\n") == ["about AMOUNT with N workers"]
+    assert mask("0.000218475 1e-05 12345678 1234e567 32") == ["NUMBER NUMBER ID ID 32"]
+
+
+def test_outputs_of_a_page_can_be_written_anew(tmp_path: Path):
+    page = f"{RUN_MARK}\n```sh\necho b; echo; echo c\n```\n\n    a\n\n## Next\n"
+    _, found = run(page, tmp_path)
+
+    assert replace_outputs(page, found) == page.replace("    a\n", "    b\n\n    c\n")
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path):

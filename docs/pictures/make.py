@@ -6,13 +6,16 @@ usage: .venv/bin/python docs/pictures/make.py
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 HERE = Path(__file__).parent
 SIZE = {"width": 1280, "height": 760}
@@ -57,8 +60,68 @@ SHOTS = {
     ),
 }
 
+# Another project, of which `relive ui` shows a run with its media, and plans a question.
+MEDIA = """
+import numpy as np
+import relive
+
+rng = np.random.default_rng(0)
+lr = relive.arg("lr", 0.1)
+weights = rng.normal(size=(64, 32))
+y, x = np.mgrid[-1:1:48j, -1:1:48j]
+with relive.checkpointing(weights=weights, every=1):
+    for epoch in relive.loop("epoch", range(12)):
+        for step in relive.loop("step", range(20)):
+            weights -= lr * (weights - np.sign(weights)) * 0.02
+        relive.log("loss", float(np.abs(weights - np.sign(weights)).mean()))
+        relive.log("weights/fc1", weights)
+        sharp = 1 / (1 + np.exp(np.clip((np.hypot(x, y) - 0.6) * (1 + 2 * epoch), -30, 30)))
+        relive.log("samples/disk", (255 * np.stack([sharp, sharp * 0.6, 1 - sharp], axis=-1)).astype("uint8"))
+        if epoch % 4 == 3:
+            relive.log("samples/caption", f"epoch {epoch}: a disk that becomes sharper")
+"""
+STATEMENT = 'relive.log("largest", float(weights.max()))'
+
 
 def main() -> None:
+    photograph_a_sweep()
+    photograph_one_run()
+    shrink()
+
+
+def photograph_one_run() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "train.py").write_text(MEDIA)
+        subprocess.run([sys.executable, "train.py"], cwd=folder, check=True)
+        command = [sys.executable, "-m", "relive", "ui", "--no-browser", "--port", "0"]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server, chromium() as browser:
+            try:
+                page = browser.new_context(viewport={**SIZE, "height": 1040}).new_page()
+                page.goto(server.stdout.readline().strip())  # type: ignore[union-attr]
+                page.locator("[data-chart='weights/fc1']").scroll_into_view_if_needed()
+                page.wait_for_timeout(10_000)  # until the histograms are computed and drawn
+                page.screenshot(path=HERE / "media.png")
+                page.set_viewport_size({**SIZE, "height": 840})
+                page.get_by_role("link", name="Ask").first.click()
+                page.get_by_label("a statement").fill(STATEMENT)
+                page.get_by_role("button", name="Line 16", exact=True).click()
+                page.get_by_role("button", name=re.compile("plan", re.IGNORECASE)).first.click()
+                page.wait_for_timeout(6000)
+                page.screenshot(path=HERE / "ask.png")
+            finally:
+                server.terminate()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def photograph_a_sweep() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / ".relive"
         (Path(folder) / "train.py").write_text(TRAIN)
@@ -74,9 +137,7 @@ def main() -> None:
 
 
 def photograph(url: str) -> None:
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with chromium() as browser:
         for name, (path, theme) in SHOTS.items():
             page = browser.new_context(viewport=SIZE, color_scheme=theme).new_page()
             page.goto(url + path)
@@ -86,8 +147,6 @@ def photograph(url: str) -> None:
                 page.mouse.move(box["x"] + box["width"] * 0.55, box["y"] + box["height"] * 0.4)
                 page.wait_for_timeout(500)
             page.screenshot(path=HERE / f"{name}.png")
-        browser.close()
-    shrink()
 
 
 def shrink() -> None:
@@ -96,7 +155,7 @@ def shrink() -> None:
         from PIL import Image
     except ImportError:
         return
-    for name in SHOTS:
+    for name in (*SHOTS, "media", "ask"):
         path = HERE / f"{name}.png"
         Image.open(path).convert("RGB").quantize(160, dither=Image.Dither.NONE).save(path, optimize=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -213,23 +213,27 @@ def dataframe(
 
 @_telling_disk_errors
 def replay(
-    *names: str, where: str | None = None, workers: int | None = None, home: str | Path | None = None, **how: Any
-) -> Answer:
+    *names: str, where: str | None = None, runs: Sequence[str] = (), workers: int | None = None,
+    threads: int | None = None, patience: float | None = None, from_start: bool = False, again: bool = False,
+    strict: bool = False, guesses: bool = False, beyond_the_end: bool = False, source: str | None = None,
+    at: str | None = None, home: str | Path | None = None,
+) -> Answer:  # fmt: skip
     """Compute what log statements added to the script later would have logged in past runs, and store the values.
 
-    `how` are the options of `relive replay`: `runs`, `from_start`, `again`, `threads`, `patience`, `strict`, `guesses`,
-    `beyond_the_end`.
+    The arguments are the options of `relive replay`; `source` is `--from`.
 
     >>> relive.replay("grad_norm", where="lr < 0.01 and epoch >= 8", workers=4)
     """
     from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
     from relive.hindsight.abandoned import take_up_killed
 
-    strict, guesses, edit = bool(how.pop("strict", False)), bool(how.pop("guesses", False)), how.pop("edit", None)
-    question = Question(names, where, tuple(how.pop("runs", None) or ()), workers, **how)
+    question = Question(
+        names, where, tuple(runs), workers, from_start=from_start, again=again, threads=threads, source=source, at=at,
+        beyond_the_end=beyond_the_end, patience=patience,
+    )  # fmt: skip
     with ReplaySession(_recorded(home)) as session:
         take_up_killed(session)
-        plan = plan_replay(session, question, edit=edit)
+        plan = plan_replay(session, question)
         chosen = plan if guesses else plan.without_guesses()
         return execute_plan(session, chosen, watch=lambda _tasks: None, strict=strict)
 
@@ -269,18 +273,26 @@ def sql(query: str, *, home: str | Path | None = None) -> pandas.DataFrame:
 
 
 @_telling_disk_errors
-def leaderboard(metric: str, *, home: str | Path | None = None, **terms: Any) -> pandas.DataFrame:
+def leaderboard(
+    metric: str, *, by: str = "last", k: int = 10, order: str | None = None, where: str | None = None,
+    group: str | Sequence[str] = (), columns: str | Sequence[str] = (), guard: str | Sequence[str] = ("data",),
+    across_data: bool = False, ranks: str = "canonical", limit: int = 0, home: str | Path | None = None,
+) -> pandas.DataFrame:  # fmt: skip
     """Return the runs that logged a metric, best first; runs on different data are ranked apart, see `data_version`.
 
-    `terms`: `by` ("last", "best", "min", "max", "mean"), `k`, `order` ("min", "max"), `where`, `group`, `columns`,
-    `guard` ("data", "code", "environment"), `across_data`, `ranks` ("canonical", "mean", "min", "max"), `limit`.
+    `by` is "last", "best", "min", "max" or "mean" (of the last `k`), `order` "min" or "max", `guard` any of "data",
+    "code" and "environment", `ranks` "canonical", "mean", "min" or "max".
 
     >>> relive.leaderboard("val_acc", by="best", where="wd = 0", group=["lr"])
     """
     from relive.query.compare import LeaderboardTerms, leaderboard_rows
     from relive.query.table import rows_to_pandas
 
-    return rows_to_pandas(leaderboard_rows(_runs(home).leaderboard(metric, LeaderboardTerms.of(**terms))))
+    terms = LeaderboardTerms.of(
+        by=by, k=k, order=order, where=where, group=group, columns=columns, guard=guard, across_data=across_data,
+        ranks=ranks, limit=limit,
+    )  # fmt: skip
+    return rows_to_pandas(leaderboard_rows(_runs(home).leaderboard(metric, terms)))
 
 
 @_telling_disk_errors
@@ -339,7 +351,7 @@ def load(reference: str, *, home: str | Path | None = None, allow_pickle: bool =
     return load_object(artifact, Chunks(place.chunks), allow_pickle=allow_pickle)
 
 
-def should_prune(name: str, step: int, **rule: Any) -> bool:
+def should_prune(name: str, step: int, *, pruner: Any = None, order: str | None = None) -> bool:
     """Whether this run should be stopped, because it is worse than the other runs of its sweep at the same step.
 
     The decision is made by an Optuna pruner, by default `MedianPruner`. `order` ("min", "max") says which values are
@@ -349,7 +361,7 @@ def should_prune(name: str, step: int, **rule: Any) -> bool:
     """
     from relive.integrations import should_prune
 
-    return should_prune(session.place(_open).driver, _home(None).path, name, step, **rule)
+    return should_prune(session.place(_open).driver, _home(None).path, name, step, pruner=pruner, order=order)
 
 
 def _runs(home: str | Path | None) -> RunsBackend:
