@@ -1005,3 +1005,16 @@ def test_an_artifact_that_cannot_be_read_does_not_stop_recording(home: Path) -> 
     (record,) = records(home)
     assert record.outcome == "finished"
     assert record.artifacts == ()
+
+
+def test_a_warning_shows_the_line_of_the_user_even_through_a_context_manager(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relive.record.process import user_warnings
+
+    user_warnings.reset_warnings()
+    monkeypatch.setenv("RELIVE_TRIAL", "v1")
+    with pytest.warns(UserWarning, match="trial-not-a-number") as caught, relive.run():
+        relive.log("x", 1.0)
+
+    assert [warning.filename for warning in caught] == [__file__]

@@ -69,6 +69,16 @@ def open_explicit_run(name: str, tags: dict[str, Any]) -> OpenRun | None:
         return None
 
 
+def _sweep_tags() -> dict[str, Any]:
+    tags = run_header.sweep_tags(os.environ)
+    if isinstance(tags.get("trial"), str):
+        warn_once(
+            "trial-not-a-number",
+            f"RELIVE_TRIAL={tags['trial']} is recorded as a tag only; set it to the number of the run in its sweep",
+        )
+    return tags
+
+
 class OpenRun:
     """A run that this process has opened and is recording."""
 
@@ -91,7 +101,7 @@ class OpenRun:
         self.recorder = _make_recorder(self.run, self.folder, context, is_shared=bool(key))
         # `nth` counts the `with relive.run()` of the process, so that a replay can find the same one.
         secrets = self.recorder.secrets
-        all_tags = {**run_header.sweep_tags(os.environ), **(tags or {})}
+        all_tags = {**_sweep_tags(), **(tags or {})}
         encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
         given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
         self._code = CodeLines(self.recorder.journal, context.entry.root, secrets)

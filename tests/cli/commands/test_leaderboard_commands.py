@@ -99,6 +99,14 @@ def test_compare_shows_what_differs(project: Path) -> None:
     assert json.loads(relive(project, "compare", first, second, "--json").stdout)["same"]["data"] is True
 
 
+@pytest.mark.parametrize("words", [["last"], ["last", "last"]])
+def test_compare_of_one_run_is_an_error(project: Path, words: list[str]) -> None:
+    done = relive(project, "compare", *words)
+
+    assert done.exit_code == 2
+    assert "compare needs two runs or more" in done.stderr
+
+
 def test_diff_shows_code_args_data_and_metrics(project: Path) -> None:
     first, second, third = ids(project)
     shown = relive(project, "diff", first, third).stdout

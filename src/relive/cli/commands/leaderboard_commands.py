@@ -143,6 +143,10 @@ def compare(
     runs: tuple[str, ...], show_all: bool, as_json: bool, wide: bool, home: Path | None, server: str | None
 ) -> None:  # fmt: skip
     """Show the args and metrics of several runs side by side."""
+    if len({*runs}) < 2:
+        raise click.UsageError(
+            f"compare needs two runs or more, as in: relive compare {runs[0]} RUN; `relive show` shows one"
+        )
     found = ask_home_then_server(home, server, lambda place: place.compare(runs))
     if as_json:
         click.echo(to_json(found))

@@ -18,6 +18,6 @@ if TYPE_CHECKING:
     from relive.record.process.losses import Losses, PausedJournal, reason_of
     from relive.record.process.rendezvous import join_shared_run
     from relive.record.process.shipper import Shipper
-    from relive.record.process.user_warnings import print_to_stderr, warn_once
+    from relive.record.process.user_warnings import print_to_stderr, user_frame, warn_once
 
 __getattr__ = lazy_names(__name__)
