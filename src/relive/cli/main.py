@@ -25,6 +25,7 @@ SECTIONS = {
     },
     "Ask": {
         "replay": ("replay_command", "Fill columns that past runs never logged."),
+        "stop": ("replay_command", "End the processes that stay after a replay."),
         "dataframe": ("query_commands", "Show one wide table over all runs."),
         "sql": ("query_commands", "Run read-only SQL over runs, args, logs, loops and tables."),
         "leaderboard": ("leaderboard_commands", "Rank the runs that logged a metric, best first."),
