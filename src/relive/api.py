@@ -364,7 +364,12 @@ def _runs(home: str | Path | None) -> RunsBackend:
 
 def _recorded(home: str | Path | None) -> Home:
     """Returns a home to read from; raises if there is none, rather than making one."""
-    return _home(home).require_runs('name another home with home="…"')
+    remedy = 'name another home with home="…"'
+    if home is not None:
+        return _home(home).require_runs(remedy)
+    from relive.record.process import find_home_to_read
+
+    return find_home_to_read(remedy)
 
 
 def _home(home: str | Path | None) -> Home:

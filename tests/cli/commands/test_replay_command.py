@@ -104,3 +104,17 @@ def test_other_processes_are_not_taken_for_ours() -> None:
         other.communicate(b"\n")
 
     assert not found & {other.pid, os.getpid()}
+
+
+def test_a_run_of_a_notebook_is_left_out_as_such(script: Script) -> None:
+    cell = (
+        "import sys, types; sys.modules['ipykernel'] = types.ModuleType('ipykernel');"
+        " import relive; relive.log('loss', 1.0)"
+    )
+    subprocess.run([sys.executable, "-c", cell], cwd=script.project, check=True, timeout=60)
+    script.write('import relive\nrelive.log("more", 2.0)\n')
+
+    done = script.relive("replay", "more", "--yes", check=False)
+
+    assert done.returncode == 1
+    assert "it was recorded in a notebook" in done.stderr

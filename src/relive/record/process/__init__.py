@@ -8,7 +8,12 @@ if TYPE_CHECKING:
     from relive.record.process.fork_safety import import_lock
     from relive.record.process.interrupts import raised_by_signal_handler
     from relive.record.process.journal_syncer import JournalSyncer
-    from relive.record.process.launch_context import LaunchContext, read_launch_context, select_server
+    from relive.record.process.launch_context import (
+        LaunchContext,
+        find_home_to_read,
+        read_launch_context,
+        select_server,
+    )
     from relive.record.process.launcher_environment import (
         LAUNCH_VARIABLES,
         detect_launch,
