@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from relive.cli.display import format_value
-from relive.cli.targets import home_option, open_runs, server_option, short_id
+from relive.cli.targets import home_option, open_runs, server_option, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
 from relive.errors import NotFound, ReliveError
 from relive.record.process import read_launch_context
@@ -77,11 +77,12 @@ def _step_columns(steps: list[dict[str, Any]]) -> list[TerminalColumn]:
 @click.option("--webhook", metavar="URL", help="Also post each alert to this URL, as JSON.")
 @click.option("--every", "every_s", default=2.0, show_default=True, help="Seconds between two checks.")
 @click.option("--keep-going", is_flag=True, help="Continue after an alert, until the runs end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per alert.")
 @home_option
 @server_option
 def watch(
     run: str | None, rules: tuple[str, ...], steps: int, webhook: str | None, every_s: float, keep_going: bool,
-    home: Path | None, server: str | None,
+    as_json: bool, home: Path | None, server: str | None,
 ) -> None:  # fmt: skip
     """Watch RUN, or all live runs, until they end; exit code 3 if a rule was broken.
 
@@ -97,7 +98,7 @@ def watch(
         alerted = True
         log.create()  # it may not exist if the runs are on a server
         append_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
-        click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}")
+        tell(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}", as_json=as_json, **alert)
         if webhook is not None:
             _post_alert(webhook, alert)
         if not keep_going:

@@ -9,7 +9,7 @@ import click
 
 from relive.cli.commands.leaderboard_commands import comparison_columns
 from relive.cli.display import format_size, format_time
-from relive.cli.targets import home_option, make_console, open_home, open_index, short_id
+from relive.cli.targets import home_option, json_option, make_console, open_home, open_index, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.store.catalog import find_run
 from relive.store.journal import to_json
@@ -131,13 +131,17 @@ def diverge(
 @click.command()
 @click.argument("run")
 @click.argument("folder", type=click.Path(path_type=Path))
+@json_option
 @home_option
-def checkout(run: str, folder: Path, home: Path | None) -> None:
+def checkout(run: str, folder: Path, as_json: bool, home: Path | None) -> None:
     """Write the code version of RUN to FOLDER, which must be new or empty. Your repository is only read."""
     index = open_index(home)
     record = find_run(index.runs(), run).record
     version_checkout.checkout(index.home, record.code, folder)
-    click.echo(f"version {record.version[:12]} of run {short_id(record.run)} is in {folder}")
+    tell(
+        f"version {record.version[:12]} of run {short_id(record.run)} is in {folder}", as_json=as_json,
+        run=record.run, version=record.version, folder=str(folder),
+    )  # fmt: skip
     for file in record.code.get("large", []):
         click.echo(f"not stored in the version: {file['path']} ({format_size(file['size_bytes'])})", err=True)
     if left_out := record.code.get("left_out"):
