@@ -305,7 +305,7 @@ def test_a_question_without_an_answer_is_an_error_and_says_which_it_is(script) -
 
 
 # Their output is that of a script, of a server, or a shell's; an audit is JSON already.
-WITHOUT_JSON = {"run", "ui", "serve", "token audit"}
+WITHOUT_JSON = {"run", "ui", "serve", "token audit", "completion"}
 
 
 def _leaves(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relive.hindsight import Answer, Plan
+if TYPE_CHECKING:
+    from relive.hindsight import Answer, Plan
+
 
 MAX_PATCH_CHARS = 20_000
 MAX_TEXTS = 20  # notes, errors and tracebacks that are told of a run

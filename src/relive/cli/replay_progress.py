@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relive.cli.display import format_duration
 from relive.cli.targets import short_id
-from relive.hindsight import Plan
-from relive.hindsight.workers import Task
+
+if TYPE_CHECKING:
+    from relive.hindsight import Plan
+    from relive.hindsight.workers import Task
+
 
 _TELL_EVERY_S = 5.0
 _MOVE_EVERY_S = 0.2

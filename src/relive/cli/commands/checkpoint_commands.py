@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
 from relive.cli.targets import home_option, json_option, open_home, open_index, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, print_table
@@ -21,7 +22,7 @@ _MAX_DOUBTS = 20
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @home_option
 def checkpoints(run: str, as_json: bool, home: Path | None) -> None:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from relive.cli.commands.query_commands import write_parquet
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_time
 from relive.cli.targets import home_option, json_option, open_home, open_index, open_server, short_id, tell
 from relive.errors import NotFound, ReliveError
@@ -81,7 +82,7 @@ def _recover(place: Home, url: str, note: Callable[..., None]) -> None:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @json_option
 @home_option
@@ -123,7 +124,7 @@ def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("pattern")
 @click.option("--dry-run", is_flag=True, help="Only say what would be changed.")
 @click.option(

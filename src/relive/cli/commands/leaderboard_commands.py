@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_columns, complete_runs
 from relive.cli.display import format_value, truncate
 from relive.cli.targets import (
     ask_home_then_server,
@@ -24,7 +25,7 @@ _FACTS = ("outcome", "filename", "version", "data_version", "took_s")
 
 
 @click.command()
-@click.argument("metric")
+@click.argument("metric", shell_complete=complete_columns)
 @click.option("--by", type=click.Choice(["last", "best", "min", "max", "mean"]), default="last", show_default=True,
               help="The score of a run: its last, best, lowest or highest value, or mean of the last K.")  # fmt: skip
 @click.option("-k", "--last-k", "k", default=10, show_default=True, help="How many last values --by mean averages.")
@@ -133,7 +134,7 @@ def _format_cell(given: Any) -> str:
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", shell_complete=complete_runs)
 @click.option("--all", "show_all", is_flag=True, help="Also show what is equal in all runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--wide", is_flag=True, help="Show all runs, however wide the table becomes.")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_columns
 from relive.cli.targets import home_option, open_home
 from relive.cli.terminal_table import TerminalColumn, print_table, table_options, terminal_width
 from relive.model import SHORT_ID_DIGITS, Verdict
@@ -36,7 +37,7 @@ def _output_options(command: Any) -> Any:
 
 
 @click.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=complete_columns)
 @click.option("--where", help='Only rows that match this condition, for example "lr < 0.1 and epoch > 3".')
 @click.option(
     "--ranks",

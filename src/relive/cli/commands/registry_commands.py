@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_size, format_time, format_value
 from relive.cli.targets import (
     home_option,
@@ -28,7 +29,7 @@ from relive.store.sync import RemoteChunks, RemoteRegistry
 
 
 @click.command(name="promote")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("model")
 @click.option("--artifact", help="The artifact that is the model; required if the run has several.")
 @click.option("--alias", "aliases", multiple=True, help="Point this alias to the new version; may be repeated.")

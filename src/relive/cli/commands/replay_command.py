@@ -8,21 +8,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from relive.cli.completion import complete_logged_names, complete_runs
 from relive.cli.display import differing_args, format_args, format_duration, format_size, format_time
 from relive.cli.replay_json import answer_json, plan_json
 from relive.cli.replay_progress import showing_progress
 from relive.cli.targets import home_option, open_home, short_id
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
 from relive.cli.warm_processes import describe_new, end_warm_processes, find_warm_processes
-from relive.hindsight import Answer, Case, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
-from relive.hindsight.abandoned import take_up_killed
 from relive.model import Verdict, count_words
 from relive.record.process import read_launch_context
 from relive.store.journal import to_json
+
+if TYPE_CHECKING:
+    from relive.hindsight import Answer, Case, Plan, RunAnswer
 
 _SHOWN = 20
 _UNVERIFIED_CODE = 3  # some values are unverified, and none is contradicted or missing
@@ -34,12 +36,26 @@ _ADVICE = {
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_logged_names)
 @click.option("--where", help='Only where this holds, for example "lr < 0.01 and epoch >= 8".')
-@click.option("--run", "runs", multiple=True, help="Only this run; may be given several times.")
+@click.option(
+    "--run", "runs", multiple=True, help="Only this run; may be given several times.", shell_complete=complete_runs
+)
 @click.option("--explain", is_flag=True, help="Show the plan and do nothing.")
-@click.option("--show-patch", "patch_of", metavar="RUN", help="Show what would be added to the code of a run.")
-@click.option("--from", "source_run", metavar="RUN", help="Take the statements from this run's version.")
+@click.option(
+    "--show-patch",
+    "patch_of",
+    metavar="RUN",
+    help="Show what would be added to the code of a run.",
+    shell_complete=complete_runs,
+)
+@click.option(
+    "--from",
+    "source_run",
+    metavar="RUN",
+    help="Take the statements from this run's version.",
+    shell_complete=complete_runs,
+)
 @click.option("--at", metavar="FILE:LINE", help="Put the statement before this line of the version; needs --run.")
 @click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
@@ -79,24 +95,18 @@ def replay(
 
     The last of NAMES may be a where clause.
     """
+    from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.hindsight.abandoned import take_up_killed
+
     names, where = _take_where(names, where)
     place = open_home(home)
     chosen = (patch_of,) if patch_of else runs
     if at and not chosen:
         raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
     question = Question(
-        names,
-        where,
-        chosen,
-        workers,
-        from_start,
-        again or bool(patch_of),
-        threads,
-        source_run,
-        at,
-        beyond_the_end,
+        names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at, beyond_the_end,
         patience,
-    )
+    )  # fmt: skip
     warm_before = {process.pid for process in find_warm_processes()}
     with ReplaySession(place) as session:
         if taken_up := take_up_killed(session):

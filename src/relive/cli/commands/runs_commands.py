@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relive.cli.completion import complete_runs
 from relive.cli.display import (
     differing_args,
     format_args,
@@ -119,7 +120,7 @@ def _format_last(given: float | str | None, digits: int = 6) -> str:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole record as JSON.")
 @click.option("--console", "is_console", is_flag=True, help="Print what the run printed instead.")
 @click.option("--rank", type=click.IntRange(0), default=0, help="With --console: of this rank (default: 0).")
@@ -311,7 +312,7 @@ def _describe_memo_line(line: line_schema.CallRemembered, run: str) -> str:
 
 
 @click.command()
-@click.argument("run", nargs=-1, required=True)
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_runs)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @home_option
@@ -346,7 +347,7 @@ def _pid(entry: RunEntry) -> Any:
 
 
 @click.command()
-@click.argument("run", nargs=-1, required=True)
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_runs)
 @json_option
 @home_option
 def pin(run: tuple[str, ...], as_json: bool, home: Path | None) -> None:
@@ -357,7 +358,7 @@ def pin(run: tuple[str, ...], as_json: bool, home: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", nargs=-1, required=True)
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_runs)
 @json_option
 @home_option
 def unpin(run: tuple[str, ...], as_json: bool, home: Path | None) -> None:

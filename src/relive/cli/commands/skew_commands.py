@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from relive.cli.completion import complete_columns, complete_runs
 from relive.cli.display import format_value
 from relive.cli.targets import home_option, open_runs, server_option, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
@@ -29,8 +30,8 @@ _ATTEMPTS, _TIMEOUT_S = 3, 10.0
 
 
 @click.command()
-@click.argument("run")
-@click.argument("name")
+@click.argument("run", shell_complete=complete_runs)
+@click.argument("name", shell_complete=complete_columns)
 @click.option("--json", "style", flag_value="json", help="Print one JSON object.")
 @click.option("--csv", "style", flag_value="csv", help="Print CSV, one row per step.")
 @home_option
@@ -70,7 +71,7 @@ def _step_columns(steps: list[dict[str, Any]]) -> list[TerminalColumn]:
 
 
 @click.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=complete_runs)
 @click.option("--skew", "rules", multiple=True, required=True, metavar="NAME>NUMBER",
               help='The rule, for example "loss>0.05"; may be repeated.')  # fmt: skip
 @click.option("--for", "steps", default=1, show_default=True, help="How many consecutive steps must break the rule.")
