@@ -36,7 +36,7 @@ def _quickly(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def rows(home: Path, *names: str, **how: Any) -> list[tuple[Any, ...]]:
     """The wide table without its fixed columns: loops first, then the names; None where there is nothing."""
     frame = relive.dataframe(*names, home=home, **how)
-    shown = frame.drop(columns=["project", "run", "tstamp", "version", "filename"])
+    shown = frame.drop(columns=["run", "tstamp"])
     return [tuple(None if _is_missing(x) else x for x in row) for row in shown.astype(object).itertuples(index=False)]
 
 
