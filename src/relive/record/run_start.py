@@ -47,7 +47,12 @@ def open_driver() -> Driver:
             return Off()
         joined = join_parent_run(os.environ.get(PARENT_VARIABLE), context) if is_pool_worker() else None
         if joined is None:
-            return OpenRun(context).recorder
+            recorder = OpenRun(context).recorder
+            if context.entry.kind == "notebook":
+                from relive.record.process import watch_notebook_cells
+
+                watch_notebook_cells(recorder)
+            return recorder
         _HOOKS.watch_forks(joined)
         return joined.driver
     except Exception as error:  # the user's training must go on
@@ -67,16 +72,6 @@ def open_explicit_run(name: str, tags: dict[str, Any]) -> OpenRun | None:
             raise
         warn_once("recording-off", f"{type(error).__name__}: {error}; this run is not recorded")
         return None
-
-
-def _sweep_tags() -> dict[str, Any]:
-    tags = run_header.sweep_tags(os.environ)
-    if isinstance(tags.get("trial"), str):
-        warn_once(
-            "trial-not-a-number",
-            f"RELIVE_TRIAL={tags['trial']} is recorded as a tag only; set it to the number of the run in its sweep",
-        )
-    return tags
 
 
 class OpenRun:
@@ -101,7 +96,7 @@ class OpenRun:
         self.recorder = _make_recorder(self.run, self.folder, context, is_shared=bool(key))
         # `nth` counts the `with relive.run()` of the process, so that a replay can find the same one.
         secrets = self.recorder.secrets
-        all_tags = {**_sweep_tags(), **(tags or {})}
+        all_tags = {**run_header.sweep_tags(os.environ), **(tags or {})}
         encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
         given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
         self._code = CodeLines(self.recorder.journal, context.entry.root, secrets)
