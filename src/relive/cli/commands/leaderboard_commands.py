@@ -16,7 +16,7 @@ from relive.cli.targets import (
     server_option,
     short_id,
 )
-from relive.cli.terminal_table import TerminalColumn, print_table, printable, table_options
+from relive.cli.terminal_table import TerminalColumn, print_table, printable, table_options, terminal_width
 from relive.model import Verdict
 from relive.store.journal import to_json
 
@@ -152,7 +152,11 @@ def compare(
     if as_json:
         click.echo(to_json(found))
         return
-    print_table(comparison_columns(found, show_all=show_all), wide=wide)
+    is_brief = not wide and not show_all and terminal_width() is not None
+    print_table(
+        comparison_columns(found, show_all=show_all, is_brief=is_brief), wide=wide,
+        common=_common_facts(found) if is_brief else (),
+    )  # fmt: skip
     differing = [what for what, same in found["same"].items() if not same]
     if differing:
         click.echo(f"these differ: {', '.join(differing)}; `relive diff` shows the details for two runs", err=True)
@@ -165,10 +169,10 @@ def _format_score(run: dict[str, Any]) -> str:
     return f"{run['value']:.6g} {mark}".rstrip()
 
 
-def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[TerminalColumn]:
-    """Returns one column per run: facts, then args, then metrics."""
-    rows = [(fact, [truncate(_format_cell(run[fact]))[:14] for run in found["runs"]]) for fact in _FACTS]
-    for title, format_cell in (("arg", _format_cell), ("metric", _format_metric)):
+def comparison_columns(found: dict[str, Any], *, show_all: bool, is_brief: bool = False) -> list[TerminalColumn]:
+    """Returns one column per run: facts, then args, then metrics; briefly, last values and facts that differ only."""
+    rows = [(fact, cells) for fact, cells in _fact_rows(found) if not is_brief or len({*cells}) > 1]
+    for title, format_cell in (("arg", _format_cell), ("metric", _format_last if is_brief else _format_metric)):
         rows += [
             (f"{title} {row['name']}", [format_cell(cell) for cell in row["values"]])
             for row in found[f"{title}s"]
@@ -180,11 +184,25 @@ def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[Termina
     return [TerminalColumn("", [title for title, _ in rows], rank=0), *runs]
 
 
-def _format_metric(metric: dict[str, Any] | None) -> str:
+def _fact_rows(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    return [(fact, [truncate(_format_cell(run[fact]))[:14] for run in found["runs"]]) for fact in _FACTS]
+
+
+def _common_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(fact, cells[0]) for fact, cells in _fact_rows(found) if len({*cells}) == 1 and cells[0]]
+
+
+def _format_last(metric: dict[str, Any] | None) -> str:
     if metric is None:
         return ""
     mark = Verdict.of(metric.get("verdict", Verdict.RECORDED.word)).mark
-    last = f"{_format_cell(metric['last'])} {mark}".rstrip()
+    return f"{_format_cell(metric['last'])} {mark}".rstrip()
+
+
+def _format_metric(metric: dict[str, Any] | None) -> str:
+    last = _format_last(metric)
+    if metric is None:
+        return last
     if metric["count"] == 1 or metric["min"] is None:
         return last
     return f"{last} ({format_value(metric['min'])} to {format_value(metric['max'])})"
