@@ -59,3 +59,12 @@ def test_where_neither_has_runs_the_error_names_both(script: Script, elsewhere: 
     assert f"no runs in {elsewhere.project / '.relive'}, nor in {script.project / '.relive'}" in done.stderr
     assert not (elsewhere.project / ".relive").exists()
     assert not (script.project / ".relive").exists()
+
+
+def test_broken_settings_of_the_folder_are_not_the_problem_of_a_script_of_another_project(
+    script: Script, elsewhere: Script
+) -> None:
+    elsewhere(RECORD)
+    script.write("this is not toml", "relive.toml")
+
+    assert elsewhere(READ, name="read.py", cwd=script.project).stdout == "1 1\n"

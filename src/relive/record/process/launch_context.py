@@ -63,7 +63,10 @@ def _home_of_folder(context: LaunchContext) -> Home | None:
     root = project_root(Path(os.path.realpath(context.entry.cwd)))
     if context.settings.home or context.entry.kind not in ("script", "module") or str(root) == context.entry.root:
         return None
-    settings = load(root)
+    try:
+        settings = load(root)
+    except ReliveError:  # it is not the script's project, so its settings are not the script's problem
+        return None
     home = Path(settings.home).expanduser() if settings.home else root / ".relive"
     return Home(Path(os.path.abspath(home)), settings)
 
