@@ -196,6 +196,7 @@ def dataframe(
 ) -> pandas.DataFrame:  # fmt: skip
     """Return one wide table over all runs: a column per name and per loop, with outer values joined onto inner rows.
 
+    `run` and `tstamp` are columns, too; name `"project"`, `"version"` or `"filename"` to have these as well.
     `fill` first replays runs that lack the names, as `relive.replay` does. `replays` selects the replayed values to
     include: "latest", "all" or "none"; `sources` adds a column per name with the source of each value; `contradicted`
     includes replayed values that the record contradicts. A name with unverified values has a column of verdicts.
@@ -203,9 +204,10 @@ def dataframe(
     >>> relive.dataframe("lr", "val_acc", where="lr < 0.1")
     """
     from relive.query import QueryEngine
+    from relive.query.table import FIXED_DIMS
 
     if fill:
-        _fill(names, where, _recorded(home))
+        _fill(tuple(name for name in names if name not in FIXED_DIMS), where, _recorded(home))
     return QueryEngine(_recorded(home)).dataframe(
         names, where=where, ranks=ranks, replays=replays, sources=sources, contradicted=contradicted
     )
@@ -376,7 +378,12 @@ def _runs(home: str | Path | None) -> RunsBackend:
 
 def _recorded(home: str | Path | None) -> Home:
     """Returns a home to read from; raises if there is none, rather than making one."""
-    return _home(home).require_runs('name another home with home="…"')
+    remedy = 'name another home with home="…"'
+    if home is not None:
+        return _home(home).require_runs(remedy)
+    from relive.record.process import find_home_to_read
+
+    return find_home_to_read(remedy)
 
 
 def _home(home: str | Path | None) -> Home:

@@ -6,8 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -300,3 +302,56 @@ def test_a_question_without_an_answer_is_an_error_and_says_which_it_is(script) -
     again = script.relive("replay", "ten", "--yes", check=False)
     assert again.returncode == 0
     assert "it has these values already" in again.stderr
+
+
+# Their output is that of a script, of a server, or a shell's; an audit is JSON already.
+WITHOUT_JSON = {"run", "ui", "serve", "token audit", "completion"}
+
+
+def _leaves(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _leaves(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def test_every_command_prints_json_on_request() -> None:
+    lacking = {name for name, command in _leaves(main) if not any("--json" in one.opts for one in command.params)}
+
+    assert lacking == WITHOUT_JSON
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["pin", "last"], {"is_pinned": True}),
+        (["unpin", "last"], {"is_pinned": False}),
+        (["gc", "--dry-run"], {"dry_run": True, "failures": []}),
+        (["doctor"], {"runs": 2, "is_damaged": False, "findings": []}),
+        (["doctor", "--rebuild"], {"runs": 2, "is_damaged": False}),
+        (["scrub", "last", "nowhere"], {"places": 0, "server": None}),
+        (["promote", "last", "net"], {"model": "net", "version": 1, "missing": []}),
+        (["trust"], {"is_trusted": True, "run": None}),
+        (["rm", "last", "--yes"], {}),
+    ],
+)
+def test_what_a_command_did_is_one_json_object(project: Path, words: list[str], told: dict[str, object]) -> None:
+    done = relive(project, *words, "--json")
+
+    found = json.loads(done.stdout)
+    assert {key: found[key] for key in told} == told
+
+
+def test_files_that_a_command_wrote_are_named_in_its_json(project: Path, tmp_path: Path) -> None:
+    last = ids(project)[1]
+
+    exported = json.loads(relive(project, "export", "last", str(tmp_path / "out"), "--json").stdout)
+    checked_out = json.loads(relive(project, "checkout", "last", str(tmp_path / "code"), "--json").stdout)
+
+    assert (exported["run"], exported["values"], exported["artifacts"]) == (last, 9, 1)
+    assert (checked_out["run"], Path(checked_out["folder"]) / "train.py") == (last, tmp_path / "code" / "train.py")
+    assert (tmp_path / "code" / "train.py").is_file()

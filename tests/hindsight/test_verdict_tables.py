@@ -50,7 +50,7 @@ class Replayed:
 
     def table(self, *names: str, **how: object) -> list[list[object]]:
         frame = relive.dataframe(*(names or ("x",)), home=self.home.path, **how)
-        return frame.drop(columns=["project", "run", "tstamp", "version", "filename"]).to_numpy().tolist()
+        return frame.drop(columns=["run", "tstamp"]).to_numpy().tolist()
 
     def _journal(
         self, folder: Path, values: Mapping[str, Sequence[float]], forked_from: ParsedJournal | None = None

@@ -229,3 +229,15 @@ def test_a_launcher_may_set_sweep_and_trial(home: Path, monkeypatch: pytest.Monk
 
     (record,) = records(home)
     assert (record.sweep, record.trial, record.tags["team"]) == ("night", 12, "vision")
+
+
+def test_a_trial_that_is_no_number_is_a_tag_and_warned_about(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relive.record.process import user_warnings
+
+    user_warnings.reset_warnings()
+    monkeypatch.setenv("RELIVE_TRIAL", "v1")
+    with pytest.warns(UserWarning, match=r"\[trial-not-a-number\] RELIVE_TRIAL=v1"), relive.run():
+        relive.log("x", 1.0)
+
+    (record,) = records(home)
+    assert (record.trial, record.tags["trial"]) == (None, "v1")

@@ -293,3 +293,37 @@ def test_a_secret_of_the_wrong_type_is_not_recorded_in_the_error(script) -> None
     assert done.returncode == 1
     assert "--kwargs api_key: the value is not a valid int" in done.stderr
     assert b"hunter2" not in journal_bytes(script.home)
+
+
+PARSED = """
+    import argparse
+    import relive
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    options = parser.parse_args()
+    {call}
+    relive.log("used", options.lr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "recorded"),
+    [('relive.arg("lr", options.lr)', 0.1), ('options.lr = relive.arg("lr", options.lr)', 0.5)],
+)
+def test_an_arg_whose_value_is_dropped_is_recorded_as_the_script_has_it(
+    script: Any, call: str, recorded: float
+) -> None:
+    done = script(PARSED.format(call=call), "--kwargs", "lr=0.5")
+
+    frame = relive.dataframe("lr", "used", home=done.home)
+    assert (frame["lr"].item(), frame["used"].item()) == (recorded, recorded)
+    assert ("[arg-unused]" in done.stderr) == (recorded == 0.1)
+    assert "--kwargs lr=… changes nothing" in done.stderr or recorded == 0.5
+
+
+def test_an_arg_whose_value_is_dropped_is_fine_without_kwargs(script: Any) -> None:
+    done = script(PARSED.format(call='relive.arg("lr", options.lr)'), "--lr", "0.3")
+
+    assert done.stderr == ""
+    assert relive.dataframe("lr", home=done.home)["lr"].item() == 0.3

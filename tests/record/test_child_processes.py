@@ -19,7 +19,7 @@ def values(home: Path, name: str) -> list[Any]:
 def rows(home: Path, *names: str, **how: Any) -> list[tuple[Any, ...]]:
     """The wide table without its fixed columns, sorted, for children come in any order."""
     frame = relive.dataframe(*names, home=home, **how)
-    return sorted(frame.drop(columns=["project", "run", "tstamp", "version", "filename"]).itertuples(index=False))
+    return sorted(frame.drop(columns=["run", "tstamp"]).itertuples(index=False))
 
 
 def records(home: Path) -> list[Any]:

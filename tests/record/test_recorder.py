@@ -36,7 +36,7 @@ def _quickly(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def rows(home: Path, *names: str, **how: Any) -> list[tuple[Any, ...]]:
     """The wide table without its fixed columns: loops first, then the names; None where there is nothing."""
     frame = relive.dataframe(*names, home=home, **how)
-    shown = frame.drop(columns=["project", "run", "tstamp", "version", "filename"])
+    shown = frame.drop(columns=["run", "tstamp"])
     return [tuple(None if _is_missing(x) else x for x in row) for row in shown.astype(object).itertuples(index=False)]
 
 
@@ -1005,3 +1005,16 @@ def test_an_artifact_that_cannot_be_read_does_not_stop_recording(home: Path) -> 
     (record,) = records(home)
     assert record.outcome == "finished"
     assert record.artifacts == ()
+
+
+def test_a_warning_shows_the_line_of_the_user_even_through_a_context_manager(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relive.record.process import user_warnings
+
+    user_warnings.reset_warnings()
+    monkeypatch.setenv("RELIVE_TRIAL", "v1")
+    with pytest.warns(UserWarning, match="trial-not-a-number") as caught, relive.run():
+        relive.log("x", 1.0)
+
+    assert [warning.filename for warning in caught] == [__file__]

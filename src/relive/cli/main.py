@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from relive.cli.hash_seed import restart_with_fixed_hash_seed
 from relive.cli.script_handover import ScriptHandover
 from relive.errors import ReliveError
 from relive.store import telling_disk_errors
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # The help page by sections: each command, the module of `commands` that defines it (`module:attribute` if their names
 # differ), and what it does. The page is printed without importing any of them.
@@ -25,6 +28,7 @@ SECTIONS = {
     },
     "Ask": {
         "replay": ("replay_command", "Fill columns that past runs never logged."),
+        "stop": ("replay_command", "End the processes that stay after a replay."),
         "dataframe": ("query_commands", "Show one wide table over all runs."),
         "sql": ("query_commands", "Run read-only SQL over runs, args, logs, loops and tables."),
         "leaderboard": ("leaderboard_commands", "Rank the runs that logged a metric, best first."),
@@ -62,6 +66,7 @@ SECTIONS = {
         "export": ("home_commands", "Write a run to a folder as plain files."),
         "rm": ("runs_commands", "Remove a run permanently."),
         "scrub": ("home_commands", "Remove a secret that slipped into a run."),
+        "completion": ("shell.completion_command", "Print the script by which a shell completes commands."),
     },
 }
 COMMANDS = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
@@ -112,6 +117,15 @@ class _LazyGroup(click.Group):
         found = getattr(importlib.import_module(f"relive.cli.commands.{module}"), attribute or cmd_name)
         assert isinstance(found, click.Command)
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes the names of commands from the table, without importing their modules."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        rows = (item for commands in SECTIONS.values() for item in commands.items())
+        return [CompletionItem(name, help=text) for name, (_, text) in rows if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

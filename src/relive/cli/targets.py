@@ -13,6 +13,7 @@ from relive.model import SHORT_ID_DIGITS
 from relive.record.process import read_launch_context, select_server
 from relive.store import Home
 from relive.store.catalog import Index
+from relive.store.journal import to_json
 
 if TYPE_CHECKING:
     from relive.query import RunsBackend
@@ -26,6 +27,8 @@ home_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder that holds the runs (default: .relive in the project, or RELIVE_HOME).",
 )
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 server_option = click.option(
     "--server", metavar="URL", help="Query this server instead of a home (default: the setting)."
@@ -79,6 +82,11 @@ def open_registry(home: Path | None, server: str | None) -> Registry | RemoteReg
 
     remote = select_server(home, server)
     return Registry(open_home(home)) if remote is None else RemoteRegistry(remote)
+
+
+def tell(text: str, /, *, as_json: bool, **fields: Any) -> None:
+    """Prints what a command did: as a sentence, or its parts as one JSON object."""
+    click.echo(to_json(fields) if as_json else text)
 
 
 def short_id(run: str) -> str:

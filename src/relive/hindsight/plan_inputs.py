@@ -45,6 +45,7 @@ from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
 Edit = Callable[[Files], Files]  # lets the user change the patched files of a version
+_NO_SCRIPT = {"notebook": "in a notebook", "interactive": "in a console, or by python -c", "command": "by a command"}
 _VERSIONS_BETWEEN = 3  # versions that are compared on the way from an old one to the newest
 
 
@@ -146,6 +147,8 @@ class _DraftCollector:
 
     def _draft(self, entry: RunEntry) -> Draft:
         record = entry.record
+        if started := _NO_SCRIPT.get(str(record.code.get("kind"))):
+            raise NotFound(f"it was recorded {started}, which leaves no script to replay; move the code into a script")
         if not record.version:
             raise NotFound("it has no code version; `versions` was switched off, or git was missing")
         rules = (record.code.get("instrumented") or {}).get("rules", RULES_VERSION)

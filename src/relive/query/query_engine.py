@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas
 
 RANKS = ("canonical", "all")
+_BRIEF_DIMS = ("run", "tstamp")
 
 
 class QueryEngine:
@@ -44,8 +45,12 @@ class QueryEngine:
         return link
 
     def dataframe(self, names: Sequence[str], *, where: str | None, ranks: str, **which: Any) -> pandas.DataFrame:
-        """Returns the wide table as a pandas DataFrame; `which` as in `table`."""
-        return to_pandas(self.table(names, where=where, ranks=ranks, **which))
+        """Returns the wide table as a pandas DataFrame; `which` as in `table`.
+
+        Next to names, of the facts of a run its id and time are columns, and those others that are among the names.
+        """
+        hidden = {*FIXED_DIMS} - {*_BRIEF_DIMS, *names} if names else set()
+        return to_pandas(self.table(names, where=where, ranks=ranks, **which).without(hidden))
 
     def table(
         self, names: Sequence[str], *, where: str | None = None, ranks: str = "canonical", replays: str = "latest",
@@ -60,6 +65,7 @@ class QueryEngine:
             raise QueryError(f"ranks={ranks!r} is not known; use {' or '.join(map(repr, RANKS))}")
         if replays not in REPLAY_CHOICES:
             raise QueryError(f"replays={replays!r} is not known; use {' or '.join(map(repr, REPLAY_CHOICES))}")
+        names = [name for name in names if name not in FIXED_DIMS or name in self._known_names]  # all facts are columns
         self._check_names(names)
         filters = [name for column in (columns_of(where) if where else []) for name in self._names_like(column)]
         all_names = list(dict.fromkeys([*names, *filters]))

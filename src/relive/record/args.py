@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import PurePath
+from types import FrameType
 from typing import Any
 
 from relive.errors import ArgError
@@ -167,3 +168,11 @@ _CONVERTERS: dict[type, Callable[[str], Any]] = {
 def unknown_kwargs_message(unknown: list[str], known: list[str]) -> str:
     listed = ", ".join(known) or "none: the script calls no relive.arg"
     return f"{FLAG} {' '.join(unknown)}: no relive.arg of that name; known are {listed}"
+
+
+def is_result_dropped(frame: FrameType) -> bool:
+    """Whether the call that a frame is in is a statement of its own, so that nobody gets what it returns."""
+    import dis  # imported only if there are kwargs
+
+    following = (step for step in dis.get_instructions(frame.f_code) if step.offset > frame.f_lasti)
+    return next((step.opname for step in following), "") == "POP_TOP"

@@ -15,7 +15,7 @@ from relive.model import clean_name
 from relive.record.blocks import RecordedBlock
 from relive.record.journal_driver import JournalDriver, without_os_errors
 from relive.record.loops import RecordedLoop
-from relive.record.process import Losses, PausedJournal, print_to_stderr, reason_of, warn_once
+from relive.record.process import Losses, PausedJournal, print_to_stderr, reason_of, user_frame, warn_once
 from relive.record.provenance import Provenance, SecretFilter, ignore_reads
 from relive.record.session import current_place, session
 from relive.store.chunks import Chunks
@@ -83,9 +83,10 @@ class Recorder(JournalDriver):
         given = name in session.kwargs
         value = _convert_kwarg(name, default) if given else default
         with self.guarded("arg-lost"):
+            used, origin = (value, "kwargs") if given and not _is_unused(name) else (default, "default")
             self.journal.line(
-                line_schema.Arg, name=clean_name(name), value=self.encode_setting(name, value),
-                default=self.encode_setting(name, default), origin="kwargs" if given else "default",
+                line_schema.Arg, name=clean_name(name), value=self.encode_setting(name, used),
+                default=self.encode_setting(name, default), origin=origin,
             )  # fmt: skip
         return value
 
@@ -324,6 +325,21 @@ def _torch_threads() -> int | None:
     """Returns the number of threads torch computes on: it changes the order, and so the result, of sums."""
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch is not None else None
+
+
+def _is_unused(name: str) -> bool:
+    """Whether the statement that asked for an arg drops it, with a warning: then the script has another value."""
+    from relive.record.args import is_result_dropped
+
+    if not is_result_dropped(user_frame()):
+        return False
+    warn_once(
+        "arg-unused",
+        f"--kwargs {name}=… changes nothing: the script does not use what relive.arg({name!r}, …) returns;"
+        f" the value that it passes is recorded; write {name} = relive.arg({name!r}, …)",
+        about=name,
+    )
+    return True
 
 
 def _convert_kwarg(name: str, default: Any) -> Any:

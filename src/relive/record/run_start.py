@@ -47,7 +47,12 @@ def open_driver() -> Driver:
             return Off()
         joined = join_parent_run(os.environ.get(PARENT_VARIABLE), context) if is_pool_worker() else None
         if joined is None:
-            return OpenRun(context).recorder
+            recorder = OpenRun(context).recorder
+            if context.entry.kind == "notebook":
+                from relive.record.process import watch_notebook_cells
+
+                watch_notebook_cells(recorder)
+            return recorder
         _HOOKS.watch_forks(joined)
         return joined.driver
     except Exception as error:  # the user's training must go on

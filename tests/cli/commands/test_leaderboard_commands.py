@@ -99,6 +99,26 @@ def test_compare_shows_what_differs(project: Path) -> None:
     assert json.loads(relive(project, "compare", first, second, "--json").stdout)["same"]["data"] is True
 
 
+def test_compare_on_a_terminal_says_once_what_is_equal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    first, second, _ = ids(project)
+
+    lines = relive(project, "compare", first, second).stdout.splitlines()
+
+    assert lines[0].startswith("all: outcome finished, filename train.py")
+    assert not any(line.startswith(("outcome", "filename")) for line in lines)
+    assert any(line.startswith("arg lr") for line in lines)
+    assert not any("…" in line for line in lines[1:])
+
+
+@pytest.mark.parametrize("words", [["last"], ["last", "last"]])
+def test_compare_of_one_run_is_an_error(project: Path, words: list[str]) -> None:
+    done = relive(project, "compare", *words)
+
+    assert done.exit_code == 2
+    assert "compare needs two runs or more" in done.stderr
+
+
 def test_diff_shows_code_args_data_and_metrics(project: Path) -> None:
     first, second, third = ids(project)
     shown = relive(project, "diff", first, third).stdout

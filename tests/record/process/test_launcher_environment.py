@@ -166,6 +166,25 @@ def test_workers_of_every_start_method_are_detected_and_have_their_parents_scrip
     assert not is_pool_worker()
 
 
+def test_workers_of_joblib_have_the_script_that_started_them(tmp_path: Path) -> None:
+    pytest.importorskip("joblib")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from joblib import Parallel, delayed\n"
+        "def ask(_):\n"
+        "    from relive.record.process.launcher_environment import find_entry\n"
+        "    return find_entry()\n"
+        "if __name__ == '__main__':\n"
+        "    (entry,) = Parallel(n_jobs=2, backend='loky')([delayed(ask)(0)])\n"
+        "    print(entry.kind, entry.script, entry.module)\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout.split() == ["script", str(script.resolve()), "None"], ran.stderr
+
+
 # What was started
 
 

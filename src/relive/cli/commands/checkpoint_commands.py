@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
-from relive.cli.targets import home_option, open_home, open_index, short_id
+from relive.cli.targets import home_option, json_option, open_home, open_index, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, print_table
 from relive.errors import ReliveError
 from relive.store import Home
@@ -21,7 +22,7 @@ _MAX_DOUBTS = 20
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @home_option
 def checkpoints(run: str, as_json: bool, home: Path | None) -> None:
@@ -70,8 +71,9 @@ def _checkpoint_columns(rows: list[CheckpointRow], outside: dict[str, list[str]]
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
+@json_option
 @home_option
-def gc(dry_run: bool, home: Path | None) -> None:
+def gc(dry_run: bool, as_json: bool, home: Path | None) -> None:
     """Remove checkpoints beyond `keep` and `budget_bytes`, and all data that nothing refers to.
 
     With the setting `spool`, data beyond `budget_bytes` is moved there instead.
@@ -83,9 +85,17 @@ def gc(dry_run: bool, home: Path | None) -> None:
         report = preview_garbage(place, policy) if dry_run else collect_garbage(place, policy)
     except OSError as error:
         raise ReliveError(f"{error}; fix that, and run `relive gc` again") from error
-    _print_report(report)
+    if not as_json:
+        _print_report(report)
     total = format_size(report.total_bytes)
-    click.echo(f"{total} would be freed; nothing was changed" if dry_run else f"{total} freed")
+    tell(
+        f"{total} would be freed; nothing was changed" if dry_run else f"{total} freed", as_json=as_json,
+        dry_run=dry_run, freed_bytes=report.total_bytes, failures=list(report.failures),
+        removed=[
+            {"what": one.reason, "count": one.count, "bytes": one.size_bytes} for one in report.tallies if one.count
+        ],
+        kept=[{"run": doubt.run, "text": doubt.text} for doubt in report.doubts],
+    )  # fmt: skip
     if report.failures:
         raise ReliveError(f"{report.failures[0]}; then run `relive gc` again")
 

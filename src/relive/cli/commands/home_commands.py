@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from relive.cli.commands.query_commands import write_parquet
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_time
-from relive.cli.targets import home_option, open_home, open_index, open_server, short_id
+from relive.cli.targets import home_option, json_option, open_home, open_index, open_server, short_id, tell
 from relive.errors import NotFound, ReliveError
 from relive.model import RUNNING
 from relive.store import (
@@ -41,37 +44,49 @@ from relive.store.versions import version_checkout
     flag_value="",
     help="Replace damaged journals and chunks by whole copies from a server, first of all.",
 )
+@json_option
 @home_option
-def doctor(rebuild: bool, deep: bool, from_server: str | None, home: Path | None) -> None:
+def doctor(rebuild: bool, deep: bool, from_server: str | None, as_json: bool, home: Path | None) -> None:
     """Check every journal and the chunks it refers to. Exit code 1 if anything is damaged."""
     place = open_home(home)
-    damaged = False
+    found: list[dict[str, Any]] = []
+
+    def note(run: str, text: str, *, damage: bool = False, **kind: bool) -> None:
+        found.append({"run": run, "text": text, "damage": damage, **kind})
+        if not as_json:
+            click.echo(f"{short_id(run)}  {text}")
+
     if from_server is not None:
-        _recover(place, from_server)
+        _recover(place, from_server, note)
     for finding in check_home(place, deep=deep):
-        damaged = damaged or finding.damage
-        click.echo(f"{short_id(finding.run)}  {finding.text}")
+        note(finding.run, finding.text, damage=finding.damage)
+    damaged = any(one["damage"] for one in found)
     index = Index(place)
     if rebuild:
         index.rebuild()
-        click.echo("the index was rebuilt from the journals")
-    click.echo(f"{len(index.runs())} runs in {place.path}, {'some damaged' if damaged else 'all readable'}")
+        click.echo("the index was rebuilt from the journals", err=as_json)
+    count = len(index.runs())
+    tell(
+        f"{count} runs in {place.path}, {'some damaged' if damaged else 'all readable'}",
+        as_json=as_json, home=str(place.path), runs=count, is_damaged=damaged, findings=found,
+    )  # fmt: skip
     raise SystemExit(1 if damaged else 0)
 
 
-def _recover(place: Home, url: str) -> None:
+def _recover(place: Home, url: str, note: Callable[..., None]) -> None:
     from relive.store.gc import recover_home
 
     with translate_server_errors():
         for done in recover_home(place, open_server(url)):
-            click.echo(f"{short_id(done.run)}  {done.text}")
+            note(done.run, done.text, recovered=True)
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
+@json_option
 @home_option
-def export(run: str, folder: Path | None, home: Path | None) -> None:
+def export(run: str, folder: Path | None, as_json: bool, home: Path | None) -> None:
     """Write RUN to FOLDER as plain files: record.json, logs.parquet, artifacts/, code/."""
     from relive.query import QueryEngine
 
@@ -87,7 +102,10 @@ def export(run: str, folder: Path | None, home: Path | None) -> None:
     write_parquet(logs, target / "logs.parquet")
     count = _write_artifacts(entry, chunks, target / "artifacts")
     code = _write_code(index.home, entry, target / "code")
-    click.echo(f"{target}: the record, {len(logs)} values, {count} artifacts{', the code' if code else ''}")
+    tell(
+        f"{target}: the record, {len(logs)} values, {count} artifacts{', the code' if code else ''}", as_json=as_json,
+        run=entry.record.run, folder=str(target), values=len(logs), artifacts=count, has_code=code,
+    )  # fmt: skip
 
 
 def _write_artifacts(entry: RunEntry, chunks: Chunks, target: Path) -> int:
@@ -106,7 +124,7 @@ def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("pattern")
 @click.option("--dry-run", is_flag=True, help="Only say what would be changed.")
 @click.option(
@@ -116,20 +134,24 @@ def _write_code(home: Home, entry: RunEntry, target: Path) -> bool:
     flag_value="",
     help="Also scrub the run on this server, or on the configured one if no URL is given.",
 )
+@json_option
 @home_option
-def scrub(run: str, pattern: str, dry_run: bool, server: str | None, home: Path | None) -> None:
+def scrub(run: str, pattern: str, dry_run: bool, server: str | None, as_json: bool, home: Path | None) -> None:
     """Replace what matches PATTERN, a regular expression, by *** in the journals of RUN."""
     try:
-        run = _scrub_home(open_index(home), run, pattern, dry_run=dry_run)
+        run, report = _scrub_home(open_index(home), run, pattern, dry_run=dry_run)
+        _print_scrub(report, run, dry_run=dry_run, as_json=as_json)
     except NotFound:
         if server is None:
             raise
     if server is not None:
-        _scrub_server(open_server(server), run, pattern, dry_run=dry_run)
+        remote = open_server(server)
+        run, report = _scrub_server(remote, run, pattern, dry_run=dry_run)
+        _print_scrub(report, run, dry_run=dry_run, as_json=as_json, server=remote.url)
 
 
-def _scrub_home(index: Index, word: str, pattern: str, *, dry_run: bool) -> str:
-    """Scrubs a run of a home; returns its id."""
+def _scrub_home(index: Index, word: str, pattern: str, *, dry_run: bool) -> tuple[str, ScrubReport]:
+    """Scrubs a run of a home; returns its id, and what was found."""
     entry = find_run(index.runs(), word)
     run = entry.record.run
     if entry.record.outcome == RUNNING:
@@ -137,19 +159,24 @@ def _scrub_home(index: Index, word: str, pattern: str, *, dry_run: bool) -> str:
     report = scrub_run(index.home, run, pattern, dry_run=dry_run)
     if report.places and not dry_run:
         index.rebuild()  # all of it: old rows of a run stay in its files until they are written anew
-    _print_scrub(report, short_id(run), dry_run=dry_run)
-    return run
+    return run, report
 
 
-def _scrub_server(remote: ServerClient, word: str, pattern: str, *, dry_run: bool) -> None:
+def _scrub_server(remote: ServerClient, word: str, pattern: str, *, dry_run: bool) -> tuple[str, ScrubReport]:
     with translate_server_errors():
         run = str(remote.get("/api/runs", run=word)["runs"][0]["run"])
         answer = remote.send("POST", f"/api/runs/{run}/scrub", {"pattern": pattern, "dry_run": dry_run})
-    click.echo(f"on {remote.url}: ", nl=False)
-    _print_scrub(msgspec.convert(answer, ScrubReport), short_id(run), dry_run=dry_run)
+    return run, msgspec.convert(answer, ScrubReport)
 
 
-def _print_scrub(report: ScrubReport, run: str, *, dry_run: bool) -> None:
+def _print_scrub(report: ScrubReport, run: str, *, dry_run: bool, as_json: bool, server: str | None = None) -> None:
+    if as_json:
+        found = {"run": run, "server": server, "dry_run": dry_run}
+        click.echo(to_json(found | msgspec.to_builtins(report)))
+        return
+    run = short_id(run)
+    if server is not None:
+        click.echo(f"on {server}: ", nl=False)
     files = f" ({', '.join(report.files)})" if report.files else ""
     places, done = ("1 place", "was") if report.places == 1 else (f"{report.places} places", "were")
     click.echo(f"run {run}: {places} {'would be' if dry_run else done} changed{files}")
@@ -164,49 +191,51 @@ def _print_scrub(report: ScrubReport, run: str, *, dry_run: bool) -> None:
 @click.option("--run", metavar="RUN", help="Trust one run that was fetched into the home.")
 @click.option("--list", "is_list", is_flag=True, help="Show what you have trusted.")
 @click.option("--revoke", is_flag=True, help="Trust it no longer.")
+@json_option
 @home_option
-def trust(place: str | None, run: str | None, is_list: bool, revoke: bool, home: Path | None) -> None:
+def trust(
+    place: str | None, run: str | None, is_list: bool, revoke: bool, as_json: bool, home: Path | None
+) -> None:  # fmt: skip
     """Let runs that others recorded run code here: restored pickles, and replays.
 
     PLACE is a home, or the address of a server for all runs that are fetched from it (default: the project's home).
     Homes that you made on this machine need no trust.
     """
     if is_list:
-        _print_list()
+        _print_list(as_json=as_json)
     elif place is not None and "://" in place:
-        _trust_server(place.rstrip("/"), revoke=revoke)
+        url = place.rstrip("/")
+        tell(_trust_server(url, revoke=revoke), as_json=as_json, server=url, is_trusted=not revoke)
     else:
         found = open_home(Path(place) if place is not None else home)
-        _trust_home(found, find_run(open_index(found.path).runs(), run).record.run if run else "", revoke=revoke)
+        name = find_run(open_index(found.path).runs(), run).record.run if run else ""
+        said = _trust_home(found, name, revoke=revoke)
+        tell(said, as_json=as_json, home=str(found.path), run=name or None, is_trusted=not revoke)
 
 
-def _print_list() -> None:
+def _print_list(*, as_json: bool) -> None:
     for entry in trusted_list():
-        click.echo(f"{format_time(entry.time_us)}  {entry}")
+        tell(f"{format_time(entry.time_us)}  {entry}", as_json=as_json, time_us=entry.time_us, what=str(entry))
 
 
-def _trust_server(url: str, *, revoke: bool) -> None:
+def _trust_server(url: str, *, revoke: bool) -> str:
     if revoke:
         if not revoke_trust(listed(server=url)):
             raise ReliveError(f"{url} is not on the list; see `relive trust --list`")
-        click.echo(f"runs fetched from {url} are no longer trusted")
-    else:
-        click.echo(f"{trust_server(url)} are now trusted: restoring and replaying them runs code of their authors")
+        return f"runs fetched from {url} are no longer trusted"
+    return f"{trust_server(url)} are now trusted: restoring and replaying them runs code of their authors"
 
 
-def _trust_home(home: Home, run: str, *, revoke: bool) -> None:
+def _trust_home(home: Home, run: str, *, revoke: bool) -> str:
     what = f"run {short_id(run)}" if run else str(home.path)
     if run and find_origin(home.run_folder(run)) is None:
         raise ReliveError(f"run {short_id(run)} was recorded in this home; trust the home: `relive trust {home.path}`")
     if revoke:
         if not revoke_trust(listed(home, run=run)):
             raise ReliveError(f"{what} is not on the list; see `relive trust --list`")
-        click.echo(f"{what} is no longer trusted")
-        return
+        return f"{what} is no longer trusted"
     if not run and is_trusted(home):
-        click.echo(f"{what} is trusted already")
-        return
-    if run:
-        click.echo(describe_origin(home, run))
+        return f"{what} is trusted already"
+    origin = f"{describe_origin(home, run)}\n" if run else ""
     trust_home(home, run)
-    click.echo(f"{what} is now trusted: restoring and replaying it runs code of its author")
+    return f"{origin}{what} is now trusted: restoring and replaying it runs code of its author"

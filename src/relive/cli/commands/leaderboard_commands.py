@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_columns, complete_runs
 from relive.cli.display import format_value, truncate
 from relive.cli.targets import (
     ask_home_then_server,
@@ -15,7 +16,7 @@ from relive.cli.targets import (
     server_option,
     short_id,
 )
-from relive.cli.terminal_table import TerminalColumn, print_table, printable, table_options
+from relive.cli.terminal_table import TerminalColumn, print_table, printable, table_options, terminal_width
 from relive.model import Verdict
 from relive.store.journal import to_json
 
@@ -24,7 +25,7 @@ _FACTS = ("outcome", "filename", "version", "data_version", "took_s")
 
 
 @click.command()
-@click.argument("metric")
+@click.argument("metric", shell_complete=complete_columns)
 @click.option("--by", type=click.Choice(["last", "best", "min", "max", "mean"]), default="last", show_default=True,
               help="The score of a run: its last, best, lowest or highest value, or mean of the last K.")  # fmt: skip
 @click.option("-k", "--last-k", "k", default=10, show_default=True, help="How many last values --by mean averages.")
@@ -133,7 +134,7 @@ def _format_cell(given: Any) -> str:
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", shell_complete=complete_runs)
 @click.option("--all", "show_all", is_flag=True, help="Also show what is equal in all runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--wide", is_flag=True, help="Show all runs, however wide the table becomes.")
@@ -143,11 +144,19 @@ def compare(
     runs: tuple[str, ...], show_all: bool, as_json: bool, wide: bool, home: Path | None, server: str | None
 ) -> None:  # fmt: skip
     """Show the args and metrics of several runs side by side."""
+    if len({*runs}) < 2:
+        raise click.UsageError(
+            f"compare needs two runs or more, as in: relive compare {runs[0]} RUN; `relive show` shows one"
+        )
     found = ask_home_then_server(home, server, lambda place: place.compare(runs))
     if as_json:
         click.echo(to_json(found))
         return
-    print_table(comparison_columns(found, show_all=show_all), wide=wide)
+    is_brief = not wide and not show_all and terminal_width() is not None
+    print_table(
+        comparison_columns(found, show_all=show_all, is_brief=is_brief), wide=wide,
+        common=_common_facts(found) if is_brief else (),
+    )  # fmt: skip
     differing = [what for what, same in found["same"].items() if not same]
     if differing:
         click.echo(f"these differ: {', '.join(differing)}; `relive diff` shows the details for two runs", err=True)
@@ -160,10 +169,10 @@ def _format_score(run: dict[str, Any]) -> str:
     return f"{run['value']:.6g} {mark}".rstrip()
 
 
-def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[TerminalColumn]:
-    """Returns one column per run: facts, then args, then metrics."""
-    rows = [(fact, [truncate(_format_cell(run[fact]))[:14] for run in found["runs"]]) for fact in _FACTS]
-    for title, format_cell in (("arg", _format_cell), ("metric", _format_metric)):
+def comparison_columns(found: dict[str, Any], *, show_all: bool, is_brief: bool = False) -> list[TerminalColumn]:
+    """Returns one column per run: facts, then args, then metrics; briefly, last values and facts that differ only."""
+    rows = [(fact, cells) for fact, cells in _fact_rows(found) if not is_brief or len({*cells}) > 1]
+    for title, format_cell in (("arg", _format_cell), ("metric", _format_last if is_brief else _format_metric)):
         rows += [
             (f"{title} {row['name']}", [format_cell(cell) for cell in row["values"]])
             for row in found[f"{title}s"]
@@ -175,11 +184,25 @@ def comparison_columns(found: dict[str, Any], *, show_all: bool) -> list[Termina
     return [TerminalColumn("", [title for title, _ in rows], rank=0), *runs]
 
 
-def _format_metric(metric: dict[str, Any] | None) -> str:
+def _fact_rows(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    return [(fact, [truncate(_format_cell(run[fact]))[:14] for run in found["runs"]]) for fact in _FACTS]
+
+
+def _common_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(fact, cells[0]) for fact, cells in _fact_rows(found) if len({*cells}) == 1 and cells[0]]
+
+
+def _format_last(metric: dict[str, Any] | None) -> str:
     if metric is None:
         return ""
     mark = Verdict.of(metric.get("verdict", Verdict.RECORDED.word)).mark
-    last = f"{_format_cell(metric['last'])} {mark}".rstrip()
+    return f"{_format_cell(metric['last'])} {mark}".rstrip()
+
+
+def _format_metric(metric: dict[str, Any] | None) -> str:
+    last = _format_last(metric)
+    if metric is None:
+        return last
     if metric["count"] == 1 or metric["min"] is None:
         return last
     return f"{last} ({format_value(metric['min'])} to {format_value(metric['max'])})"

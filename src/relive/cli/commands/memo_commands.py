@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from relive.cli.display import format_short_duration, format_size, format_time, truncate
-from relive.cli.targets import home_option, make_console, open_home, short_id
+from relive.cli.targets import home_option, json_option, make_console, open_home, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.errors import NotFound, ReliveError
 from relive.memo import Sqlite, find_function, parse_condition, why_text
@@ -61,11 +61,16 @@ def ls(
 @memo.command()
 @click.argument("key")
 @click.option("--value", "with_value", is_flag=True, help="Also read the value; this runs code if it was pickled.")
+@json_option
 @home_option
-def show(key: str, with_value: bool, home: Path | None) -> None:
+def show(key: str, with_value: bool, as_json: bool, home: Path | None) -> None:
     """Show the remembered call KEY (a prefix is enough): arguments, cost, and the code it depends on."""
     memos = _open_memo_table(home)
     row = _find_row(memos, key)
+    if as_json:
+        value = {"value": safe_repr(Sqlite(open_home(home)).entry(row).value)} if with_value else {}
+        click.echo(to_json(_as_json(row) | {"parts": from_json(memos.parts(row.code))} | value))
+        return
     rows = [
         ("key", row.key), ("function", row.function), ("kind", row.kind), ("computed", format_time(row.created_us)),
         ("took", format_short_duration(row.took_s)), ("run", row.run or "none"), ("used", format_time(row.used_us)),
@@ -82,17 +87,22 @@ def show(key: str, with_value: bool, home: Path | None) -> None:
 
 @memo.command()
 @click.argument("call")
+@json_option
 @home_option
-def why(call: str, home: Path | None) -> None:
+def why(call: str, as_json: bool, home: Path | None) -> None:
     """Explain why CALL, like "features('data.csv')", was computed; a name alone means the last computed call."""
-    click.echo(str(why_text(_open_memo_table(home), call)))
+    found = why_text(_open_memo_table(home), call)
+    tell(str(found), as_json=as_json, is_hit=found.is_hit, reasons=list(found.reasons))
 
 
 @memo.command()
 @click.argument("keys", nargs=-1)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @_filter_options
-def rm(keys: tuple[str, ...], yes: bool, function: str | None, where: str | None, home: Path | None) -> None:
+def rm(
+    keys: tuple[str, ...], yes: bool, as_json: bool, function: str | None, where: str | None, home: Path | None
+) -> None:  # fmt: skip
     """Remove the calls named by KEYS, or all that match the options. `relive gc` then frees the space."""
     if not keys and not function and not where:
         raise ReliveError(
@@ -103,14 +113,17 @@ def rm(keys: tuple[str, ...], yes: bool, function: str | None, where: str | None
     if rows and not yes:
         total = format_size(sum(row.size_bytes for row in rows))
         click.confirm(f"Remove {_count_calls(len(rows))}, {total}?", abort=True)
-    click.echo(f"{_count_calls(memos.remove(row.key for row in rows))} removed; `relive gc` frees the space")
+    count = memos.remove(row.key for row in rows)
+    tell(f"{_count_calls(count)} removed; `relive gc` frees the space", as_json=as_json, removed=count)
 
 
 @memo.command()
+@json_option
 @home_option
-def trust(home: Path | None) -> None:
+def trust(as_json: bool, home: Path | None) -> None:
     """Trust the pickled results of a home that was copied here. Reading them runs code, so trust its origin first."""
-    click.echo(f"{_open_memo_table(home).trust()} pickled results are now trusted")
+    count = _open_memo_table(home).trust()
+    tell(f"{count} pickled results are now trusted", as_json=as_json, trusted=count)
 
 
 def _count_calls(count: int) -> str:

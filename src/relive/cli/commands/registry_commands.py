@@ -7,14 +7,17 @@ from typing import Any
 
 import click
 
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_size, format_time, format_value
 from relive.cli.targets import (
     home_option,
+    json_option,
     open_home,
     open_index,
     open_registry,
     server_option,
     short_id,
+    tell,
 )
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.errors import ReliveError
@@ -26,20 +29,26 @@ from relive.store.sync import RemoteChunks, RemoteRegistry
 
 
 @click.command(name="promote")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("model")
 @click.option("--artifact", help="The artifact that is the model; required if the run has several.")
 @click.option("--alias", "aliases", multiple=True, help="Point this alias to the new version; may be repeated.")
 @click.option("--note", default="", help="A note for the history.")
 @click.option("--force", is_flag=True, help="Promote a run with an incomplete record; what is missing is recorded.")
+@json_option
 @home_option
 @server_option
-def promote_command(home: Path | None, server: str | None, **options: Any) -> None:
+def promote_command(home: Path | None, server: str | None, as_json: bool, **options: Any) -> None:
     """Make RUN the next version of MODEL, bound to its args, code, data, metrics and artifact."""
     remote, promotion = select_server(home, server), Promotion(**options)
     promoted = promote(open_index(home), promotion) if remote is None else RemoteRegistry(remote).promote(promotion)
     pointing = f", {' and '.join(options['aliases'])}" if options["aliases"] else ""
-    click.echo(f"{promoted.reference} is run {short_id(promoted.run)}{pointing}")
+    tell(
+        f"{promoted.reference} is run {short_id(promoted.run)}{pointing}", as_json=as_json,
+        **_version_fields(promoted), aliases=list(options["aliases"]), missing=list(promoted.missing),
+    )  # fmt: skip
+    if as_json:
+        return
     for missing in promoted.missing:
         click.echo(f"recorded as missing: {missing}", err=True)
 
@@ -142,47 +151,58 @@ def _history_columns(model: Model) -> list[TerminalColumn]:
 @click.command()
 @click.argument("reference", metavar="MODEL@VERSION")
 @click.argument("alias")
+@json_option
 @home_option
 @server_option
-def alias(reference: str, alias: str, home: Path | None, server: str | None) -> None:
+def alias(reference: str, alias: str, as_json: bool, home: Path | None, server: str | None) -> None:
     """Point ALIAS to a version: `relive alias my-model@candidate production`."""
     place = open_registry(home, server)
     found = place.find(reference)
     place.point(found.model, alias, found.version)
-    click.echo(f"{found.model}@{alias} is now version {found.version}, run {short_id(found.run)}")
+    said = f"{found.model}@{alias} is now version {found.version}, run {short_id(found.run)}"
+    tell(said, as_json=as_json, **_version_fields(found), alias=alias)
 
 
 @click.command()
 @click.argument("reference", metavar="MODEL@ALIAS")
+@json_option
 @home_option
 @server_option
-def rollback(reference: str, home: Path | None, server: str | None) -> None:
+def rollback(reference: str, as_json: bool, home: Path | None, server: str | None) -> None:
     """Point an alias to its previous version; repeat to go back further."""
     name, word = model_registry.split_reference(reference)
     if word == model_registry.LATEST or word.isdecimal():
         raise ReliveError(f"{reference!r} does not name an alias; write for example {name}@production")
     found = open_registry(home, server).roll_back(name, word)
-    click.echo(f"{name}@{word} is version {found.version} again, run {short_id(found.run)}")
+    said = f"{name}@{word} is version {found.version} again, run {short_id(found.run)}"
+    tell(said, as_json=as_json, **_version_fields(found), alias=word)
 
 
 @click.command()
 @click.argument("reference", metavar="MODEL@VERSION")
+@json_option
 @home_option
 @server_option
-def retire(reference: str, home: Path | None, server: str | None) -> None:
+def retire(reference: str, as_json: bool, home: Path | None, server: str | None) -> None:
     """Retire a version: its run may then be removed, and `relive gc` may free data that only it used."""
     place = open_registry(home, server)
     found = place.find(reference)
     place.retire(found.model, found.version)
-    click.echo(f"{found.reference} is retired and no longer protects run {short_id(found.run)}")
+    said = f"{found.reference} is retired and no longer protects run {short_id(found.run)}"
+    tell(said, as_json=as_json, **_version_fields(found), is_retired=True)
+
+
+def _version_fields(found: ModelVersion) -> dict[str, Any]:
+    return {"model": found.model, "version": found.version, "run": found.run}
 
 
 @click.command()
 @click.argument("reference", metavar="MODEL[@VERSION]")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@json_option
 @home_option
 @server_option
-def download(reference: str, folder: Path, home: Path | None, server: str | None) -> None:
+def download(reference: str, folder: Path, as_json: bool, home: Path | None, server: str | None) -> None:
     """Write the artifact of a version to FOLDER and verify its hash. VERSION is an alias or a number."""
     found, chunks = _find_version(reference, home, server)
     artifact = found.require_artifact()
@@ -190,7 +210,11 @@ def download(reference: str, folder: Path, home: Path | None, server: str | None
     if target.exists() and not artifact_files.is_intact(artifact, target):
         raise ReliveError(f"{target} exists and has different content; name another folder")
     path = artifact_files.write_artifact(artifact, chunks, folder)
-    click.echo(f"{found.reference}: {path} ({format_size(artifact['size_bytes'])}, {artifact['digest'][:12]})")
+    tell(
+        f"{found.reference}: {path} ({format_size(artifact['size_bytes'])}, {artifact['digest'][:12]})",
+        as_json=as_json, **_version_fields(found), path=str(path), size_bytes=artifact["size_bytes"],
+        digest=artifact["digest"],
+    )  # fmt: skip
 
 
 def _find_version(reference: str, home: Path | None, server: str | None) -> tuple[ModelVersion, Chunks]:

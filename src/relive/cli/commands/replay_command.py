@@ -8,21 +8,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from relive.cli.display import differing_args, format_args, format_duration, format_time
+from relive.cli.completion import complete_logged_names, complete_runs
+from relive.cli.display import differing_args, format_args, format_duration, format_size, format_time
+from relive.cli.replay_json import answer_json, plan_json
+from relive.cli.replay_progress import showing_progress
 from relive.cli.targets import home_option, open_home, short_id
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
-from relive.hindsight import Answer, Case, Plan, Question, ReplaySession, RunAnswer, execute_plan, plan_replay
-from relive.hindsight.abandoned import take_up_killed
-from relive.hindsight.workers import Task
+from relive.cli.warm_processes import describe_new, end_warm_processes, find_warm_processes
 from relive.model import Verdict, count_words
+from relive.record.process import read_launch_context
+from relive.store.journal import to_json
+
+if TYPE_CHECKING:
+    from relive.hindsight import Answer, Case, Plan, RunAnswer
 
 _SHOWN = 20
 _UNVERIFIED_CODE = 3  # some values are unverified, and none is contradicted or missing
-_TELL_EVERY_S = 5.0
 _ADVICE = {
     Verdict.UNVERIFIED: "unverified values are marked ? in tables",
     Verdict.CONTRADICTED: "contradicted values are not in tables; `relive dataframe --contradicted` shows them, and"
@@ -31,12 +36,26 @@ _ADVICE = {
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_logged_names)
 @click.option("--where", help='Only where this holds, for example "lr < 0.01 and epoch >= 8".')
-@click.option("--run", "runs", multiple=True, help="Only this run; may be given several times.")
+@click.option(
+    "--run", "runs", multiple=True, help="Only this run; may be given several times.", shell_complete=complete_runs
+)
 @click.option("--explain", is_flag=True, help="Show the plan and do nothing.")
-@click.option("--show-patch", "patch_of", metavar="RUN", help="Show what would be added to the code of a run.")
-@click.option("--from", "source_run", metavar="RUN", help="Take the statements from this run's version.")
+@click.option(
+    "--show-patch",
+    "patch_of",
+    metavar="RUN",
+    help="Show what would be added to the code of a run.",
+    shell_complete=complete_runs,
+)
+@click.option(
+    "--from",
+    "source_run",
+    metavar="RUN",
+    help="Take the statements from this run's version.",
+    shell_complete=complete_runs,
+)
 @click.option("--at", metavar="FILE:LINE", help="Put the statement before this line of the version; needs --run.")
 @click.option("--edit", is_flag=True, help="Change the patch in your editor; it is remembered for the version.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many processes (default: as the threads allow).")
@@ -63,36 +82,32 @@ _ADVICE = {
     show_default=True,
     help="Use today's packages, or those that the run recorded.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with the plan and the answer; do not ask.")
 @click.option("--online", is_flag=True, help="Let wandb, mlflow and the like talk to their servers.")
 @home_option
 def replay(
     names: tuple[str, ...], where: str | None, runs: tuple[str, ...], home: Path | None, *, explain: bool,
     patch_of: str | None, source_run: str | None, at: str | None, edit: bool, workers: int | None,
     threads: int | None, patience: float | None, yes: bool, guesses: bool, env: str, from_start: bool, strict: bool,
-    again: bool, beyond_the_end: bool, keep_going: bool, online: bool,
+    again: bool, beyond_the_end: bool, keep_going: bool, online: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Fill the columns NAMES for past runs: add `relive.log("name", …)` to the script, then ask here.
 
     The last of NAMES may be a where clause.
     """
+    from relive.hindsight import Question, ReplaySession, execute_plan, plan_replay
+    from relive.hindsight.abandoned import take_up_killed
+
     names, where = _take_where(names, where)
     place = open_home(home)
     chosen = (patch_of,) if patch_of else runs
     if at and not chosen:
         raise click.UsageError("--at needs --run RUN, since each version has lines of its own")
     question = Question(
-        names,
-        where,
-        chosen,
-        workers,
-        from_start,
-        again or bool(patch_of),
-        threads,
-        source_run,
-        at,
-        beyond_the_end,
+        names, where, chosen, workers, from_start, again or bool(patch_of), threads, source_run, at, beyond_the_end,
         patience,
-    )
+    )  # fmt: skip
+    warm_before = {process.pid for process in find_warm_processes()}
     with ReplaySession(place) as session:
         if taken_up := take_up_killed(session):
             click.echo(f"{_count(taken_up, 'value')} taken up from a replay that was killed", err=True)
@@ -100,22 +115,27 @@ def replay(
         if patch_of:
             _show_patches(plan)
             return
-        _show(plan)
-        is_asked = not yes and not explain and sys.stdin.isatty()
+        if not as_json:
+            _show(plan)
+        is_asked = not yes and not explain and not as_json and sys.stdin.isatty()
         if plan.guesses and not explain and not (guesses or (is_asked and _confirms_guesses(plan))):
             plan = plan.without_guesses()
         if explain or not plan.cases:
-            _tell_refusals(plan.refusals)
+            _tell_nothing_done(plan, as_json=as_json)
             raise SystemExit(0 if explain or plan.is_answered else 1)
         if is_asked and not click.confirm(f"Replay {_count(len(plan.cases), 'run')}?", default=True):
             return
         begun = time.perf_counter()
-        with _progress(plan) as watch, _ended_like_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+        with showing_progress(plan) as watch, _ended_like_ctrl_c(signal.SIGTERM, signal.SIGHUP):
             found = execute_plan(
                 session, plan, watch=watch, strict=strict, offline=not online, rebuild=env == "rebuild"
             )
         found.took_s = time.perf_counter() - begun
-    _report(found, names)
+    if as_json:
+        _print_json(plan, found)
+    else:
+        _report(found, names)
+    _tell_warm(warm_before)
     if not found.is_verified and not keep_going:
         raise SystemExit(_UNVERIFIED_CODE if found.is_good else 1)
 
@@ -227,40 +247,15 @@ def _tell_refusals(refusals: Sequence[tuple[str, str]]) -> None:
         click.echo(f"left out {listed}: {reason}", err=True)
 
 
-# --- while it runs ----------------------------------------------------------------------------------------------------
+def _tell_nothing_done(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(plan, None)
+    else:
+        _tell_refusals(plan.refusals)
 
 
-@contextmanager
-def _progress(plan: Plan) -> Iterator[Any]:
-    """A bar over all segments at a terminal, else a line now and then."""
-    total = max(1, sum(case.plan.iterations for case in plan.cases))
-    if not sys.stderr.isatty():
-        yield _Lines(total)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("replay", total=total)
-        yield lambda tasks: progress.update(bar, completed=_done(tasks))
-
-
-class _Lines:
-    """Tells progress to a log file: rarely."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._told_at = time.perf_counter()
-
-    def __call__(self, tasks: Sequence[Task]) -> None:
-        if time.perf_counter() - self._told_at > _TELL_EVERY_S:
-            self._told_at = time.perf_counter()
-            click.echo(f"replaying: {_done(tasks)} of {self._total} iterations", err=True)
-
-
-def _done(tasks: Sequence[Task]) -> int:
-    return sum(task.done_iterations() for task in tasks)
+def _print_json(plan: Plan, found: Answer | None) -> None:
+    click.echo(to_json({"plan": plan_json(plan), "answer": answer_json(found) if found is not None else None}))
 
 
 # --- afterwards -------------------------------------------------------------------------------------------------------
@@ -276,7 +271,7 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     given = sum(run.added > 0 for run in found.runs)
     click.echo(
         f"{_count(given, 'run')}, {_count(found.added, 'value')} added{judged};"
-        f" {found.reproduced:,} recorded values came out the same, {format_duration(found.took_s)}"
+        f" {found.reproduced:,} recorded values came out the same{_shortfall(found)}, {format_duration(found.took_s)}"
     )
     if beyond := sum(run.beyond for run in found.runs):
         click.echo(
@@ -286,6 +281,26 @@ def _report(found: Answer, names: Sequence[str]) -> None:
     if not found.added and not found.is_stopped and not is_explained:
         why = "the statement was not reached, or what it prints has no number"
         click.echo(f"no value of {', '.join(names)} was logged: {why}", err=True)
+
+
+def _tell_warm(before: set[int]) -> None:
+    warm_s = read_launch_context().settings.warm_seconds
+    if warm_s and (told := describe_new(before, warm_s)):
+        click.echo(told, err=True)
+
+
+def _shortfall(found: Answer) -> str:
+    """Counts the runs that did not give all that they were asked for."""
+    left_out = {run for run, _ in found.refusals}
+    others = [run for run in found.runs if run.run not in left_out]
+    counts = {
+        "failed": sum(bool(run.missing) and not run.added for run in others),
+        "incomplete": sum(bool(run.missing) and run.added > 0 for run in others),
+        "without a value": sum(not run.missing and not run.added and not run.beyond for run in others),
+        "left out": len(left_out),
+    }
+    words = [f"{_count(count, 'run')} {what}" for what, count in counts.items() if count]
+    return "; " + ", ".join(words) if words else ""
 
 
 def _report_run(run: RunAnswer) -> None:
@@ -308,3 +323,25 @@ def _report_run(run: RunAnswer) -> None:
         click.echo(f"{short_id(run.run)}: {likely}{cause}", err=True)
     if run.added and verdict.is_marked:
         click.echo(f"{short_id(run.run)}: {_ADVICE[verdict]}", err=True)
+
+
+# --- the processes that stay ------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def stop(as_json: bool) -> None:
+    """End the processes that stay after a replay so that the next one starts quickly.
+
+    Those that a replay is using go on.
+    """
+    ended, busy = end_warm_processes()
+    if as_json:
+        click.echo(to_json({"ended": [one._asdict() for one in ended], "busy": [one._asdict() for one in busy]}))
+        return
+    for process in ended:
+        click.echo(f"ended process {process.pid}, which held {format_size(process.memory_bytes)}")
+    for process in busy:
+        click.echo(f"process {process.pid} works for a replay, and goes on; stop that with Ctrl-C", err=True)
+    if not ended and not busy:
+        click.echo("no process is waiting for the next replay")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relive.cli.completion import complete_runs
 from relive.cli.display import (
     differing_args,
     format_args,
@@ -24,11 +25,13 @@ from relive.cli.display import (
 from relive.cli.targets import (
     ask_home_then_server,
     home_option,
+    json_option,
     make_console,
     open_home,
     open_index,
     server_option,
     short_id,
+    tell,
 )
 from relive.cli.terminal_table import TerminalColumn, print_table, table_options, terminal_width
 from relive.errors import ReliveError
@@ -117,7 +120,7 @@ def _format_last(given: float | str | None, digits: int = 6) -> str:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole record as JSON.")
 @click.option("--console", "is_console", is_flag=True, help="Print what the run printed instead.")
 @click.option("--rank", type=click.IntRange(0), default=0, help="With --console: of this rank (default: 0).")
@@ -309,10 +312,11 @@ def _describe_memo_line(line: line_schema.CallRemembered, run: str) -> str:
 
 
 @click.command()
-@click.argument("run", nargs=-1, required=True)
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_runs)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_option
 @home_option
-def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
+def rm(run: tuple[str, ...], yes: bool, as_json: bool, home: Path | None) -> None:
     """Remove RUN permanently: its journals and the values in them. `relive gc` then frees data that only it used."""
     place = open_home(home)
     index = Index(place)
@@ -334,6 +338,8 @@ def rm(run: tuple[str, ...], yes: bool, home: Path | None) -> None:
         folder.rename(hidden)  # hides the run atomically, so that a kill while deleting leaves no partial run
         shutil.rmtree(hidden)
     index.runs()
+    if as_json:
+        click.echo(to_json({"removed": [entry.record.run for entry in entries_to_remove]}))
 
 
 def _pid(entry: RunEntry) -> Any:
@@ -341,23 +347,25 @@ def _pid(entry: RunEntry) -> Any:
 
 
 @click.command()
-@click.argument("run", nargs=-1, required=True)
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_runs)
+@json_option
 @home_option
-def pin(run: tuple[str, ...], home: Path | None) -> None:
+def pin(run: tuple[str, ...], as_json: bool, home: Path | None) -> None:
     """Keep all checkpoints of RUN in the home, regardless of `keep`, `budget_bytes` and `spool`."""
     for entry, folder in _find_folders(run, home):
         state = "is pinned: all its checkpoints are kept" if pin_folder(folder) else "was already pinned"
-        click.echo(f"run {short_id(entry.record.run)} {state}")
+        tell(f"run {short_id(entry.record.run)} {state}", as_json=as_json, run=entry.record.run, is_pinned=True)
 
 
 @click.command()
-@click.argument("run", nargs=-1, required=True)
+@click.argument("run", nargs=-1, required=True, shell_complete=complete_runs)
+@json_option
 @home_option
-def unpin(run: tuple[str, ...], home: Path | None) -> None:
+def unpin(run: tuple[str, ...], as_json: bool, home: Path | None) -> None:
     """Allow `relive gc` to remove checkpoints of RUN again."""
     for entry, folder in _find_folders(run, home):
         state = "is no longer pinned" if unpin_folder(folder) else "was not pinned"
-        click.echo(f"run {short_id(entry.record.run)} {state}")
+        tell(f"run {short_id(entry.record.run)} {state}", as_json=as_json, run=entry.record.run, is_pinned=False)
 
 
 def _find_folders(words: tuple[str, ...], home: Path | None) -> list[tuple[RunEntry, Path]]:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from relive.cli.commands.ui import ReplayAsker
 from relive.cli.display import format_size, format_time
-from relive.cli.targets import home_option, open_home, server_option, short_id
+from relive.cli.targets import home_option, json_option, open_home, server_option, short_id, tell
 from relive.errors import ReliveError
 from relive.record.process import read_launch_context
 from relive.server import SCOPES, ServerOptions, Tokens, last_use, serve
@@ -119,25 +120,30 @@ class _Duration(click.ParamType[float]):
 )  # fmt: skip
 @click.option("--project", "projects", multiple=True, help="Limit it to the runs of this project; may be repeated.")
 @click.option("--expires", type=_Duration(), help="After this time it is refused: 30d, 12h, 45m (default: never).")
+@json_option
 @store_option
 def create_token(
-    name: str, scopes: tuple[str, ...], projects: tuple[str, ...], expires: float | None, store: Path
+    name: str, scopes: tuple[str, ...], projects: tuple[str, ...], expires: float | None, as_json: bool, store: Path
 ) -> None:
     """Create a token for NAME and print it. It is shown only once; only its hash is stored."""
     text, made = Tokens(store).create(name, scopes, projects=projects, expires_in_s=expires)
     AuditLog(store).record("token-created", token=made.id, name=made.name)
-    click.echo(text)
+    tell(text, as_json=as_json, token=text, **_token_fields(made))
     limits = f" in {', '.join(made.projects)}" if made.projects else ""
     until = f" until {format_time(made.expires_s * 1_000_000)}" if made.expires_s is not None else ""
     click.echo(f"{made.name} may {', '.join(made.scopes)}{limits}{until}; set RELIVE_TOKEN to the line above", err=True)
 
 
 @token.command("ls")
+@json_option
 @store_option
-def list_tokens(store: Path) -> None:
+def list_tokens(as_json: bool, store: Path) -> None:
     """List the tokens: id, creation time, last use, expiry, scopes, projects, name."""
     used_s = last_use(store)
     for one in Tokens(store).all():
+        if as_json:
+            click.echo(json.dumps(_token_fields(one) | {"used_s": used_s.get(one.id)}))
+            continue
         used = format_time(used_s[one.id] * 1_000_000) if one.id in used_s else "never used"
         expires = _describe_expiry(one.expires_s)
         projects = ",".join(one.projects) or "all projects"
@@ -151,28 +157,36 @@ def _describe_expiry(expires_s: int | None) -> str:
     return "expired" if time.time() >= expires_s else f"until {format_time(expires_s * 1_000_000)}"
 
 
+def _token_fields(one: msgspec.Struct) -> dict[str, Any]:
+    """Returns what may be shown of a token: not its hashes."""
+    fields = msgspec.to_builtins(one)
+    return {key: fields[key] for key in ("id", "name", "scopes", "projects", "created_s", "expires_s")}
+
+
 @token.command("rotate")
 @click.argument("token")
 @click.option("--grace", type=_Duration(), default="0",
               help="How long the old secret stays valid: 24h, 30m (default: it is refused at once).")  # fmt: skip
+@json_option
 @store_option
-def rotate_token(token: str, grace: float, store: Path) -> None:
+def rotate_token(token: str, grace: float, as_json: bool, store: Path) -> None:
     """Give the TOKEN with this id or name a new secret and print it. Its id stays, and with it its runs."""
     text, made = Tokens(store).rotate(token, grace_s=grace)
     AuditLog(store).record("token-rotated", token=made.id, name=made.name)
-    click.echo(text)
+    tell(text, as_json=as_json, token=text, **_token_fields(made))
     until = f"valid until {format_time(made.old_until_s * 1_000_000)}" if made.old_hash else "refused from now on"
     click.echo(f"the old secret of {made.name} is {until}; set RELIVE_TOKEN to the line above", err=True)
 
 
 @token.command("rm")
 @click.argument("token")
+@json_option
 @store_option
-def remove_token(token: str, store: Path) -> None:
+def remove_token(token: str, as_json: bool, store: Path) -> None:
     """Revoke the TOKEN with this id or name. A running server rejects it at once."""
     revoked = Tokens(store).remove(token)
     AuditLog(store).record("token-revoked", token=revoked.id, name=revoked.name)
-    click.echo(f"token {revoked.id} ({revoked.name}) is revoked")
+    tell(f"token {revoked.id} ({revoked.name}) is revoked", as_json=as_json, **_token_fields(revoked))
 
 
 @token.command("audit")
@@ -188,8 +202,9 @@ def show_audit(store: Path) -> None:
 @click.option("--all", "everything", is_flag=True, help="Check every run, including those recorded as sent.")
 @click.option("--checkpoints", "chosen", multiple=True, metavar="RUN",
               help="Also send the checkpoints of this run; may be repeated; `all` means every run.")  # fmt: skip
+@json_option
 @home_option
-def sync(server: str | None, everything: bool, chosen: tuple[str, ...], home: Path | None) -> None:
+def sync(server: str | None, everything: bool, chosen: tuple[str, ...], as_json: bool, home: Path | None) -> None:
     """Send to the server what it lacks of runs that were recorded offline or killed."""
     settings = read_launch_context().settings
     url = server or settings.server
@@ -197,11 +212,11 @@ def sync(server: str | None, everything: bool, chosen: tuple[str, ...], home: Pa
         raise ReliveError(_NO_SERVER)
     place = open_home(home)
     with contextlib.closing(ServerClient(url, settings.token)) as remote:
-        refused = _send_all(place, remote, _select_runs(place, chosen), everything=everything)
+        refused = _send_all(place, remote, _select_runs(place, chosen), everything=everything, as_json=as_json)
     raise SystemExit(1 if refused else 0)
 
 
-def _send_all(place: Home, remote: ServerClient, complete: set[str], *, everything: bool) -> int:
+def _send_all(place: Home, remote: ServerClient, complete: set[str], *, everything: bool, as_json: bool) -> int:
     """Sends what the server lacks of each run, for `complete` with checkpoints; returns how many were refused."""
     sent_bytes = sent = still_running = refused = 0
     for run in sorted(place.run_ids()):
@@ -221,7 +236,10 @@ def _send_all(place: Home, remote: ServerClient, complete: set[str], *, everythi
         if shipment.is_done:
             record_sent(place, run, remote.url)
     still = f"; {still_running} still running" if still_running else ""
-    click.echo(f"{sent} run{'' if sent == 1 else 's'} sent to {remote.url}, {format_size(sent_bytes)}{still}")
+    tell(
+        f"{sent} run{'' if sent == 1 else 's'} sent to {remote.url}, {format_size(sent_bytes)}{still}", as_json=as_json,
+        server=remote.url, sent=sent, sent_bytes=sent_bytes, still_running=still_running, refused=refused,
+    )  # fmt: skip
     return refused
 
 
@@ -259,9 +277,10 @@ def _send_run(shipment: RunShipment, *, with_checkpoints: bool) -> RunShipment:
 @click.command()
 @click.argument("run", nargs=-1, required=True)
 @click.option("--checkpoints", is_flag=True, help="Also fetch the checkpoints that the server has.")
+@json_option
 @server_option
 @home_option
-def fetch(run: tuple[str, ...], checkpoints: bool, server: str | None, home: Path | None) -> None:
+def fetch(run: tuple[str, ...], checkpoints: bool, as_json: bool, server: str | None, home: Path | None) -> None:
     """Fetch RUN from the server into this home: values, artifacts, and with --checkpoints also checkpoints.
 
     Restoring a checkpoint may run code of its author; fetch checkpoints only from people you trust.
@@ -282,7 +301,10 @@ def fetch(run: tuple[str, ...], checkpoints: bool, server: str | None, home: Pat
             run_fetch.chunks()
             count = run_fetch.checkpoints() if checkpoints else 0
         fetched = f", {count} checkpoint{'' if count == 1 else 's'}" if checkpoints else ""
-        click.echo(f"run {short_id(found)} is now in {place.path}, {format_size(run_fetch.got_bytes)}{fetched}")
+        tell(
+            f"run {short_id(found)} is now in {place.path}, {format_size(run_fetch.got_bytes)}{fetched}",
+            as_json=as_json, run=found, home=str(place.path), got_bytes=run_fetch.got_bytes, checkpoints=count,
+        )  # fmt: skip
         if checkpoints and not count:
             remedy = f"send them with `relive sync --checkpoints {short_id(found)}` from where it was recorded"
             click.echo(f"the server has no checkpoints of run {short_id(found)}; {remedy}", err=True)

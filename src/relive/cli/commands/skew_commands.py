@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from relive.cli.completion import complete_columns, complete_runs
 from relive.cli.display import format_value
-from relive.cli.targets import home_option, open_runs, server_option, short_id
+from relive.cli.targets import home_option, open_runs, server_option, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
 from relive.errors import NotFound, ReliveError
 from relive.record.process import read_launch_context
@@ -29,8 +30,8 @@ _ATTEMPTS, _TIMEOUT_S = 3, 10.0
 
 
 @click.command()
-@click.argument("run")
-@click.argument("name")
+@click.argument("run", shell_complete=complete_runs)
+@click.argument("name", shell_complete=complete_columns)
 @click.option("--json", "style", flag_value="json", help="Print one JSON object.")
 @click.option("--csv", "style", flag_value="csv", help="Print CSV, one row per step.")
 @home_option
@@ -70,18 +71,19 @@ def _step_columns(steps: list[dict[str, Any]]) -> list[TerminalColumn]:
 
 
 @click.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=complete_runs)
 @click.option("--skew", "rules", multiple=True, required=True, metavar="NAME>NUMBER",
               help='The rule, for example "loss>0.05"; may be repeated.')  # fmt: skip
 @click.option("--for", "steps", default=1, show_default=True, help="How many consecutive steps must break the rule.")
 @click.option("--webhook", metavar="URL", help="Also post each alert to this URL, as JSON.")
 @click.option("--every", "every_s", default=2.0, show_default=True, help="Seconds between two checks.")
 @click.option("--keep-going", is_flag=True, help="Continue after an alert, until the runs end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per alert.")
 @home_option
 @server_option
 def watch(
     run: str | None, rules: tuple[str, ...], steps: int, webhook: str | None, every_s: float, keep_going: bool,
-    home: Path | None, server: str | None,
+    as_json: bool, home: Path | None, server: str | None,
 ) -> None:  # fmt: skip
     """Watch RUN, or all live runs, until they end; exit code 3 if a rule was broken.
 
@@ -97,7 +99,7 @@ def watch(
         alerted = True
         log.create()  # it may not exist if the runs are on a server
         append_lines(log.path / "alerts.lines", lambda _, new=alert: [{"t": time.time_ns(), **new}])  # type: ignore[misc]
-        click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}")
+        tell(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {alert['text']}", as_json=as_json, **alert)
         if webhook is not None:
             _post_alert(webhook, alert)
         if not keep_going:

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from relive.cli.commands.leaderboard_commands import comparison_columns
+from relive.cli.completion import complete_runs
 from relive.cli.display import format_size, format_time
-from relive.cli.targets import home_option, make_console, open_home, open_index, short_id
+from relive.cli.targets import home_option, json_option, make_console, open_home, open_index, short_id, tell
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table, table_options
 from relive.store.catalog import find_run
 from relive.store.journal import to_json
@@ -56,8 +57,8 @@ def _version_row(one: dict[str, Any]) -> list[str]:
 
 
 @click.command()
-@click.argument("old", metavar="RUN")
-@click.argument("new", metavar="RUN")
+@click.argument("old", metavar="RUN", shell_complete=complete_runs)
+@click.argument("new", metavar="RUN", shell_complete=complete_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @home_option
 def diff(old: str, new: str, as_json: bool, home: Path | None) -> None:
@@ -95,8 +96,8 @@ def _print_code(console: Any, found: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("one", metavar="RUN")
-@click.argument("other", metavar="[RUN]", required=False)
+@click.argument("one", metavar="RUN", shell_complete=complete_runs)
+@click.argument("other", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("--ranks", is_flag=True, help="Compare the ranks of one RUN with each other.")
 @click.option("--ignore", multiple=True, metavar="NAME", help="Leave a variable or logged name out; may be repeated.")
 @click.option("--replay", is_flag=True, help="Replay the iterations between the last agreement and the difference.")
@@ -129,15 +130,19 @@ def diverge(
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_runs)
 @click.argument("folder", type=click.Path(path_type=Path))
+@json_option
 @home_option
-def checkout(run: str, folder: Path, home: Path | None) -> None:
+def checkout(run: str, folder: Path, as_json: bool, home: Path | None) -> None:
     """Write the code version of RUN to FOLDER, which must be new or empty. Your repository is only read."""
     index = open_index(home)
     record = find_run(index.runs(), run).record
     version_checkout.checkout(index.home, record.code, folder)
-    click.echo(f"version {record.version[:12]} of run {short_id(record.run)} is in {folder}")
+    tell(
+        f"version {record.version[:12]} of run {short_id(record.run)} is in {folder}", as_json=as_json,
+        run=record.run, version=record.version, folder=str(folder),
+    )  # fmt: skip
     for file in record.code.get("large", []):
         click.echo(f"not stored in the version: {file['path']} ({format_size(file['size_bytes'])})", err=True)
     if left_out := record.code.get("left_out"):

@@ -44,6 +44,7 @@ def main(start: ForkserverStart) -> int:
     except OSError:
         return 0  # another fork server has the name already
     listening.listen(_BACKLOG)
+    _name_process("relive-warm")
     for module in start.modules:
         with contextlib.suppress(Exception):  # the script meets the same error, and the worker reports it
             importlib.import_module(module)
@@ -129,7 +130,14 @@ class _Forkserver:
             one.close()
 
 
+def _name_process(name: str) -> None:
+    """Sets what `ps` and `top` call this process."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as comm:
+        comm.write(name)
+
+
 def _become_worker(start: WorkerStart) -> NoReturn:
+    _name_process("relive-replay")
     os.setsid()  # Ctrl-C at the terminal is for the client
     for path, flags, fd in (
         (os.devnull, os.O_RDONLY, 0),

@@ -45,6 +45,18 @@ class Column:
         objects[~self.valid] = None
         return objects
 
+    def cells(self, rows: slice = slice(None)) -> list[Any]:
+        """Returns the values of some rows as Python's own, None where there is none; times are naive, in UTC."""
+        values = self.values[rows]
+        if self.levels is not None:
+            return list(self.levels[values])
+        if values.dtype.kind in "mM":
+            values = values.astype(f"{values.dtype.kind}8[us]")  # of finer units, numpy returns plain integers
+        cells: list[Any] = values.tolist()
+        if self.valid is None:
+            return cells
+        return [cell if is_valid else None for cell, is_valid in zip(cells, self.valid[rows].tolist(), strict=True)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:

@@ -6,13 +6,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from relive.errors import ReliveError
-from relive.record.process.launcher_environment import EntryPoint, Launch, detect_launch, find_entry
+from relive.errors import NotFound, ReliveError
+from relive.record.process.launcher_environment import EntryPoint, Launch, detect_launch, find_entry, project_root
+from relive.record.process.user_warnings import print_to_stderr
 from relive.settings import Settings, load
 from relive.store import Home
 
 if TYPE_CHECKING:
     from relive.store.sync import ServerClient
+
+_told: set[Path] = set()  # homes of other folders that a line on stderr has named
 
 
 class LaunchContext(NamedTuple):
@@ -34,6 +37,38 @@ def read_launch_context() -> LaunchContext:
     settings = load(Path(entry.root))
     home = Path(settings.home).expanduser() if settings.home else Path(entry.root) / ".relive"
     return LaunchContext(entry, settings, Home(Path(os.path.abspath(home)), settings), detect_launch())
+
+
+def find_home_to_read(remedy: str) -> Home:
+    """Returns the home with the runs that a script asks for: that of its project, else that of the folder it runs in.
+
+    If both have runs, a line on stderr says which one is read.
+    """
+    context = read_launch_context()
+    own, here = context.home, _home_of_folder(context)
+    if here is None or own.path == here.path:
+        return own.require_runs(remedy)
+    if not own.runs.is_dir():
+        if not here.runs.is_dir():
+            raise NotFound(f"no runs in {own.path}, nor in {here.path}; record one with `python train.py`, or {remedy}")
+        return here
+    if here.runs.is_dir() and here.path not in _told:
+        _told.add(here.path)
+        print_to_stderr(f"reading {own.path}, the home of the script; {here.path} is that of this folder; {remedy}")
+    return own
+
+
+def _home_of_folder(context: LaunchContext) -> Home | None:
+    """Returns the home of the current folder, if it is another project than that of the script."""
+    root = project_root(Path(os.path.realpath(context.entry.cwd)))
+    if context.settings.home or context.entry.kind not in ("script", "module") or str(root) == context.entry.root:
+        return None
+    try:
+        settings = load(root)
+    except ReliveError:  # it is not the script's project, so its settings are not the script's problem
+        return None
+    home = Path(settings.home).expanduser() if settings.home else root / ".relive"
+    return Home(Path(os.path.abspath(home)), settings)
 
 
 def select_server(home: object | None, server: str | None = None) -> ServerClient | None:

@@ -171,12 +171,22 @@ def find_entry(main_module: ModuleType | None = None, cwd: str | os.PathLike[str
     if notebook is not None:
         return _make_entry("notebook", notebook or None, None, here)
     script = getattr(main, "__file__", None)
+    if main_module is None and script and _is_installed(os.path.abspath(script)) and is_pool_worker():
+        pool_script = _script_of_pool()  # of joblib and others, whose workers don't load the main module
+        script, main = (pool_script, None) if pool_script else (script, main)
     module = _module_name(main)
     if not script or not os.path.isfile(script) or module == "_pyrepl":
         return _make_entry("interactive", None, None, here)
     if _is_installed(os.path.abspath(script)) or _is_installed(os.path.realpath(script)):
         return EntryPoint("command", os.path.realpath(script), module, str(project_root(Path(here))), here)
     return _make_entry("module" if module else "script", script, module, here)
+
+
+def _script_of_pool() -> str | None:
+    """Returns the script that started the pool to which this worker belongs, whose arguments the worker was given."""
+    started_in = sys.modules["multiprocessing.process"].ORIGINAL_DIR
+    path = os.path.join(started_in or "", sys.argv[0] if sys.argv else "")
+    return path if os.path.isfile(path) and not _is_installed(path) else None
 
 
 def _make_entry(kind: Literal["script", "module", "notebook", "interactive"], script: str | None, module: str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
+from types import FrameType
 
 from relive.errors import ReliveWarning
 from relive.installation import PACKAGE_FOLDER
@@ -25,11 +26,25 @@ def warn_once(slug: str, message: str, *, about: str = "") -> None:
 
 
 def _user_stacklevel() -> int:
-    """Returns the stacklevel of the innermost frame outside of relive, so that the warning shows the user's line."""
+    """Returns the stacklevel of the innermost frame of the user, so that the warning shows the user's line."""
     levels, frame = 2, sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
+    while frame.f_back is not None and not _is_of_user(frame):
         levels, frame = levels + 1, frame.f_back
     return levels
+
+
+def user_frame() -> FrameType:
+    """Returns the innermost frame outside of relive."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not _is_of_user(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_of_user(frame: FrameType) -> bool:
+    """Whether a frame is neither of relive nor of contextlib, whose decorators stand between relive and its callers."""
+    file = frame.f_code.co_filename
+    return not file.startswith(PACKAGE_FOLDER) and file != contextlib.__file__
 
 
 def print_to_stderr(text: str) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from relive.record.process import LaunchContext
+from relive.record.process import LaunchContext, warn_once
 from relive.record.provenance.runtime_environment import describe_environment
 from relive.record.provenance.secret_filter import SecretFilter
 from relive.store.journal import process_age_s, process_start_stamp
@@ -42,10 +42,15 @@ def describe_start(
 
 
 def sweep_tags(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the sweep and trial that RELIVE_SWEEP and RELIVE_TRIAL name, as tags."""
-    variables = {"sweep": environ.get("RELIVE_SWEEP"), "trial": environ.get("RELIVE_TRIAL")}
-    tags = {name: text for name, text in variables.items() if text}
-    return {name: int(text) if name == "trial" and text.isdecimal() else text for name, text in tags.items()}
+    """Returns the sweep and trial that RELIVE_SWEEP and RELIVE_TRIAL name, as tags; a trial that is no number warns."""
+    sweep, trial = environ.get("RELIVE_SWEEP"), environ.get("RELIVE_TRIAL")
+    tags: dict[str, Any] = {"sweep": sweep} if sweep else {}
+    if trial and not trial.isdecimal():
+        warn_once(
+            "trial-not-a-number",
+            f"RELIVE_TRIAL={trial} is recorded as a tag only; set it to the number of the run in its sweep",
+        )
+    return tags | ({"trial": int(trial) if trial.isdecimal() else trial} if trial else {})
 
 
 def as_valid_text(value: Any) -> Any:

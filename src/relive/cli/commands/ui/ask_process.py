@@ -16,15 +16,14 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from relive.cli.replay_json import answer_json, plan_json
 from relive.errors import ReliveError
-from relive.hindsight import Answer, Plan, Question, ReplaySession, execute_plan, plan_replay
+from relive.hindsight import Plan, Question, ReplaySession, execute_plan, plan_replay
 from relive.hindsight.analysis import InsertedStatement, logged_names
 from relive.hindsight.workers import Task
 from relive.store import Home
 
 PROGRESS_S = 0.25
-MAX_PATCH_CHARS = 20_000
-MAX_TEXTS = 20  # notes, errors and tracebacks that are told of a run
 
 
 class _QuestionOrders:
@@ -113,42 +112,6 @@ def parse_question(asked: dict[str, Any]) -> Question:
         names, asked.get("where"), tuple(asked.get("runs") or ()), again=bool(asked.get("again")),
         from_start=bool(asked.get("from_start")), source=None if inserted else asked.get("source"), inserted=inserted,
     )  # fmt: skip
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """Returns a plan for a page: a row for each run, the price, and what is refused."""
-    rows = [
-        {
-            "run": case.record.run, "version": case.record.version,
-            "lands": ", ".join(f"{added.file}:{added.line}" for added in case.patch.added),
-            "confidence": case.patch.confidence, "guess": case.patch.confidence == "low", "depth": case.plan.depth,
-            "iterations": case.plan.iterations, "how": case.plan.resume, "segments": len(case.plan.segments),
-            "checkpoints": len({visit.restore for one in case.plan.segments for visit in one.visits if visit.restore}),
-            "predicted_s": case.plan.cost_s, "patch": case.patch.diff[:MAX_PATCH_CHARS],
-            "notes": list(dict.fromkeys([*case.plan.reasons, *case.patch.notes])),
-        }
-        for case in plan.cases
-    ]  # fmt: skip
-    return {
-        "names": list(plan.question.names), "rows": rows, "total_s": plan.cost_s, "work_s": plan.work_s,
-        "workers": plan.workers, "refused": [{"run": run, "why": why} for run, why in plan.refusals],
-    }  # fmt: skip
-
-
-def answer_json(found: Answer) -> dict[str, Any]:
-    """Returns what came out for a page: values and verdicts of each run, and what went wrong."""
-    return {
-        "values": found.added, "verdicts": found.verdicts, "reproduced": found.reproduced, "took_s": found.took_s,
-        "is_stopped": found.is_stopped, "refused": [{"run": run, "why": why} for run, why in found.refusals],
-        "runs": [
-            {
-                "run": run.run, "values": run.added, "verdict": run.verdict, "verdicts": run.verdicts,
-                "replay": run.replay, "notes": run.notes[:MAX_TEXTS], "causes": run.causes[:MAX_TEXTS],
-                "errors": [*run.missing[:MAX_TEXTS], *run.tracebacks[:MAX_TEXTS]],
-            }
-            for run in found.runs
-        ],
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""`relive completion`: what shells need to complete commands, options, runs and columns."""
