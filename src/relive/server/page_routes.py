@@ -36,9 +36,10 @@ TABLE = RouteSpec(
         "sort": {"type": "array", "maxItems": 5, "items": _SORT},
         "group": {"type": "array", "maxItems": 5, "items": {"type": "string"}},
         "offset": bounded_int(1_000_000_000), "limit": bounded_int(1_000),
-        "runs": {**_RUN_IDS, "type": ["array", "null"]}}},
+        "runs": {**_RUN_IDS, "type": ["array", "null"]}, "first": {**_RUN_IDS, "maxItems": 1_000}}},
     answer=object_schema(
-        total="integer", columns={"type": "array", "items": _COLUMN}, rows={"type": "array", "items": _ROW},
+        total="integer", matching="integer", columns={"type": "array", "items": _COLUMN},
+        rows={"type": "array", "items": _ROW},
         groups={"type": "array", "items": object_schema(values="array", count="integer", runs="array")},
     ),
 )  # fmt: skip

@@ -90,6 +90,19 @@ def test_a_table_is_paged_and_grouped(filled):
     assert [(group["values"], group["count"]) for group in found["groups"]] == [(["<b>small</b>"], 3)]
 
 
+def test_runs_that_are_to_come_first_do_so_in_the_order_of_the_table(filled):
+    _, every = table(filled, columns=["lr"], sort=[{"column": "lr"}])
+    run = {row["cells"]["lr"]: row["run"] for row in every["rows"]}
+    terms = {"columns": ["lr"], "sort": [{"column": "lr"}], "first": [run[0.3], run[0.2]]}
+    _, sorted_rows = table(filled, **terms)
+    _, found = table(filled, **terms, where="lr < 0.25")
+
+    assert [row["cells"]["lr"] for row in sorted_rows["rows"]] == [0.2, 0.3, 0.1]
+    assert [row["cells"]["lr"] for row in found["rows"]] == [0.2, 0.3, 0.1]
+    assert (found["total"], found["matching"], found["all"]) == (3, 2, 3)
+    assert table(filled, first=["x"] * 1001)[0] == 422
+
+
 @pytest.mark.parametrize(
     ("where", "position", "length", "suggestion"),
     [("lr > 0.1 and lrr < 3", 13, 3, "lr"), ("lr >> ", 3, 1, None), ("lr = = 3", 5, 1, None)],

@@ -36,7 +36,10 @@ class TableSort:
 
 @dataclass(frozen=True, slots=True)
 class TableTerms:
-    """What a table of runs shows. `runs` limits it to some ids; `group` are columns whose values make groups."""
+    """What a table of runs shows. `runs` limits it to some ids; `group` are columns whose values make groups.
+
+    The runs of `first` come before all others, in the same order among themselves, and whether `where` holds or not.
+    """
 
     where: str | None = None
     columns: tuple[str, ...] | None = None
@@ -45,6 +48,7 @@ class TableTerms:
     offset: int = 0
     limit: int = 100
     runs: tuple[str, ...] | None = None
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,10 @@ class RunTable:
         if terms.runs is not None:
             wanted = set(terms.runs)
             chosen = [entry for entry in chosen if entry.record.run in wanted]
-        chosen = RunFactColumns(self._index, chosen, self._entries).matching(terms.where or None).entries
-        ordered = self._sorted(chosen[::-1], terms.sort)
+        matching = RunFactColumns(self._index, chosen, self._entries).matching(terms.where or None).entries
+        ordered = self._sorted(_with_first(chosen, matching, terms.first)[::-1], terms.sort)
+        if terms.first:
+            ordered.sort(key=lambda entry: entry.record.run not in terms.first)
         groups = self._groups(ordered, terms.group) if terms.group else []
         shown = ordered[terms.offset : terms.offset + terms.limit]
         keys = self._default_keys() if terms.columns is None else terms.columns
@@ -141,7 +147,10 @@ class RunTable:
         described = [
             {"name": column.key, "kind": column.kind, "type": _type_of(whole[column.key])} for column in columns
         ]
-        return {"total": len(ordered), "all": len(self._entries), "columns": described, "rows": rows, "groups": groups}
+        return {
+            "total": len(ordered), "matching": len(matching), "all": len(self._entries), "columns": described,
+            "rows": rows, "groups": groups,
+        }  # fmt: skip
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
@@ -211,6 +220,14 @@ class RunTable:
         for one in found.values():
             one["values"] = [cut_cell(value, MAX_WORD_CHARS)[0] for value in one["values"]]
         return list(found.values())
+
+
+def _with_first(entries: Sequence[RunEntry], matching: Sequence[RunEntry], first: Sequence[str]) -> Sequence[RunEntry]:
+    """Returns the matching runs and those of `first`, in the order of all."""
+    if not first:
+        return matching
+    kept = {entry.record.run for entry in matching} | set(first)
+    return [entry for entry in entries if entry.record.run in kept]
 
 
 def _marks(columns: Sequence[TableColumn], found: Mapping[str, Sequence[Summary]]) -> dict[str, dict[str, str]]:
