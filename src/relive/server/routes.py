@@ -117,7 +117,10 @@ MISSING = RouteSpec(
     "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=object_schema(missing="array"),
     body=object_schema(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
 )  # fmt: skip
-FILES = RouteSpec("GET", f"{_RUN}/files", "read", "The files of a run's journals.", answer=object_schema(files="array"))
+FILES = RouteSpec(
+    "GET", f"{_RUN}/files", "read", "The files of a run's journals, and those with what it printed.",
+    answer=object_schema(files="array", console="array"),
+)  # fmt: skip
 FILE = RouteSpec(
     "GET", f"{_RUN}/files/{{file}}", "read", "Some bytes of one of them.", answer=BYTES, query={"at": COUNT},
     required=("at",), media="application/octet-stream",
