@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { band, before, categoryCorrelation, extent, nearest, rankCorrelation, roomy, smooth, valueAt } from "../src/pure/curves";
-import { csvField, toCsv } from "../src/pure/files";
+import { csvField, rowsToCsv, toCsv } from "../src/pure/files";
 import { fromList, fromRange, parse, toList, toRange, write } from "../src/pure/params";
 import { complete, isInText, quoted, wordAt } from "../src/pure/where";
 import { assignColors, PALETTE } from "../src/pure/colors";
@@ -81,6 +81,10 @@ describe("the filter", () => {
 });
 
 describe("files", () => {
+  it("writes tables with all digits and no formulas", () => {
+    expect(rowsToCsv(["a,b", "n"], [["=1+1", 0.1 + 0.2], [null, true], ["x\"y", [1, 2]]])).toBe("\"a,b\",n\n'=1+1,0.30000000000000004\n,true\n\"x\"\"y\",\"[1,2]\"\n");
+  });
+
   it("have one row per x, all digits, and no formulas", () => {
     expect(toCsv("step", [{ label: "=a", x: f(0, 2), y: f(0.1, 0.30000000000000004) }, { label: 'b"c', x: f(1), y: f(5) }])).toBe(`step,'=a,"b""c"\n0,0.1,\n1,,5\n2,0.30000000000000004,\n`);
     expect(csvField("a\nb")).toBe('"a\nb"');

@@ -11,6 +11,7 @@ import { whereError, type WhereError } from "./wherebox";
 
 export const ROW = 30;
 const PAGE = 200;
+const REST_MS = 70; // the list rests where it was not moved for so long
 
 export const COLUMN_NAMES: Record<string, string> = { tstamp: "started", took_s: "took", data_version: "data", version: "code" };
 export const columnTitle = (key: string) => COLUMN_NAMES[key] ?? key.replace(/^(arg|metric|tag|run|env):/, "");
@@ -30,27 +31,38 @@ export function useRows(query: TableQuery, visible: [number, number]): Listed {
   const key = JSON.stringify(query);
   const [state, setState] = useState<{ key: string; pages: Map<number, Row[]>; total: number; all: number; error: WhereError | null; failure: string; first: Table | null }>({ key: "", pages: new Map(), total: 0, all: 0, error: null, failure: "", first: null });
   const [turn, setTurn] = useState(0);
-  const asked = useRef(new Map<string, number>());
+  const asked = useRef(new Map<string, { turn: number; stop: AbortController }>());
   const current = useRef(key); // what comes late for another query, and what was asked for it, counts no more
-  const wanted = useMemo(() => { const out: number[] = []; for (let page = Math.floor(visible[0] / PAGE); page <= Math.floor(Math.max(visible[1] - 1, 0) / PAGE); page++) out.push(page); return out; }, [Math.floor(visible[0] / PAGE), Math.floor(visible[1] / PAGE)]);
+  const [from, to] = [Math.floor(visible[0] / PAGE), Math.floor(Math.max(visible[1] - 1, 0) / PAGE)];
+  const ask = (page: number) => {
+    const id = `${key}|${page}`;
+    const stop = new AbortController();
+    asked.current.set(id, { turn, stop });
+    table({ ...query, offset: page * PAGE, limit: PAGE }, stop.signal).then((found) => setState((old) => {
+      if (current.current !== key) return old;
+      const pages = new Map(old.key === key ? old.pages : []);
+      pages.set(page, found.rows);
+      return { key, pages, total: found.total, all: found.all, error: null, failure: "", first: found };
+    }), (error: unknown) => {
+      if (asked.current.get(id)?.stop === stop) asked.current.delete(id);
+      if (current.current !== key) return;
+      if (error instanceof ApiError) setState((old) => ({ ...old, error: whereError(error) ?? { message: error.message, position: null, length: 0, suggestion: null }, failure: error.message }));
+    });
+  };
+  // What is only passed by is not asked for, and what was asked for and passed is given up: where one stops is next.
   useEffect(() => {
-    if (current.current !== key) { current.current = key; asked.current.clear(); }
-    for (const page of wanted) {
-      const id = `${key}|${page}`;
-      if (asked.current.get(id) === turn) continue;
-      asked.current.set(id, turn);
-      table({ ...query, offset: page * PAGE, limit: PAGE }).then((found) => setState((old) => {
-        if (current.current !== key) return old;
-        const pages = new Map(old.key === key ? old.pages : []);
-        pages.set(page, found.rows);
-        return { key, pages, total: found.total, all: found.all, error: null, failure: "", first: found };
-      }), (error: unknown) => {
-        asked.current.delete(id);
-        if (current.current !== key) return;
-        if (error instanceof ApiError) setState((old) => ({ ...old, error: whereError(error) ?? { message: error.message, position: null, length: 0, suggestion: null }, failure: error.message }));
-      });
+    const isNew = current.current !== key;
+    current.current = key;
+    for (const [id, { stop }] of asked.current) {
+      const page = Number(id.slice(id.lastIndexOf("|") + 1));
+      if (isNew || page < from || page > to) stop.abort(); // nothing happens to those that are answered
     }
-  }, [key, turn, wanted]);
+    if (isNew) asked.current.clear();
+    const timer = setTimeout(() => {
+      for (let page = from; page <= to; page++) if ((page * PAGE < state.total || page === from || isNew) && asked.current.get(`${key}|${page}`)?.turn !== turn) ask(page);
+    }, isNew || !state.key ? 0 : REST_MS);
+    return () => clearTimeout(timer);
+  }, [key, turn, from, to, Math.ceil(state.total / PAGE)]);
   useEffect(() => {
     let timer = 0;
     const stop = onChange((change) => {
