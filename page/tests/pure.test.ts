@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { band, before, categoryCorrelation, extent, nearest, rankCorrelation, roomy, smooth, valueAt } from "../src/pure/curves";
+import { isRanking, likelyArgs, likelyMetrics } from "../src/pure/likely";
 import { csvField, rowsToCsv, toCsv } from "../src/pure/files";
 import { fromList, fromRange, parse, toList, toRange, write } from "../src/pure/params";
 import { complete, isInText, quoted, wordAt } from "../src/pure/where";
@@ -77,6 +78,18 @@ describe("the filter", () => {
     expect(complete("val", 3, columns)[0]!.insert).toBe('"val/loss" ');
     expect(wordAt("lr < val/l", 10)).toEqual({ word: "val/l", start: 5 });
     expect(isInText("a = 'x", 6)).toBe(true);
+  });
+});
+
+describe("likely columns", () => {
+  const metric = (name: string, is_number = true) => ({ name, kind: "metric", runs: 3, is_number });
+  const arg = (name: string, values: number, runs = 30) => ({ name, kind: "arg", runs, values });
+  it("rank runs: held-out scores first, texts never", () => {
+    expect(likelyMetrics([metric("caption/score", false), metric("train/loss"), metric("lr"), metric("train/acc"), metric("val/loss"), metric("val/acc")])).toEqual(["val/acc", "train/acc", "val/loss", "train/loss", "lr"]);
+    expect(isRanking("mapper/count")).toBe(false);
+  });
+  it("are args that differ", () => {
+    expect(likelyArgs([arg("batch", 1), arg("folder", 30), arg("lr", 7), arg("rare", 2, 3), arg("seed", 5)])).toEqual(["lr", "seed", "rare", "folder", "batch"]);
   });
 });
 

@@ -6,6 +6,7 @@ import { Empty, Failure, PAGE, Pager, pageStart, RunLink, Tick, useAnswer, Value
 import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
 import { PALETTE } from "../pure/colors";
 import { durationText, whenText, type Cell } from "../pure/format";
+import { isRanking } from "../pure/likely";
 import { toList } from "../pure/params";
 import { hrefOf, param, set } from "../state";
 
@@ -38,7 +39,7 @@ export function Compare() {
       <thead><tr><th>run</th>{answer.runs.map((one, i) => <th key={one.run}><i class="swatch" ref={(node) => { if (node) node.style.background = PALETTE[i % PALETTE.length]!; }} /><RunLink run={one.run} name={one.name} /></th>)}</tr></thead>
       <tbody>{facts.map(([name, of]) => [name, answer.runs.map(of)] as const).filter(([, values]) => all || new Set(values).size > 1).map(([name, values]) => <tr key={name}><th scope="row">{name}</th>{values.map((value, i) => <td key={i}>{value}</td>)}</tr>)}</tbody>
       <tbody><tr class="part"><th scope="rowgroup" colSpan={answer.runs.length + 1}>args</th></tr>{shown(answer.args).map((row) => <tr key={row.name} class={row.differs ? "differs" : ""}><th scope="row">{row.name}</th>{row.values.map((value, i) => <td key={i} class="number"><Value cell={value} /></td>)}</tr>)}{!shown(answer.args).length && <tr><td class="quiet" colSpan={answer.runs.length + 1}>all equal</td></tr>}</tbody>
-      <tbody><tr class="part"><th scope="rowgroup" colSpan={answer.runs.length + 1}>last values</th></tr>{shown(answer.metrics).map((row) => { const numbers = row.values.map((one) => (typeof one?.last === "number" ? one.last : NaN)); const high = (isLowBetter(row.name) ? Math.min : Math.max)(...numbers.filter(Number.isFinite)); return <tr key={row.name} class={row.differs ? "differs" : ""}><th scope="row">{row.name}</th>{row.values.map((one, i) => <td key={i} class={`number ${numbers[i] === high && row.differs ? "high" : ""}`}>{one && <Value cell={one.last} verdict={one.verdict} />}</td>)}</tr>; })}</tbody>
+      <tbody><tr class="part"><th scope="rowgroup" colSpan={answer.runs.length + 1}>last values</th></tr>{shown(answer.metrics).map((row) => { const numbers = row.values.map((one) => (typeof one?.last === "number" ? one.last : NaN)); const high = (isLowBetter(row.name) ? Math.min : Math.max)(...numbers.filter(Number.isFinite)); return <tr key={row.name} class={row.differs ? "differs" : ""}><th scope="row">{row.name}</th>{row.values.map((one, i) => <td key={i} class={`number ${numbers[i] === high && row.differs && (isRanking(row.name) || isLowBetter(row.name)) ? "high" : ""}`}>{one && <Value cell={one.last} verdict={one.verdict} />}</td>)}</tr>; })}</tbody>
     </table></div>
     {answer.runs.length === 2 && <p><a href={hrefOf(`/runs/${answer.runs[0]!.run}`, { tab: "code", against: answer.runs[1]!.run })}>differences of their code</a> · <a href={hrefOf(`/runs/${answer.runs[0]!.run}`, { tab: "data", against: answer.runs[1]!.run })}>of their data</a> · <a href={hrefOf(`/runs/${answer.runs[0]!.run}`, { tab: "environment", against: answer.runs[1]!.run })}>of their environments</a></p>}
     <h2>Curves</h2><ChartTools loops={[]} isGrouped={false} hasRanks={false} count={metrics.length} /><ChartGrid metrics={metrics} runs={views} terms={terms} />

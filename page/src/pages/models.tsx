@@ -4,10 +4,11 @@ import { useState } from "preact/hooks";
 import { get, may, post, put } from "../api";
 import { Bytes, Empty, Failure, PAGE, Pager, pageStart, RunLink, useAnswer, Value } from "../parts/basics";
 import { cellText, type Cell } from "../pure/format";
+import { likelyMetrics } from "../pure/likely";
 import { go, hrefOf, param } from "../state";
 
 interface Version { version: number; run: string; aliases: string[]; note?: string; by?: string; data_version?: string | null; code?: { version?: string }; artifact?: { name?: string; size_bytes?: number } | null; is_retired: boolean; time_us?: number; metrics?: Record<string, { last: Cell }> }
-interface Model { name: string; aliases: Record<string, number>; versions: Version[]; total: number; history_total?: number; history?: { event: string; time_us: number; by: string; alias?: string; version?: number; before?: number; note?: string }[] }
+interface Model { name: string; aliases: Record<string, number>; versions: Version[]; total: number; history_total?: number; history?: { event: string; time_us: number; by: string; alias?: string; version?: number; before?: number | null; how?: string; note?: string }[] }
 
 export function Models() {
   const { answer, error, again } = useAnswer((stop) => get<{ models: Model[]; total: number }>("/api/registry", { limit: PAGE, offset: pageStart("from"), versions: 1 }, stop), `models|${pageStart("from")}`);
@@ -54,10 +55,19 @@ export function ModelPage({ name }: { name: string }) {
     {Object.keys(answer.aliases).length ? <ul class="plain">{Object.entries(answer.aliases).map(([alias, version]) => <li key={alias}><span class="tag">{alias} → {version}</span> {may("promote") && <button type="button" class="small" onClick={() => change(() => post(`${path}/aliases/${encodeURIComponent(alias)}/rollback`, {}))}>roll back</button>}</li>)}</ul> : <p class="quiet">none</p>}
     {may("promote") && answer.versions.some((one) => !one.is_retired) && <Point model={answer} change={(alias, version) => change(() => put(`${path}/aliases/${encodeURIComponent(alias)}`, { version }))} />}
     <h2>Versions</h2><Pager what="versions" total={answer.total} name="from" />
-    <div class="scroll" tabIndex={0} role="region" aria-label="Versions"><table><thead><tr><th class="number">version</th><th>run</th><th>aliases</th><th>artifact</th><th>data</th><th>code</th><th>values</th><th>note</th><th /></tr></thead><tbody>{answer.versions.map((one) => <tr key={one.version} class={one.is_retired ? "quiet" : ""}><td class="number">{one.version}</td><th scope="row"><RunLink run={one.run} /></th><td>{one.aliases.map((alias) => <span key={alias} class="tag">{alias}</span>)}</td><td>{one.artifact?.name} <small class="quiet"><Bytes of={one.artifact?.size_bytes} /></small></td><td class="quiet">{one.data_version?.slice(0, 8)}</td><td class="quiet">{one.code?.version?.slice(0, 8)}</td><td>{Object.entries(one.metrics ?? {}).slice(0, 3).map(([key, value]) => <span key={key} class="tag">{key} <Value cell={value.last} /></span>)}</td><td>{one.note}</td><td>{may("promote") && !one.is_retired && <button type="button" class="small" onClick={() => change(() => post(`${path}/versions/${one.version}/retire`, {}))}>retire</button>}{one.is_retired && "retired"}</td></tr>)}</tbody></table></div>
+    <div class="scroll" tabIndex={0} role="region" aria-label="Versions"><table><thead><tr><th class="number">version</th><th>run</th><th>aliases</th><th>artifact</th><th>data</th><th>code</th><th>values</th><th>note</th><th /></tr></thead><tbody>{answer.versions.map((one) => <tr key={one.version} class={one.is_retired ? "quiet" : ""}><td class="number">{one.version}</td><th scope="row"><RunLink run={one.run} /></th><td>{one.aliases.map((alias) => <span key={alias} class="tag">{alias}</span>)}</td><td>{one.artifact?.name} <small class="quiet"><Bytes of={one.artifact?.size_bytes} /></small></td><td class="quiet">{one.data_version?.slice(0, 8)}</td><td class="quiet">{one.code?.version?.slice(0, 8)}</td><td>{bestOf(one.metrics ?? {}).map((key) => <span key={key} class="tag">{key} <Value cell={one.metrics![key]!.last} /></span>)}</td><td>{one.note}</td><td>{may("promote") && !one.is_retired && <button type="button" class="small" onClick={() => change(() => post(`${path}/versions/${one.version}/retire`, {}))}>retire</button>}{one.is_retired && "retired"}</td></tr>)}</tbody></table></div>
     <h2>History</h2><Pager what="changes" total={answer.history_total} name="from" />
-    <ul class="plain">{[...(answer.history ?? [])].reverse().map((one, i) => <li key={i}><span class="quiet">{new Date(one.time_us / 1000).toLocaleString()}</span> {one.event} {one.alias ?? ""} {one.version !== undefined ? `version ${one.version}` : ""} {one.before !== undefined && one.before !== null ? `(before: ${one.before})` : ""} <span class="quiet">by {one.by}</span> {one.note}</li>)}</ul>
+    <ul class="plain">{[...(answer.history ?? [])].reverse().map((one, i) => <li key={i}><span class="quiet">{new Date(one.time_us / 1000).toLocaleString()}</span> {toldOf(one)} <span class="quiet">by {one.by}</span> {one.note}</li>)}</ul>
   </article>;
+}
+
+/** The values of a version that say how good it is. */
+const bestOf = (metrics: Record<string, { last: Cell }>): string[] => likelyMetrics(Object.keys(metrics).map((name) => ({ name, kind: "metric", runs: null, is_number: typeof metrics[name]?.last === "number" }))).slice(0, 3);
+
+function toldOf({ event, alias, version, before, how }: NonNullable<Model["history"]>[number]): string {
+  if (event === "version") return `version ${version} was promoted`;
+  if (event === "retired") return `version ${version} was retired`;
+  return `${alias} ${how === "rollback" ? "went back" : "points"} to version ${version}${before !== undefined && before !== null ? ` instead of ${before}` : ""}`;
 }
 
 function Point({ model, change }: { model: Model; change: (alias: string, version: number) => void }) {

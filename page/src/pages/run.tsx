@@ -61,7 +61,7 @@ const SOME = 100; // args and values on the overview
 function Overview({ run, answer: { record, metrics, total, totals, replays } }: { run: string; answer: RunAnswer }) {
   const args = totals.args ?? Object.keys(record.config.args).length;
   const commands = useAnswer((stop) => get<{ reproduce: string[]; replay: string; restore: string }>(`/api/runs/${run}/commands`, {}, stop), run);
-  return <div class="columns">
+  return <div class="columns overview">
     <section><h2>Run</h2>
       {record.error && <div class="failure" role="alert"><b>{record.error.type}</b>: {record.error.message}{record.error.place ? <div class="quiet">{record.error.place}</div> : null}</div>}
       {record.incomplete.length > 0 && <div class="notice">Incomplete: {record.incomplete.join("; ")}</div>}
@@ -70,7 +70,7 @@ function Overview({ run, answer: { record, metrics, total, totals, replays } }: 
         ["code", <a href={hrefOf(`/runs/${run}`, { tab: "code" })}>{String(record.code.version ?? "not recorded").slice(0, 12)}</a>], ["branch", cellText(record.code.user_branch ?? null)],
         ["data", <a href={hrefOf(`/runs/${run}`, { tab: "data" })}>{record.data.version?.slice(0, 12) ?? "none seen or declared"}</a>], ...Object.entries(record.tags).map(([key, value]): [string, string] => [`tag ${key}`, cellText(value)])]} />
       <h2>Args</h2>
-      <Facts of={Object.entries(record.config.args).slice(0, SOME).map(([name, arg]) => [name, <Value cell={arg.value} />])} />
+      <Facts of={Object.entries(record.config.args).slice(0, SOME).map(([name, arg]) => [name, <Value cell={arg.value} isQuoted />])} />
       {args > SOME && <p class="quiet">and {cellText(args - SOME)} more; <a href={hrefOf(`/runs/${run}`, { tab: "config" })}>all args</a></p>}
       {!Object.keys(record.config.args).length && <p class="quiet">none; <code>relive.arg("lr", 0.1)</code> records one</p>}
     </section>
@@ -108,7 +108,7 @@ function Against({ what }: { what: string }) {
 }
 
 const ChangedTable = ({ changed, against }: { changed: Changed[]; against: string }) => (changed.length
-  ? <div class="scroll" tabIndex={0} role="region" aria-label="Differences"><table><thead><tr><th>name</th><th>here</th><th>{against}</th></tr></thead><tbody>{changed.map((one) => <tr key={one.name}><th scope="row">{one.name}</th><td class="added"><Value cell={one.here} /></td><td class="removed"><Value cell={one.there} /></td></tr>)}</tbody></table></div>
+  ? <div class="scroll" tabIndex={0} role="region" aria-label="Differences"><table><thead><tr><th>name</th><th>here</th><th>{against}</th></tr></thead><tbody>{changed.map((one) => <tr key={one.name}><th scope="row">{one.name}</th><td class="added"><Value cell={one.here} isQuoted /></td><td class="removed"><Value cell={one.there} isQuoted /></td></tr>)}</tbody></table></div>
   : <p class="quiet">No difference.</p>);
 
 interface ConfigAnswer { args: RunAnswer["record"]["config"]["args"]; total: number; argv: string[] }
@@ -117,6 +117,7 @@ function Config({ run }: { run: string }) {
   const against = param("against");
   const [from, since] = [pageStart("from"), pageStart("since")];
   const found = useAnswer((stop) => get<ConfigAnswer>(`/api/runs/${run}/config`, { limit: PAGE, offset: from }, stop), `${run}|${from}`);
+  const commands = useAnswer((stop) => get<{ reproduce: string[] }>(`/api/runs/${run}/commands`, {}, stop), run);
   const diff = useAnswer((stop) => (against ? get<{ changed: Changed[]; changed_total: number }>(`/api/runs/${run}/config`, { against, limit: PAGE, offset: since }, stop) : Promise.resolve(null)), `${run}|${against}|${since}`);
   return <section><Against what="config" />
     {against !== "" && (diff.error ? <Failure error={diff.error} /> : diff.answer && <><h2>Differences</h2><ChangedTable changed={diff.answer.changed ?? []} against={against} /><Pager what="differences" total={diff.answer.changed_total} name="since" /></>)}
@@ -124,8 +125,8 @@ function Config({ run }: { run: string }) {
     {found.answer && <><h2>Args</h2>
     {!found.answer.total && <p class="quiet">none; <code>relive.arg("lr", 0.1)</code> records one</p>}
     <Pager what="args" total={found.answer.total} name="from" />
-    <div class="scroll" tabIndex={0} role="region" aria-label="Args"><table><thead><tr><th>name</th><th>value</th><th>default</th><th>from</th></tr></thead><tbody>{Object.entries(found.answer.args).map(([name, arg]) => <tr key={name}><th scope="row">{name}</th><td><Value cell={arg.value} /></td><td class="quiet"><Value cell={arg.default} /></td><td class="quiet">{arg.origin}</td></tr>)}</tbody></table></div>
-    <h2>Command line</h2><Command text={found.answer.argv.join(" ")} /></>}
+    <div class="scroll" tabIndex={0} role="region" aria-label="Args"><table><thead><tr><th>name</th><th>value</th><th>default</th><th>from</th></tr></thead><tbody>{Object.entries(found.answer.args).map(([name, arg]) => <tr key={name}><th scope="row">{name}</th><td><Value cell={arg.value} isQuoted /></td><td class="quiet"><Value cell={arg.default} isQuoted /></td><td class="quiet">{arg.origin}</td></tr>)}</tbody></table></div>
+    <h2>Command line</h2><Command text={commands.answer?.reproduce.at(-1) ?? found.answer.argv.join(" ")} /></>}
   </section>;
 }
 
@@ -174,6 +175,15 @@ function Data({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   </section>;
 }
 
+/** A fact of the environment as people write it: a command with spaces, memory in units, lists with commas. */
+function environmentText(name: string, value: Cell): string {
+  if (name === "command" && Array.isArray(value)) return value.map((word) => (typeof word === "string" && /\s/.test(word) ? `'${word}'` : cellText(word))).join(" ");
+  if (name.endsWith("_bytes") && typeof value === "number") return bytesText(value);
+  if (name === "pid") return String(value);
+  if (Array.isArray(value)) return value.length ? value.map(cellText).join(", ") : "none";
+  return cellText(value);
+}
+
 function Environment({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   const against = param("against");
   const [from, since] = [pageStart("from"), pageStart("since")];
@@ -184,8 +194,9 @@ function Environment({ run, answer: { record } }: { run: string; answer: RunAnsw
   return <section><Against what="the environment" />
     {against !== "" && (diff.error ? <Failure error={diff.error} /> : diff.answer && <><h2>Differences</h2><ChangedTable changed={diff.answer.changed} against={against} /><Pager what="differences" total={diff.answer.changed_total} name="since" /></>)}
     {found.error ? <Failure error={found.error} /> : null}
-    <Facts of={Object.entries(rest).map(([name, value]) => [name, cellText(value)])} />
-    {variables && <><h2>Variables</h2><Facts of={Object.entries(variables).map(([name, value]) => [name, cellText(value)])} /></>}
+    <Facts of={Object.entries(rest).filter(([name]) => name !== "variable_names").map(([name, value]) => [name, environmentText(name, value)])} />
+    {variables && Object.keys(variables).length > 0 && <><h2>Variables</h2><Facts of={Object.entries(variables).map(([name, value]) => [name, cellText(value)])} /></>}
+    {Array.isArray(rest.variable_names) && rest.variable_names.length > 0 && <details class="more"><summary>names of {rest.variable_names.length} more variables</summary><p class="quiet">{rest.variable_names.map(cellText).join(", ")}</p></details>}
     <h2>Packages <small class="quiet">{found.answer ? cellText(found.answer.total) : ""}</small></h2><Pager what="packages" total={found.answer?.total} name="from" /><ul class="packages">{listed.map(([name, version]) => <li key={name}>{name} <span class="quiet">{cellText(version)}</span></li>)}</ul>
   </section>;
 }
@@ -208,7 +219,7 @@ function Checkpoints({ run }: { run: string }) {
     {found.answer.restore && <><h2>Restore</h2><Command text={found.answer.restore} /></>}
     <Pager what="checkpoints" total={found.answer.total} name="from" />
     <div class="scroll" tabIndex={0} role="region" aria-label="Checkpoints"><table><thead><tr><th>loop</th><th class="number">iteration</th><th>taken</th><th class="number">size</th><th class="number">new</th><th>holds</th><th>partial</th></tr></thead>
-      <tbody>{rows.map((row, i) => <tr key={i}><th scope="row">{row.loop}</th><td class="number">{row.iteration}</td><td>{new Date(seconds(row) * 1000).toLocaleTimeString()}</td><td class="number"><Bytes of={row.bytes} /></td><td class="number"><Bytes of={row.new_bytes} /></td><td>{row.objects.join(", ")}</td><td class={row.partial.length ? "notice" : "quiet"}>{row.partial.join(", ") || "–"}</td></tr>)}</tbody></table></div>
+      <tbody>{rows.map((row, i) => <tr key={i}><th scope="row">{row.loop}</th><td class="number">{row.iteration}</td><td>{new Date(seconds(row) * 1000).toLocaleTimeString()}</td><td class="number"><Bytes of={row.bytes} /></td><td class="number"><Bytes of={row.new_bytes} /></td><td>{row.objects.join(", ")}</td><td class={row.partial.length ? "warned" : "quiet"}>{row.partial.join(", ") || "–"}</td></tr>)}</tbody></table></div>
   </section>;
 }
 
@@ -221,6 +232,6 @@ function Ranks({ run, answer }: { run: string; answer: RunAnswer }) {
   return <section>
     <div class="tools"><label class="choice"><span>value</span><select value={name} onChange={(event) => set({ name: event.currentTarget.value })}>{answer.metrics.map((one) => <option key={one.name}>{one.name}</option>)}</select></label></div>
     {skew.answer && <Facts of={[["ranks", skew.answer.ranks.length], ["largest skew", <Value cell={skew.answer.max_skew} />], ["without values", skew.answer.missing_ranks.join(", ")]]} />}
-    <ChartGrid metrics={[{ name }]} runs={view} terms={terms} />
+    <ChartGrid metrics={[{ name }]} runs={view} terms={terms} size="l" />
   </section>;
 }

@@ -11,6 +11,7 @@ import { columnTitle, RunList, type Listed } from "../parts/runlist";
 import { WhereBox } from "../parts/wherebox";
 import { assignColors, hash, PALETTE } from "../pure/colors";
 import { cellText } from "../pure/format";
+import { likelyArgs, likelyMetrics } from "../pure/likely";
 import { fromList, toList } from "../pure/params";
 import type { Column } from "../pure/where";
 import { hrefOf, param, set } from "../state";
@@ -27,11 +28,8 @@ export async function loadColumns(): Promise<void> {
 
 /** The columns that are shown unless others were picked: what differs between people's runs most often. */
 function usualColumns(known: Column[]): string[] {
-  const args = known.filter((one) => one.kind === "arg").slice(0, 4).map((one) => `arg:${one.name}`);
-  const wanted = /acc|f1|score|auc|reward|bleu|map/i;
-  const metrics = known.filter((one) => one.kind === "metric");
-  const best = [...metrics.filter((one) => wanted.test(one.name)), ...metrics.filter((one) => /loss/i.test(one.name)), ...metrics];
-  return [...new Set([...best.slice(0, 2).map((one) => `metric:${one.name}`), ...args, "tstamp", "took_s"])];
+  const args = likelyArgs(known).slice(0, 4).map((one) => `arg:${one}`);
+  return [...likelyMetrics(known).slice(0, 2).map((one) => `metric:${one}`), ...args, "tstamp", "took_s"];
 }
 
 /** The first rows of the list, if it has them all; the same array while they say the same of their runs. */

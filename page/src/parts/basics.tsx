@@ -20,7 +20,8 @@ export function Verdict({ verdict }: { verdict: string | undefined }) {
   return <span class={`verdict ${verdict}`} title={`${verdict}: ${MEANINGS[verdict] ?? ""}`}>{isBad ? (verdict === "contradicted" ? "✗" : "?") : "↺"}<span class="unseen"> {verdict}</span></span>;
 }
 
-export function Value({ cell, verdict }: { cell: Cell | undefined; verdict?: string | undefined }) {
+export function Value({ cell, verdict, isQuoted }: { cell: Cell | undefined; verdict?: string | undefined; isQuoted?: boolean }) {
+  if (cell === "" && isQuoted) return <span class="quiet" title="an empty text">""</span>;
   const text = cellText(cell);
   const all = exactText(cell);
   return <span title={all !== text ? all : undefined}>{text}<Verdict verdict={verdict} /></span>;

@@ -134,7 +134,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
       {isText && <Media name={name} files={files} runs={texts} x={terms.x} range={terms.range} count={shown.reduce((sum, one) => sum + one.texts, 0)} />}
       {!numeric.length && notes.length > 0 && <p class="quiet">{notes[0]!.note}. Choose another x axis.</p>}
     </div>
-    {readings && isPlot && <Readings {...readings} x={readings.x} axis={terms.x} width={size[0]} />}
+    {readings && isPlot && <Readings {...readings} axis={terms.x} width={size[0]} span={chart.current ? chart.current.window[1] - chart.current.window[0] : 0} />}
     {readings?.isHere && <p class="unseen" aria-live="polite">{readings.rows.slice(0, 3).map((row) => `${row.label} ${short(row.y)}`).join(", ")}</p>}
   </section>;
 }
@@ -167,7 +167,7 @@ function fan(curves: Curve[], byRun: Map<string, RunView>): [Drawn[], DrawnBand[
   return [lines, bands];
 }
 
-function Readings({ x, left, isHere, rows, axis, width }: { x: number; left: number; isHere: boolean; rows: Reading[]; axis: string; width: number }) {
+function Readings({ x, left, isHere, rows, axis, width, span }: { span: number; x: number; left: number; isHere: boolean; rows: Reading[]; axis: string; width: number }) {
   const shown = rows.slice(0, isHere ? MANY : FEW);
   const isRight = left > width / 2;
   const box = useRef<HTMLDivElement>(null);
@@ -176,10 +176,12 @@ function Readings({ x, left, isHere, rows, axis, width }: { x: number; left: num
     box.current.style.left = isRight ? "" : `${left + 14}px`;
     box.current.style.right = isRight ? `${width - left + 14}px` : "";
   });
+  // A curve that ended, or has no value near, is read where it has one, which is told.
+  const isElsewhere = (place: number) => Math.abs(place - x) > span * 0.02 && place !== nearestX(rows, x);
   const at = axis === "time" ? new Date(x * 1000).toLocaleString() : axis === "relative" ? durationText(x) : `${axis} ${short(nearestX(rows, x))}`;
   return <div class={`readings ${isHere ? "here" : ""}`} ref={box} aria-hidden="true">
     <b>{at}</b>
-    {shown.map((row) => <div key={row.key}><i ref={(node) => { if (node) node.style.background = row.color; }} /><span>{row.label}</span><em title={exact(row.y)}>{cellText(row.y)}</em>{row.verdict ? <small title={MEANINGS[row.verdict]}>{row.verdict} · replay {row.replay}</small> : null}</div>)}
+    {shown.map((row) => <div key={row.key}><i ref={(node) => { if (node) node.style.background = row.color; }} /><span>{row.label}</span><em title={exact(row.y)}>{cellText(row.y)}</em>{isElsewhere(row.x) ? <small>at {axis === "time" ? new Date(row.x * 1000).toLocaleTimeString() : axis === "relative" ? durationText(row.x) : short(row.x)}</small> : null}{row.verdict ? <small title={MEANINGS[row.verdict]}>{row.verdict} · replay {row.replay}</small> : null}</div>)}
     {rows.length > shown.length && <small>and {rows.length - shown.length} more</small>}
   </div>;
 }

@@ -48,7 +48,8 @@ COLUMNS = RouteSpec(
     description="The columns whose name contains a text, for completion; those that begin with it come first.",
     query={"prefix": TEXT, "limit": bounded_int(1_000)},
     answer=object_schema(total="integer", columns={"type": "array", "items": object_schema(
-        name="string", kind={"enum": ["run", "arg", "metric", "tag", "env"]}, runs="integer")}),
+        name="string", kind={"enum": ["run", "arg", "metric", "tag", "env"]}, runs="integer",
+        values={"type": ["integer", "null"]}, is_number={"type": ["boolean", "null"]})}),
 )  # fmt: skip
 CURVES = RouteSpec(
     "POST", "/api/series", "read", "Curves of many runs and names.",

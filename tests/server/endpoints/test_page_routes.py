@@ -133,6 +133,15 @@ def test_columns_are_completed(filled):
     assert ask(filled, "/api/columns?prefx=l")[0] == 422
 
 
+def test_columns_say_which_args_differ_and_which_values_are_numbers(filled):
+    _, _, raw = ask(filled, "/api/columns")
+    known = {(one["kind"], one["name"]): one for one in json.loads(raw)["columns"]}
+
+    assert [known["arg", name]["values"] for name in ("lr", "model")] == [3, 1]
+    assert known["metric", "loss"]["is_number"]
+    assert known["run", "outcome"]["values"] is None
+
+
 def test_the_same_answer_is_not_sent_twice_and_is_compressed(filled):
     _, headers, raw = ask(filled, "/api/columns", headers={"Accept-Encoding": "gzip"})
     again, _, rest = ask(filled, "/api/columns", headers={"If-None-Match": headers["ETag"]})

@@ -72,9 +72,11 @@ def test_pinned_runs_are_at_the_top_and_the_focus_goes_with_them(open_page):
     charts_drawn(page)
     before = page.evaluate(f"() => {names}")
     page.locator(".runs").focus()
-    for key in ("End", "p", "End", "p"):
-        page.keyboard.press(key)
-        page.wait_for_timeout(300)
+    page.keyboard.press("End")
+    page.keyboard.press("p")
+    until(page, f"{names}.join() === {json.dumps(','.join([before[7], *before[:7]]))}")
+    page.keyboard.press("End")
+    page.keyboard.press("p")
     wait_for(page, "pins", f"{before[7]},{before[6]}")
 
     until(page, f"{names}.join() === {json.dumps(','.join([*before[6:], *before[:6]]))}")  # in the order of the list
@@ -84,6 +86,7 @@ def test_pinned_runs_are_at_the_top_and_the_focus_goes_with_them(open_page):
     wait_for(page, "hide", before[6])
     assert query(page)["pins"] == f"{before[7]},{before[6]}"  # hidden, and still pinned
     page.keyboard.press("Space")
+    wait_for(page, "hide", None)
     page.get_by_role("combobox", name="Filter: a where clause").fill("lr < 0.05")
     page.get_by_text("0 of 8 runs and 2 pinned, 2 shown").wait_for()
     page.go_back()
@@ -116,12 +119,12 @@ def test_columns_are_sorted_picked_and_reordered(open_page):
     page = open_page("/?cols=arg:lr,metric:val/acc&view=table")
     page.get_by_role("button", name="lr", exact=True).click()
     wait_for(page, "sort", "-arg:lr")
-    until(page, "document.querySelector('.row [role=gridcell]:nth-child(2)').innerText === '0.4'")
+    until(page, "document.querySelector('.row [role=gridcell]:nth-child(2)')?.innerText === '0.4'")
     page.get_by_role("button", name="lr", exact=True).press("Alt+ArrowRight")
     wait_for(page, "cols", "metric:val/acc,arg:lr")
     page.get_by_title("Pick and order columns").click()
     page.get_by_role("searchbox", name="Find columns").fill("f1")
-    page.get_by_role("checkbox", name="f1").check()
+    page.get_by_role("checkbox", name="f1", exact=True).check()
     wait_for(page, "cols", "metric:val/acc,arg:lr,metric:f1")
     page.get_by_role("button", name="max of f1").click()
 
