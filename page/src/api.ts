@@ -59,11 +59,11 @@ export interface Row {
   cells: Record<string, Cell>; verdicts: Record<string, string>;
 }
 export interface Table {
-  total: number; all: number; columns: { name: string; kind: string; type: string }[]; rows: Row[];
+  total: number; matching?: number; all: number; columns: { name: string; kind: string; type: string }[]; rows: Row[];
   groups: { values: Cell[]; count: number; runs: string[] }[];
 }
 export interface TableQuery {
-  where?: string; columns?: string[]; sort?: { column: string; descending: boolean }[]; group?: string[]; offset?: number; limit?: number; runs?: string[];
+  where?: string; columns?: string[]; sort?: { column: string; descending: boolean }[]; group?: string[]; offset?: number; limit?: number; runs?: string[]; first?: string[];
 }
 
 export const table = (asked: TableQuery, signal?: AbortSignal) => post<Table>("/api/table", { ...asked, where: asked.where || null }, signal);

@@ -1,8 +1,8 @@
-// A chart as a file: PNG as it is seen, SVG as curves, CSV as numbers.
+// A chart as a file: PNG as it is seen, SVG as curves, CSV as numbers; and files of what is no curve.
 
 import type { Chart } from "./chart";
-import { toCsv } from "./pure/files";
-import { short } from "./pure/format";
+import { rowsToCsv, toCsv } from "./pure/files";
+import { cellText, short, type Cell } from "./pure/format";
 
 function save(name: string, content: Blob): void {
   const link = document.createElement("a");
@@ -38,6 +38,65 @@ export function savePng(chart: Chart, name: string): void {
 
 export function saveCsv(chart: Chart, name: string, x: string): void {
   save(fileName(name, "csv"), new Blob([toCsv(x, chart.lines())], { type: "text/csv" }));
+}
+
+/** What a card offers as files, besides curves. */
+export interface Files { png?: () => void; csv?: () => void }
+
+export function saveRows(name: string, head: readonly string[], rows: readonly (readonly Cell[])[]): void {
+  save(fileName(name, "csv"), new Blob([rowsToCsv(head, rows)], { type: "text/csv" }));
+}
+
+/** An empty picture with a title, in the colours of the page; `draw` gets its pixels as those of the page. */
+function savePicture(name: string, width: number, height: number, draw: (ctx: CanvasRenderingContext2D, ink: string) => void): void {
+  const scale = devicePixelRatio || 1;
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.ceil(width * scale); canvas.height = Math.ceil(height * scale);
+  const ctx = canvas.getContext("2d")!;
+  const css = getComputedStyle(document.body);
+  ctx.scale(scale, scale);
+  ctx.fillStyle = css.backgroundColor; ctx.fillRect(0, 0, width, height);
+  ctx.font = `13px ${css.fontFamily}`; ctx.fillStyle = css.color; ctx.fillText(name, 12, 18);
+  ctx.font = `11px ${css.fontFamily}`;
+  draw(ctx, css.color);
+  canvas.toBlob((blob) => { if (blob) save(fileName(name, "png"), blob); });
+}
+
+/** A canvas of the page with its title above and a note below. */
+export function saveCanvas(name: string, source: HTMLCanvasElement, note: string): void {
+  const [width, height] = [source.clientWidth, source.clientHeight];
+  savePicture(name, width, height + 50, (ctx) => { ctx.drawImage(source, 0, 26, width, height); ctx.fillText(note, 12, height + 42); });
+}
+
+/** Images in rows, each with its caption, as large as they are, and small ones larger. */
+export function saveImages(name: string, images: { node: HTMLImageElement; caption: string }[]): void {
+  const there = images.filter(({ node }) => node.complete && node.naturalWidth);
+  if (!there.length) return;
+  const [wide, tall] = [Math.max(...there.map(({ node }) => node.naturalWidth)), Math.max(...there.map(({ node }) => node.naturalHeight))];
+  const times = Math.max(1, Math.floor(160 / Math.max(wide, tall)));
+  const cell = [Math.max(wide * times, 160) + 12, tall * times + 28] as const;
+  const perRow = Math.max(1, Math.min(there.length, Math.floor(1600 / cell[0])));
+  savePicture(name, perRow * cell[0] + 12, Math.ceil(there.length / perRow) * cell[1] + 30, (ctx) => {
+    ctx.imageSmoothingEnabled = times < 2;
+    there.forEach(({ node, caption }, i) => {
+      const [x, y] = [12 + (i % perRow) * cell[0], 30 + Math.floor(i / perRow) * cell[1]];
+      ctx.drawImage(node, x, y, node.naturalWidth * times, node.naturalHeight * times);
+      ctx.fillText(caption, x, y + tall * times + 14, cell[0] - 12);
+    });
+  });
+}
+
+/** One bar for each run. */
+export function saveBars(name: string, rows: { label: string; value: number; color: string }[]): void {
+  const finite = rows.map((row) => row.value).filter(Number.isFinite);
+  const low = Math.min(0, ...finite);
+  const span = Math.max(...finite, low + 1e-300) - low;
+  savePicture(name, 640, rows.length * 20 + 40, (ctx, ink) => rows.forEach((row, i) => {
+    const y = 34 + i * 20;
+    ctx.fillStyle = ink; ctx.fillText(row.label, 12, y + 10, 160); ctx.fillText(cellText(row.value), 540, y + 10, 90);
+    ctx.fillStyle = row.color;
+    if (Number.isFinite(row.value)) ctx.fillRect(180, y, Math.max(1, ((row.value - low) / span) * 350), 13);
+  }));
 }
 
 const NS = "http://www.w3.org/2000/svg";

@@ -1,6 +1,8 @@
 import { execFileSync } from "node:child_process";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { bytesText, cellText, durationText, exact, grouped, numberOf, short, tickText } from "../src/pure/format";
+
+vi.setConfig({ testTimeout: 60_000 }); // many thousands of numbers, on a machine that may be busy
 
 // Python writes the cases, so that its own formatting is what we are held to.
 const PYTHON = `

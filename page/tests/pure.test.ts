@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { band, before, categoryCorrelation, extent, nearest, rankCorrelation, roomy, smooth, valueAt } from "../src/pure/curves";
-import { csvField, toCsv } from "../src/pure/files";
+import { isRanking, likelyArgs, likelyMetrics } from "../src/pure/likely";
+import { csvField, rowsToCsv, toCsv } from "../src/pure/files";
 import { fromList, fromRange, parse, toList, toRange, write } from "../src/pure/params";
 import { complete, isInText, quoted, wordAt } from "../src/pure/where";
 import { assignColors, PALETTE } from "../src/pure/colors";
@@ -80,7 +81,23 @@ describe("the filter", () => {
   });
 });
 
+describe("likely columns", () => {
+  const metric = (name: string, is_number = true) => ({ name, kind: "metric", runs: 3, is_number });
+  const arg = (name: string, values: number, runs = 30) => ({ name, kind: "arg", runs, values });
+  it("rank runs: held-out scores first, texts never", () => {
+    expect(likelyMetrics([metric("caption/score", false), metric("train/loss"), metric("lr"), metric("train/acc"), metric("val/loss"), metric("val/acc")])).toEqual(["val/acc", "train/acc", "val/loss", "train/loss", "lr"]);
+    expect(isRanking("mapper/count")).toBe(false);
+  });
+  it("are args that differ", () => {
+    expect(likelyArgs([arg("batch", 1), arg("folder", 30), arg("lr", 7), arg("rare", 2, 3), arg("seed", 5)])).toEqual(["lr", "seed", "rare", "folder", "batch"]);
+  });
+});
+
 describe("files", () => {
+  it("writes tables with all digits and no formulas", () => {
+    expect(rowsToCsv(["a,b", "n"], [["=1+1", 0.1 + 0.2], [null, true], ["x\"y", [1, 2]]])).toBe("\"a,b\",n\n'=1+1,0.30000000000000004\n,true\n\"x\"\"y\",\"[1,2]\"\n");
+  });
+
   it("have one row per x, all digits, and no formulas", () => {
     expect(toCsv("step", [{ label: "=a", x: f(0, 2), y: f(0.1, 0.30000000000000004) }, { label: 'b"c', x: f(1), y: f(5) }])).toBe(`step,'=a,"b""c"\n0,0.1,\n1,,5\n2,0.30000000000000004,\n`);
     expect(csvField("a\nb")).toBe('"a\nb"');

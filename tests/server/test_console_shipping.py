@@ -11,8 +11,10 @@ from relive.server import Tokens
 from relive.store import Home
 from relive.store.console import read_console
 from relive.store.console.console_file import encode_record
+from relive.store.sync import RunFetch, ServerClient
 
 from .conftest import Server
+from .written_runs import write_runs
 
 PRINTS = """
 import sys, time, relive
@@ -159,3 +161,42 @@ def test_what_a_live_run_prints_is_there_while_it_runs(serve, script):
     process.kill()
 
     assert found == ["begun", "half a line"]
+
+
+def fetch(home: Home, server: Server, run: str) -> RunFetch:
+    remote = ServerClient(server.url, "", keeps_open=False)
+    fetched = RunFetch(home, run, remote)
+    fetched.journals()
+    remote.close()
+    return fetched
+
+
+def test_a_fetched_run_has_what_it_printed(serve, script, tmp_path):
+    server = serve()
+    script(MUCH, env={"RELIVE_SERVER": server.url, "RELIVE_CONSOLE_BYTES": "40000"})
+    run, home = the_run(server), Home(tmp_path / "elsewhere")
+    there = read_console(Home(server.store).run_folder(run))
+    fetch(home, server, run)
+    again = fetch(home, server, run)
+
+    assert read_console(home.run_folder(run)) == there
+    assert len(there.lines) > 100
+    assert again.got_bytes == 0
+
+
+def test_the_console_of_a_live_run_is_fetched_up_to_now(serve, tmp_path):
+    server, home = serve(), Home(tmp_path / "elsewhere")
+    write_runs(server.store, 1)
+    (run,) = Home(server.store).run_ids()
+    folder = Home(server.store).run_folder(run)
+    record = encode_record({"v": 1, "n": 0, "t": 1, "s": "out", "x": "first"})
+    (folder / "0.console").write_bytes(record + record[:20])
+    (folder / "0.console-open").write_bytes(encode_record({"v": 1, "open": {"out": "half"}}))
+    fetch(home, server, run)
+    before = sorted(path.name for path in home.run_folder(run).glob("*.console*"))
+    (folder / "0.console-open").unlink()
+    fetch(home, server, run)
+
+    assert before == ["0.console", "0.console-open"]
+    assert (home.run_folder(run) / "0.console").read_bytes() == record  # whole records only
+    assert not (home.run_folder(run) / "0.console-open").exists()

@@ -10,7 +10,15 @@ from relive.store import Home
 from relive.store.journal import ROOT, Journal, line_schema
 
 
-def write_runs(store: Path, count: int = 1, *, steps: int = 1, args: dict[str, Any] | None = None, **tags: Any) -> None:
+def write_runs(
+    store: Path,
+    count: int = 1,
+    *,
+    steps: int = 1,
+    args: dict[str, Any] | None = None,
+    packages: dict[str, str] | None = None,
+    **tags: Any,
+) -> None:
     """Writes finished runs with a loss, an arg `number`, and some more args and tags."""
     home = Home(store)
     home.create()
@@ -22,6 +30,8 @@ def write_runs(store: Path, count: int = 1, *, steps: int = 1, args: dict[str, A
             wall_ns=10**18 + number, clock_ns=0, entry={"kind": "script", "script": "/p/train.py", "root": "/p"},
             argv=["train.py"], environment={"python": "3.11"},
         )  # fmt: skip
+        if packages:
+            journal.line(line_schema.PackagesInstalled, packages=packages)
         for name, value in {"number": number, **(args or {})}.items():
             journal.line(line_schema.Arg, name=name, value=value, default=None, origin="kwargs")
         for name, value in tags.items():

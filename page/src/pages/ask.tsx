@@ -94,7 +94,7 @@ function Progress({ id, column, runs }: { id: string; column: string; runs: stri
   if (error) return <Failure error={error} />;
   if (!answer) return <div class="loading" role="status" aria-label="Loading" />;
   const isOver = /done|finished|failed|stopped|ended/.test(answer.state);
-  return <section class="progress notice" aria-label="Progress"><p><b>{answer.state}</b>: {answer.done} of {answer.of} iterations{answer.took_s ? `, ${durationText(answer.took_s)}` : ""}{answer.predicted_s && !isOver ? ` of about ${durationText(answer.predicted_s)}` : ""}{answer.values ? ` · ${answer.values} values` : ""}</p>
+  return <section class="progress" aria-label="Progress"><p><b>{answer.state}</b>: {answer.done} of {answer.of} iterations{answer.took_s ? `, ${durationText(answer.took_s)}` : ""}{answer.predicted_s && !isOver ? ` of about ${durationText(answer.predicted_s)}` : ""}{answer.values ? ` · ${answer.values} values` : ""}</p>
     <progress max={Math.max(answer.of, 1)} value={answer.done} aria-label="Iterations replayed" />
     <p>{verdictCounts(answer.verdicts).map(([verdict, count]) => <span key={verdict} class="tag">{count} {verdict}<Verdict verdict={verdict} /></span>)}</p>
     {(answer.errors ?? []).map((one, i) => <pre key={i} class="console">{one}</pre>)}
@@ -117,7 +117,9 @@ function verdictCounts(verdicts: Record<string, unknown>): [string, number][] {
 }
 
 function Questions({ current, onOpen }: { current: string; onOpen: (id: string) => void }) {
-  const { answer } = useAnswer((stop) => (session.value?.can_ask ? get<{ questions: (Question & { question?: string })[] }>("/api/ask/questions", {}, stop) : Promise.resolve({ questions: [] })), `questions ${current} ${session.value?.can_ask ?? false}`);
-  if (!answer?.questions?.length) return null;
-  return <><h2>Earlier questions</h2><ul class="plain">{answer.questions.map((one) => { const id = String(one.id ?? one.question ?? ""); return <li key={id}><button type="button" class="small" onClick={() => onOpen(id)}>{(one.names ?? [id]).join(", ")}</button> <span class="quiet">{one.state}, {one.done} of {one.of}</span></li>; })}</ul></>;
+  const { answer, again } = useAnswer((stop) => (session.value?.can_ask ? get<{ questions: (Question & { question?: string })[] }>("/api/ask/questions", {}, stop) : Promise.resolve({ questions: [] })), `questions ${current} ${session.value?.can_ask ?? false}`);
+  useEffect(() => onChange((change) => { if (change.kind !== "points") again(); }), []);
+  const others = (answer?.questions ?? []).filter((one) => String(one.id ?? one.question ?? "") !== current); // that one is above
+  if (!others.length) return null;
+  return <><h2>Earlier questions</h2><ul class="plain">{others.map((one) => { const id = String(one.id ?? one.question ?? ""); return <li key={id}><button type="button" class="small" onClick={() => onOpen(id)}>{(one.names ?? [id]).join(", ")}</button> <span class="quiet">{one.state}, {one.done} of {one.of}</span></li>; })}</ul></>;
 }

@@ -8,11 +8,14 @@ import { columnTitle } from "../parts/runlist";
 import { WhereBox, whereError } from "../parts/wherebox";
 import { categoryCorrelation, rankCorrelation } from "../pure/curves";
 import { cellText, numberOf, short, type Cell } from "../pure/format";
+import { likelyArgs, likelyMetrics } from "../pure/likely";
 import { fromList, toList } from "../pure/params";
 import { hrefOf, isDark, param, set } from "../state";
 import { knownColumns, loadColumns } from "./workspace";
 
-interface Axis { key: string; title: string; isNumber: boolean; places: number[]; low: number; high: number; words: string[] }
+interface Axis { key: string; title: string; isNumber: boolean; isLog: boolean; places: number[]; low: number; high: number; words: string[] }
+
+const LOG_FROM = 100; // how many times as large as the lowest the highest value of a logarithmic axis is, as of learning rates
 
 function axisOf(key: string, cells: Cell[]): Axis {
   const numbers = cells.map((cell) => (typeof cell === "string" && !cell.startsWith("$int:") && !/^(NaN|-?Infinity)$/.test(cell) ? null : numberOf(cell)));
@@ -20,10 +23,10 @@ function axisOf(key: string, cells: Cell[]): Axis {
   if (isNumber) {
     const finite = numbers.filter((n): n is number => n !== null && Number.isFinite(n));
     const [low, high] = finite.length ? [Math.min(...finite), Math.max(...finite)] : [0, 1];
-    return { key, title: columnTitle(key), isNumber, places: numbers.map((n) => n ?? NaN), low, high: high === low ? low + 1 : high, words: [] };
+    return { key, title: columnTitle(key), isNumber, isLog: low > 0 && high / low >= LOG_FROM, places: numbers.map((n) => n ?? NaN), low, high: high === low ? low + 1 : high, words: [] };
   }
   const words = [...new Set(cells.filter((cell) => cell !== null).map((cell) => cellText(cell)))].sort();
-  return { key, title: columnTitle(key), isNumber, places: cells.map((cell) => (cell === null ? NaN : words.indexOf(cellText(cell)))), low: 0, high: Math.max(words.length - 1, 1), words };
+  return { key, title: columnTitle(key), isNumber, isLog: false, places: cells.map((cell) => (cell === null ? NaN : words.indexOf(cellText(cell)))), low: 0, high: Math.max(words.length - 1, 1), words };
 }
 
 type Brushes = Map<string, [number, number]>;
@@ -33,11 +36,13 @@ const writeBrushes = (brushes: Brushes) => fromList([...brushes].map(([key, [a, 
 export function Explore() {
   useEffect(() => { void loadColumns(); }, []);
   const known = knownColumns.value;
-  const args = known.filter((one) => one.kind === "arg").map((one) => `arg:${one.name}`);
-  const metrics = known.filter((one) => one.kind === "metric").map((one) => `metric:${one.name}`);
-  const guess = metrics.find((one) => /acc|f1|score|auc|reward/i.test(one)) ?? metrics.find((one) => /loss/i.test(one)) ?? metrics[0] ?? "";
+  const args = likelyArgs(known).map((one) => `arg:${one}`);
+  const constant = new Set(known.filter((one) => one.kind === "arg" && one.values === 1).map((one) => `arg:${one.name}`));
+  const differing = args.filter((one) => !constant.has(one));
+  const metrics = known.filter((one) => one.kind === "metric" && one.is_number !== false).map((one) => `metric:${one.name}`);
+  const guess = likelyMetrics(known).map((one) => `metric:${one}`)[0] ?? "";
   const target = param("target") || guess;
-  const keys = param("axes") ? toList(param("axes")) : [...args.slice(0, 6), target].filter(Boolean);
+  const keys = param("axes") ? toList(param("axes")) : [...(differing.length ? differing : args).slice(0, 6), target].filter(Boolean);
   const where = param("where");
   const scatterX = param("sx") || args[0] || target; const scatterY = param("sy") || target;
   const columns = [...new Set([...args.slice(0, 40), ...keys, scatterX, scatterY, target])].filter(Boolean);
@@ -73,7 +78,8 @@ export function Explore() {
   </article>;
 }
 
-const part = (axis: Axis, place: number) => (place - axis.low) / (axis.high - axis.low);
+const part = (axis: Axis, place: number) => (axis.isLog ? Math.log(Math.max(place, 1e-300) / axis.low) / Math.log(axis.high / axis.low) : (place - axis.low) / (axis.high - axis.low));
+const placeAtPart = (axis: Axis, at: number) => (axis.isLog ? axis.low * (axis.high / axis.low) ** at : axis.low + at * (axis.high - axis.low));
 
 function shade(color: Axis | undefined, i: number): string {
   const at = color ? part(color, color.places[i] ?? NaN) : NaN;
@@ -101,7 +107,7 @@ function Parallel({ axes, kept, color, brushes, onBrush }: { axes: Axis[]; kept:
     axes.forEach((axis, k) => {
       const x = xOf(k, width);
       ctx.strokeStyle = css.getPropertyValue("--quiet"); ctx.lineWidth = 1; ctx.beginPath(); ctx.moveTo(x, TOP); ctx.lineTo(x, height - BOTTOM); ctx.stroke();
-      ctx.fillStyle = css.color; ctx.textAlign = "center"; ctx.fillText(axis.title.slice(0, 18), x, 12);
+      ctx.fillStyle = css.color; ctx.textAlign = "center"; ctx.fillText(`${axis.title.slice(0, 18)}${axis.isLog ? " (log)" : ""}`, x, 12);
       ctx.fillStyle = css.getPropertyValue("--quiet");
       const marks: [number, string][] = axis.isNumber ? [[axis.high, short(axis.high, 4)], [axis.low, short(axis.low, 4)]] : axis.words.slice(0, 12).map((word, n) => [n, word.slice(0, 10)]);
       for (const [place, text] of marks) { const y = yOf(axis, place, height); ctx.textAlign = k === axes.length - 1 ? "right" : "left"; ctx.fillText(text, x + (k === axes.length - 1 ? -6 : 6), Math.min(Math.max(y + 4, TOP + 2), height - 4)); }
@@ -109,7 +115,7 @@ function Parallel({ axes, kept, color, brushes, onBrush }: { axes: Axis[]; kept:
       if (range) { ctx.fillStyle = css.getPropertyValue("--accent"); ctx.globalAlpha = 0.3; const y1 = yOf(axis, range[1], height); ctx.fillRect(x - 6, y1, 12, yOf(axis, range[0], height) - y1); ctx.globalAlpha = 1; }
     });
   }, [axes, kept, color, brushes, isDark.value]);
-  const placeAt = (event: PointerEvent, axis: Axis) => { const box = canvas.current!.getBoundingClientRect(); const at = (box.height - BOTTOM - (event.clientY - box.top)) / (box.height - TOP - BOTTOM); return axis.low + Math.min(Math.max(at, -0.02), 1.02) * (axis.high - axis.low); };
+  const placeAt = (event: PointerEvent, axis: Axis) => { const box = canvas.current!.getBoundingClientRect(); const at = (box.height - BOTTOM - (event.clientY - box.top)) / (box.height - TOP - BOTTOM); return placeAtPart(axis, Math.min(Math.max(at, -0.02), 1.02)); };
   const down = (event: PointerEvent) => {
     const box = canvas.current!.getBoundingClientRect();
     const k = axes.findIndex((_, i) => Math.abs(xOf(i, box.width) - (event.clientX - box.left)) < 16);
@@ -128,7 +134,7 @@ function Parallel({ axes, kept, color, brushes, onBrush }: { axes: Axis[]; kept:
 }
 
 /** An axis with some room at its ends, so that no point is on the frame. */
-const roomier = (axis: Axis): Axis => { const room = axis.isNumber ? (axis.high - axis.low) * 0.04 : 0.3; return { ...axis, low: axis.low - room, high: axis.high + room }; };
+const roomier = (axis: Axis): Axis => { if (axis.isLog) return { ...axis, low: placeAtPart(axis, -0.04), high: placeAtPart(axis, 1.04) }; const room = axis.isNumber ? (axis.high - axis.low) * 0.04 : 0.3; return { ...axis, low: axis.low - room, high: axis.high + room }; };
 
 function Scatter({ x: plainX, y: plainY, kept, color, onBrush }: { x: Axis; y: Axis; kept: boolean[]; color: Axis | undefined; onBrush: (x: [number, number], y: [number, number]) => void }) {
   const drag = useRef<[number, number] | null>(null);
@@ -140,8 +146,8 @@ function Scatter({ x: plainX, y: plainY, kept, color, onBrush }: { x: Axis; y: A
     for (let i = 0; i <= 4; i++) {
       const px = LEFT + (i / 4) * (width - LEFT - ROOM); const py = height - LOW - (i / 4) * (height - LOW - ROOM);
       ctx.beginPath(); ctx.moveTo(LEFT, py); ctx.lineTo(width - ROOM, py); ctx.moveTo(px, ROOM); ctx.lineTo(px, height - LOW); ctx.stroke();
-      ctx.textAlign = "right"; ctx.fillText(y.isNumber ? short(y.low + (i / 4) * (y.high - y.low), 4) : "", LEFT - 6, py + 4);
-      ctx.textAlign = "center"; ctx.fillText(x.isNumber ? short(x.low + (i / 4) * (x.high - x.low), 4) : "", px, height - 8);
+      ctx.textAlign = "right"; ctx.fillText(y.isNumber ? short(placeAtPart(y, i / 4), 4) : "", LEFT - 6, py + 4);
+      ctx.textAlign = "center"; ctx.fillText(x.isNumber ? short(placeAtPart(x, i / 4), x.isLog ? 2 : 4) : "", px, height - 8);
     }
     if (!x.isNumber) x.words.forEach((word, n) => ctx.fillText(word.slice(0, 12), LEFT + part(x, n) * (width - LEFT - ROOM), height - 8));
     kept.forEach((is, i) => {
@@ -152,7 +158,7 @@ function Scatter({ x: plainX, y: plainY, kept, color, onBrush }: { x: Axis; y: A
     });
     ctx.globalAlpha = 1;
   }, [x, y, kept, color, isDark.value]);
-  const at = (event: PointerEvent): [number, number] => { const box = canvas.current!.getBoundingClientRect(); return [x.low + ((event.clientX - box.left - LEFT) / (box.width - LEFT - ROOM)) * (x.high - x.low), y.low + ((box.height - LOW - (event.clientY - box.top)) / (box.height - LOW - ROOM)) * (y.high - y.low)]; };
+  const at = (event: PointerEvent): [number, number] => { const box = canvas.current!.getBoundingClientRect(); return [placeAtPart(x, (event.clientX - box.left - LEFT) / (box.width - LEFT - ROOM)), placeAtPart(y, (box.height - LOW - (event.clientY - box.top)) / (box.height - LOW - ROOM))]; };
   const up = (event: PointerEvent) => { if (!drag.current) return; const [x0, y0] = drag.current; const [x1, y1] = at(event); drag.current = null; if (Math.abs(part(x, x1) - part(x, x0)) > 0.01 || Math.abs(part(y, y1) - part(y, y0)) > 0.01) onBrush([Math.min(x0, x1), Math.max(x0, x1)], [Math.min(y0, y1), Math.max(y0, y1)]); };
   return <canvas ref={canvas} class="scatter" role="img" aria-label={`Scatter of ${y.title} over ${x.title}`} onPointerDown={(event) => { drag.current = at(event); canvas.current!.setPointerCapture(event.pointerId); }} onPointerUp={up} />;
 }

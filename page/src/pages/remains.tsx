@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { get, may } from "../api";
 import { onChange } from "../events";
-import { Bytes, Choice, Empty, Failure, RunLink, useAnswer } from "../parts/basics";
+import { Bytes, Choice, Empty, Failure, PAGE, Pager, pageStart, RunLink, useAnswer } from "../parts/basics";
 import { cellText, durationText, type Cell } from "../pure/format";
 import { hrefOf, param, prefix, set } from "../state";
 import type { RunAnswer } from "./run";
@@ -49,12 +49,13 @@ export function Console({ run, answer: { record, traceback } }: { run: string; a
 interface Artifact { name: string; bytes: number; kind: string; preview: string; files: { path: string; bytes: number | null; preview: string }[] }
 
 export function Artifacts({ run }: { run: string }) {
-  const found = useAnswer((stop) => get<{ artifacts: Artifact[] }>(`/api/runs/${run}/artifacts`, {}, stop), run);
+  const from = pageStart("from");
+  const found = useAnswer((stop) => get<{ artifacts: Artifact[]; total: number }>(`/api/runs/${run}/artifacts`, { limit: PAGE, offset: from }, stop), `${run}|${from}`);
   if (found.error) return <Failure error={found.error} />;
   if (!found.answer) return <div class="loading" role="status" aria-label="Loading" />;
   if (!found.answer.artifacts.length) return <Empty title="No artifacts"><p>Keep one with <code>relive.artifact(model, name="weights")</code>.</p></Empty>;
   const address = (name: string, more: Record<string, string>) => `${prefix}/api/runs/${run}/artifacts/${name.split("/").map(encodeURIComponent).join("/")}?${new URLSearchParams(more)}`;
-  return <section class="artifacts">{found.answer.artifacts.map((one) => <div key={one.name} class="card">
+  return <section class="artifacts"><Pager what="artifacts" total={found.answer.total} name="from" />{found.answer.artifacts.map((one) => <div key={one.name} class="card">
     <header><h3>{one.name}</h3><small class="quiet">{one.kind} · <Bytes of={one.bytes} /></small><span class="grow" />{one.kind !== "folder" && <a class="button small" href={address(one.name, { download: "1" })} download aria-label={`Download ${one.name}`}>download</a>}
       {may("promote") && <a class="button small" href={hrefOf("/models", { promote: run, artifact: one.name })}>promote</a>}</header>
     {one.kind === "folder" ? <ul class="plain folder">{one.files.map((file) => <li key={file.path}><details><summary>{file.path} <small class="quiet"><Bytes of={file.bytes} /></small></summary>

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get } from "../api";
 import { onChange } from "../events";
-import { Bytes, Command, Empty, Facts, Failure, Outcome, RunLink, useAnswer, Value, Verdict } from "../parts/basics";
+import { Bytes, Command, Empty, Facts, Failure, Outcome, PAGE, Pager, pageStart, RunLink, useAnswer, Value, Verdict } from "../parts/basics";
 import { ChartGrid, ChartTools, chartTerms } from "../parts/chartgrid";
 import { DiffView, type DiffFile } from "../parts/diff";
 import { PALETTE } from "../pure/colors";
@@ -20,7 +20,7 @@ export interface RunAnswer {
     config: { args: Record<string, { value: Cell; default: Cell; origin: string }>; argv: string[] }; code: Record<string, Cell>; data: { version: string | null; declared: Record<string, Record<string, Cell>> };
     environment: Record<string, Cell>; artifacts: { name: string; kind: string; size_bytes: number; digest: string }[];
   };
-  metrics: Metric[]; replays: Replay[]; traceback?: string;
+  metrics: Metric[]; total: number; totals: Record<string, number>; replays: Replay[]; traceback?: string;
 }
 
 const TABS: [string, string][] = [["", "Overview"], ["charts", "Charts"], ["config", "Config"], ["code", "Code"], ["data", "Data"], ["environment", "Environment"], ["checkpoints", "Checkpoints"], ["console", "Console"], ["ranks", "Ranks"], ["artifacts", "Artifacts"]];
@@ -45,7 +45,7 @@ export function RunPage({ run }: { run: string }) {
 
 function Tab({ run, tab, answer }: { run: string; tab: string; answer: RunAnswer }) {
   if (tab === "charts") return <Charts run={run} answer={answer} />;
-  if (tab === "config") return <Config run={run} answer={answer} />;
+  if (tab === "config") return <Config run={run} />;
   if (tab === "code") return <Code run={run} answer={answer} />;
   if (tab === "data") return <Data run={run} answer={answer} />;
   if (tab === "environment") return <Environment run={run} answer={answer} />;
@@ -56,9 +56,12 @@ function Tab({ run, tab, answer }: { run: string; tab: string; answer: RunAnswer
   return <Overview run={run} answer={answer} />;
 }
 
-function Overview({ run, answer: { record, metrics, replays } }: { run: string; answer: RunAnswer }) {
+const SOME = 100; // args and values on the overview
+
+function Overview({ run, answer: { record, metrics, total, totals, replays } }: { run: string; answer: RunAnswer }) {
+  const args = totals.args ?? Object.keys(record.config.args).length;
   const commands = useAnswer((stop) => get<{ reproduce: string[]; replay: string; restore: string }>(`/api/runs/${run}/commands`, {}, stop), run);
-  return <div class="columns">
+  return <div class="columns overview">
     <section><h2>Run</h2>
       {record.error && <div class="failure" role="alert"><b>{record.error.type}</b>: {record.error.message}{record.error.place ? <div class="quiet">{record.error.place}</div> : null}</div>}
       {record.incomplete.length > 0 && <div class="notice">Incomplete: {record.incomplete.join("; ")}</div>}
@@ -67,12 +70,13 @@ function Overview({ run, answer: { record, metrics, replays } }: { run: string; 
         ["code", <a href={hrefOf(`/runs/${run}`, { tab: "code" })}>{String(record.code.version ?? "not recorded").slice(0, 12)}</a>], ["branch", cellText(record.code.user_branch ?? null)],
         ["data", <a href={hrefOf(`/runs/${run}`, { tab: "data" })}>{record.data.version?.slice(0, 12) ?? "none seen or declared"}</a>], ...Object.entries(record.tags).map(([key, value]): [string, string] => [`tag ${key}`, cellText(value)])]} />
       <h2>Args</h2>
-      <Facts of={Object.entries(record.config.args).map(([name, arg]) => [name, <Value cell={arg.value} />])} />
+      <Facts of={Object.entries(record.config.args).slice(0, SOME).map(([name, arg]) => [name, <Value cell={arg.value} isQuoted />])} />
+      {args > SOME && <p class="quiet">and {cellText(args - SOME)} more; <a href={hrefOf(`/runs/${run}`, { tab: "config" })}>all args</a></p>}
       {!Object.keys(record.config.args).length && <p class="quiet">none; <code>relive.arg("lr", 0.1)</code> records one</p>}
     </section>
     <section><h2>Values</h2>
       {metrics.length ? <div class="scroll" tabIndex={0} role="region" aria-label="Values"><table><thead><tr><th>name</th><th class="number">last</th><th class="number">lowest</th><th class="number">highest</th><th class="number">values</th><th>in</th></tr></thead>
-        <tbody>{metrics.map((one) => <tr key={one.name}><th scope="row"><a href={hrefOf(`/runs/${run}`, { tab: "charts", find: one.name })}>{one.name}</a></th><td class="number last"><Value cell={lastCell(one.last)} verdict={one.verdict} /></td><td class="number"><Value cell={one.lowest} /></td><td class="number"><Value cell={one.highest} /></td><td class="number">{cellText(one.count)}</td><td class="quiet">{one.loops.join("/")}</td></tr>)}</tbody></table></div>
+        <tbody>{metrics.slice(0, SOME).map((one) => <tr key={one.name}><th scope="row"><a href={hrefOf(`/runs/${run}`, { tab: "charts", find: one.name })}>{one.name}</a></th><td class="number last"><Value cell={lastCell(one.last)} verdict={one.verdict} /></td><td class="number"><Value cell={one.lowest} /></td><td class="number"><Value cell={one.highest} /></td><td class="number">{cellText(one.count)}</td><td class="quiet">{one.loops.join("/")}</td></tr>)}</tbody></table>{total > SOME && <p class="quiet">and {cellText(total - SOME)} more; <a href={hrefOf(`/runs/${run}`, { tab: "charts" })}>all charts</a></p>}</div>
         : <p class="quiet">Nothing was logged.</p>}
       {replays.length > 0 && <><h2>Replays</h2><ul class="plain">{replays.map((one) => <li key={one.replay}>replay {one.replay}: {one.names.join(", ")} <Verdict verdict={one.verdict} /> <span class="quiet">{one.by ? `by ${one.by}` : ""} {one.causes.join("; ")}</span></li>)}</ul></>}
       <Remembered run={run} />
@@ -104,22 +108,31 @@ function Against({ what }: { what: string }) {
 }
 
 const ChangedTable = ({ changed, against }: { changed: Changed[]; against: string }) => (changed.length
-  ? <div class="scroll" tabIndex={0} role="region" aria-label="Differences"><table><thead><tr><th>name</th><th>here</th><th>{against}</th></tr></thead><tbody>{changed.map((one) => <tr key={one.name}><th scope="row">{one.name}</th><td class="added"><Value cell={one.here} /></td><td class="removed"><Value cell={one.there} /></td></tr>)}</tbody></table></div>
+  ? <div class="scroll" tabIndex={0} role="region" aria-label="Differences"><table><thead><tr><th>name</th><th>here</th><th>{against}</th></tr></thead><tbody>{changed.map((one) => <tr key={one.name}><th scope="row">{one.name}</th><td class="added"><Value cell={one.here} isQuoted /></td><td class="removed"><Value cell={one.there} isQuoted /></td></tr>)}</tbody></table></div>
   : <p class="quiet">No difference.</p>);
 
-function Config({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
+interface ConfigAnswer { args: RunAnswer["record"]["config"]["args"]; total: number; argv: string[] }
+
+function Config({ run }: { run: string }) {
   const against = param("against");
-  const diff = useAnswer((stop) => (against ? get<{ changed: Changed[] }>(`/api/runs/${run}/config`, { against }, stop) : Promise.resolve(null)), `${run}|${against}`);
+  const [from, since] = [pageStart("from"), pageStart("since")];
+  const found = useAnswer((stop) => get<ConfigAnswer>(`/api/runs/${run}/config`, { limit: PAGE, offset: from }, stop), `${run}|${from}`);
+  const commands = useAnswer((stop) => get<{ reproduce: string[] }>(`/api/runs/${run}/commands`, {}, stop), run);
+  const diff = useAnswer((stop) => (against ? get<{ changed: Changed[]; changed_total: number }>(`/api/runs/${run}/config`, { against, limit: PAGE, offset: since }, stop) : Promise.resolve(null)), `${run}|${against}|${since}`);
   return <section><Against what="config" />
-    {against !== "" && (diff.error ? <Failure error={diff.error} /> : diff.answer && <><h2>Differences</h2><ChangedTable changed={diff.answer.changed ?? []} against={against} /></>)}
-    <h2>Args</h2>
-    <div class="scroll" tabIndex={0} role="region" aria-label="Args"><table><thead><tr><th>name</th><th>value</th><th>default</th><th>from</th></tr></thead><tbody>{Object.entries(record.config.args).map(([name, arg]) => <tr key={name}><th scope="row">{name}</th><td><Value cell={arg.value} /></td><td class="quiet"><Value cell={arg.default} /></td><td class="quiet">{arg.origin}</td></tr>)}</tbody></table></div>
-    <h2>Command line</h2><Command text={record.config.argv.join(" ")} />
+    {against !== "" && (diff.error ? <Failure error={diff.error} /> : diff.answer && <><h2>Differences</h2><ChangedTable changed={diff.answer.changed ?? []} against={against} /><Pager what="differences" total={diff.answer.changed_total} name="since" /></>)}
+    {found.error ? <Failure error={found.error} /> : null}
+    {found.answer && <><h2>Args</h2>
+    {!found.answer.total && <p class="quiet">none; <code>relive.arg("lr", 0.1)</code> records one</p>}
+    <Pager what="args" total={found.answer.total} name="from" />
+    <div class="scroll" tabIndex={0} role="region" aria-label="Args"><table><thead><tr><th>name</th><th>value</th><th>default</th><th>from</th></tr></thead><tbody>{Object.entries(found.answer.args).map(([name, arg]) => <tr key={name}><th scope="row">{name}</th><td><Value cell={arg.value} isQuoted /></td><td class="quiet"><Value cell={arg.default} isQuoted /></td><td class="quiet">{arg.origin}</td></tr>)}</tbody></table></div>
+    <h2>Command line</h2><Command text={commands.answer?.reproduce.at(-1) ?? found.answer.argv.join(" ")} /></>}
   </section>;
 }
 
 function Code({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
-  const code = useAnswer((stop) => get<{ version: string | null; parent: string | null; files: { path: string; bytes: number; status?: string }[] }>(`/api/runs/${run}/code`, {}, stop), run);
+  const from = pageStart("from");
+  const code = useAnswer((stop) => get<{ version: string | null; parent: string | null; total: number; files: { path: string; bytes: number; status?: string }[] }>(`/api/runs/${run}/code`, { limit: PAGE, offset: from }, stop), `${run}|${from}`);
   const file = param("file");
   const against = param("against", "");
   const named = against === "parent" || against === "head" ? "" : against;
@@ -137,7 +150,7 @@ function Code({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
     </form>
     {code.error ? <Failure error={code.error} /> : null}
     {against ? (diff.error ? <Failure error={diff.error} /> : diff.answer ? <DiffView files={diff.answer.files} truncated={diff.answer.truncated} /> : <div class="loading" role="status" aria-label="Loading" />)
-      : code.answer && <div class="files"><ul class="plain" aria-label="Files">{code.answer.files.map((one) => <li key={one.path}><a href={hrefOf(`/runs/${run}`, { tab: "code", file: one.path })} aria-current={file === one.path ? "true" : undefined}>{one.path}</a> <small class="quiet"><Bytes of={one.bytes} /> {one.status ?? ""}</small></li>)}</ul>
+      : code.answer && <div class="files"><Pager what="files" total={code.answer.total} name="from" /><ul class="plain" aria-label="Files">{code.answer.files.map((one) => <li key={one.path}><a href={hrefOf(`/runs/${run}`, { tab: "code", file: one.path })} aria-current={file === one.path ? "true" : undefined}>{one.path}</a> <small class="quiet"><Bytes of={one.bytes} /> {one.status ?? ""}</small></li>)}</ul>
         <div>{file === "" ? <p class="quiet">Choose a file.</p> : text.error ? <Failure error={text.error} /> : text.answer && (text.answer.is_binary ? <p class="quiet">A binary file.</p> : <Source text={text.answer.text} truncated={text.answer.truncated} label={file} />)}</div></div>}
   </section>;
 }
@@ -149,7 +162,7 @@ export function Source({ text, truncated, label, picked, onPick }: { text: strin
 
 function Data({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   const against = param("against");
-  const found = useAnswer((stop) => get<{ declared: unknown; observed: { path: string; bytes?: number; digest?: string }[]; against?: { run: string; version: string | null; same: boolean; differences: string[]; declared: Changed[] } }>(`/api/runs/${run}/data`, against ? { against } : {}, stop), `${run}|${against}`);
+  const found = useAnswer((stop) => get<{ total: number; declared: unknown; observed: { path: string; bytes?: number; digest?: string }[]; against?: { run: string; version: string | null; same: boolean; differences: string[]; declared: Changed[] } }>(`/api/runs/${run}/data`, { limit: PAGE, offset: pageStart("from"), ...(against ? { against } : {}) }, stop), `${run}|${against}|${pageStart("from")}`);
   const declared = Object.entries(record.data.declared ?? {});
   return <section><Against what="data" />
     <Facts of={[["version", record.data.version ?? "none seen or declared"]]} />
@@ -158,27 +171,41 @@ function Data({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
       {found.answer.against.same ? <p class="quiet">Both runs have the same data.</p> : <ul class="plain changes">{found.answer.against.differences.map((one) => <li key={one}>{one}</li>)}</ul>}
       {found.answer.against.declared.length > 0 && <ChangedTable changed={found.answer.against.declared.map((one) => ({ ...one, here: cellText(one.here).slice(0, 16), there: cellText(one.there).slice(0, 16) }))} against={against} />}</>}
     <h2>Declared</h2>{declared.length ? <table><thead><tr><th>name</th><th>what</th><th>digest</th></tr></thead><tbody>{declared.map(([name, one]) => <tr key={name}><th scope="row">{name}</th><td>{cellText(one.path ?? one.kind ?? null)}</td><td class="quiet">{cellText(one.digest ?? null).slice(0, 16)}</td></tr>)}</tbody></table> : <p class="quiet">none; <code>relive.data("train", path)</code> declares some</p>}
-    {Array.isArray(found.answer?.observed) && <><h2>Files that the run was seen reading</h2>{found.answer.observed.length ? <div class="scroll" tabIndex={0} role="region" aria-label="Files read"><table><tbody>{found.answer.observed.map((one) => <tr key={one.path}><th scope="row">{one.path}</th><td class="number"><Bytes of={one.bytes} /></td><td class="quiet">{one.digest?.slice(0, 16)}</td></tr>)}</tbody></table></div> : <p class="quiet">none</p>}</>}
+    {Array.isArray(found.answer?.observed) && <><h2>Files that the run was seen reading</h2><Pager what="files" total={found.answer.total} name="from" />{found.answer.observed.length ? <div class="scroll" tabIndex={0} role="region" aria-label="Files read"><table><tbody>{found.answer.observed.map((one) => <tr key={one.path}><th scope="row">{one.path}</th><td class="number"><Bytes of={one.bytes} /></td><td class="quiet">{one.digest?.slice(0, 16)}</td></tr>)}</tbody></table></div> : <p class="quiet">none</p>}</>}
   </section>;
+}
+
+/** A fact of the environment as people write it: a command with spaces, memory in units, lists with commas. */
+function environmentText(name: string, value: Cell): string {
+  if (name === "command" && Array.isArray(value)) return value.map((word) => (typeof word === "string" && /\s/.test(word) ? `'${word}'` : cellText(word))).join(" ");
+  if (name.endsWith("_bytes") && typeof value === "number") return bytesText(value);
+  if (name === "pid") return String(value);
+  if (Array.isArray(value)) return value.length ? value.map(cellText).join(", ") : "none";
+  return cellText(value);
 }
 
 function Environment({ run, answer: { record } }: { run: string; answer: RunAnswer }) {
   const against = param("against");
-  const found = useAnswer((stop) => get<{ packages?: Record<string, string>; changed?: Changed[] }>(`/api/runs/${run}/environment`, against ? { against } : {}, stop), `${run}|${against}`);
-  const { packages, variables, ...rest } = record.environment as Record<string, Cell> & { packages?: Record<string, Cell>; variables?: Record<string, Cell> };
-  const listed = Object.entries((found.answer?.packages ?? packages ?? {}) as Record<string, Cell>);
+  const [from, since] = [pageStart("from"), pageStart("since")];
+  const found = useAnswer((stop) => get<{ packages: Record<string, string>; total: number }>(`/api/runs/${run}/environment`, { limit: PAGE, offset: from }, stop), `${run}|${from}`);
+  const diff = useAnswer((stop) => (against ? get<{ changed: Changed[]; changed_total: number }>(`/api/runs/${run}/environment`, { against, limit: PAGE, offset: since }, stop) : Promise.resolve(null)), `${run}|${against}|${since}`);
+  const { packages: _, variables, ...rest } = record.environment as Record<string, Cell> & { packages?: Record<string, Cell>; variables?: Record<string, Cell> };
+  const listed = Object.entries(found.answer?.packages ?? {});
   return <section><Against what="the environment" />
-    {against !== "" && (found.error ? <Failure error={found.error} /> : found.answer?.changed && <><h2>Differences</h2><ChangedTable changed={found.answer.changed} against={against} /></>)}
-    <Facts of={Object.entries(rest).map(([name, value]) => [name, cellText(value)])} />
-    {variables && <><h2>Variables</h2><Facts of={Object.entries(variables).map(([name, value]) => [name, cellText(value)])} /></>}
-    <h2>Packages <small class="quiet">{listed.length}</small></h2><ul class="packages">{listed.map(([name, version]) => <li key={name}>{name} <span class="quiet">{cellText(version)}</span></li>)}</ul>
+    {against !== "" && (diff.error ? <Failure error={diff.error} /> : diff.answer && <><h2>Differences</h2><ChangedTable changed={diff.answer.changed} against={against} /><Pager what="differences" total={diff.answer.changed_total} name="since" /></>)}
+    {found.error ? <Failure error={found.error} /> : null}
+    <Facts of={Object.entries(rest).filter(([name]) => name !== "variable_names").map(([name, value]) => [name, environmentText(name, value)])} />
+    {variables && Object.keys(variables).length > 0 && <><h2>Variables</h2><Facts of={Object.entries(variables).map(([name, value]) => [name, cellText(value)])} /></>}
+    {Array.isArray(rest.variable_names) && rest.variable_names.length > 0 && <details class="more"><summary>names of {rest.variable_names.length} more variables</summary><p class="quiet">{rest.variable_names.map(cellText).join(", ")}</p></details>}
+    <h2>Packages <small class="quiet">{found.answer ? cellText(found.answer.total) : ""}</small></h2><Pager what="packages" total={found.answer?.total} name="from" /><ul class="packages">{listed.map(([name, version]) => <li key={name}>{name} <span class="quiet">{cellText(version)}</span></li>)}</ul>
   </section>;
 }
 
 interface CheckpointRow { loop: string; iteration: number; context?: Record<string, Cell>; time: number; bytes: number; new_bytes: number; objects: string[]; partial: string[] }
 
 function Checkpoints({ run }: { run: string }) {
-  const found = useAnswer((stop) => get<{ checkpoints: CheckpointRow[]; restore: string }>(`/api/runs/${run}/checkpoint-list`, {}, stop), run);
+  const from = pageStart("from");
+  const found = useAnswer((stop) => get<{ checkpoints: CheckpointRow[]; total: number; restore: string }>(`/api/runs/${run}/checkpoint-list`, { limit: PAGE, offset: from }, stop), `${run}|${from}`);
   if (found.error) return <Failure error={found.error} />;
   if (!found.answer) return <div class="loading" role="status" aria-label="Loading" />;
   const rows = found.answer.checkpoints;
@@ -190,8 +217,9 @@ function Checkpoints({ run }: { run: string }) {
     <div class="timeline" role="img" aria-label={`${rows.length} checkpoints over ${durationText(last - first)}`}>{rows.map((row, i) => <i key={i} title={`${row.loop} ${row.iteration}: ${bytesText(row.bytes)}, ${row.objects.join(", ")}`} ref={(node) => { if (node) { node.style.left = `${last > first ? ((seconds(row) - first) / (last - first)) * 100 : 50}%`; node.style.height = `${20 + 80 * (row.bytes / most)}%`; } }} />)}</div>
     <p class="scale quiet"><span>{new Date(first * 1000).toLocaleTimeString()}</span><span>{rows.length === 1 ? "one checkpoint" : `${rows.length} checkpoints`}, {bytesText(rows.reduce((sum, row) => sum + row.new_bytes, 0))} stored, the largest is {bytesText(most)}</span><span>{new Date(last * 1000).toLocaleTimeString()}</span></p>
     {found.answer.restore && <><h2>Restore</h2><Command text={found.answer.restore} /></>}
+    <Pager what="checkpoints" total={found.answer.total} name="from" />
     <div class="scroll" tabIndex={0} role="region" aria-label="Checkpoints"><table><thead><tr><th>loop</th><th class="number">iteration</th><th>taken</th><th class="number">size</th><th class="number">new</th><th>holds</th><th>partial</th></tr></thead>
-      <tbody>{rows.map((row, i) => <tr key={i}><th scope="row">{row.loop}</th><td class="number">{row.iteration}</td><td>{new Date(seconds(row) * 1000).toLocaleTimeString()}</td><td class="number"><Bytes of={row.bytes} /></td><td class="number"><Bytes of={row.new_bytes} /></td><td>{row.objects.join(", ")}</td><td class={row.partial.length ? "notice" : "quiet"}>{row.partial.join(", ") || "–"}</td></tr>)}</tbody></table></div>
+      <tbody>{rows.map((row, i) => <tr key={i}><th scope="row">{row.loop}</th><td class="number">{row.iteration}</td><td>{new Date(seconds(row) * 1000).toLocaleTimeString()}</td><td class="number"><Bytes of={row.bytes} /></td><td class="number"><Bytes of={row.new_bytes} /></td><td>{row.objects.join(", ")}</td><td class={row.partial.length ? "warned" : "quiet"}>{row.partial.join(", ") || "–"}</td></tr>)}</tbody></table></div>
   </section>;
 }
 
@@ -204,6 +232,6 @@ function Ranks({ run, answer }: { run: string; answer: RunAnswer }) {
   return <section>
     <div class="tools"><label class="choice"><span>value</span><select value={name} onChange={(event) => set({ name: event.currentTarget.value })}>{answer.metrics.map((one) => <option key={one.name}>{one.name}</option>)}</select></label></div>
     {skew.answer && <Facts of={[["ranks", skew.answer.ranks.length], ["largest skew", <Value cell={skew.answer.max_skew} />], ["without values", skew.answer.missing_ranks.join(", ")]]} />}
-    <ChartGrid metrics={[{ name }]} runs={view} terms={terms} />
+    <ChartGrid metrics={[{ name }]} runs={view} terms={terms} size="l" />
   </section>;
 }

@@ -11,6 +11,7 @@ import { columnTitle, RunList, type Listed } from "../parts/runlist";
 import { WhereBox } from "../parts/wherebox";
 import { assignColors, hash, PALETTE } from "../pure/colors";
 import { cellText } from "../pure/format";
+import { likelyArgs, likelyMetrics } from "../pure/likely";
 import { fromList, toList } from "../pure/params";
 import type { Column } from "../pure/where";
 import { hrefOf, param, set } from "../state";
@@ -27,11 +28,8 @@ export async function loadColumns(): Promise<void> {
 
 /** The columns that are shown unless others were picked: what differs between people's runs most often. */
 function usualColumns(known: Column[]): string[] {
-  const args = known.filter((one) => one.kind === "arg").slice(0, 4).map((one) => `arg:${one.name}`);
-  const wanted = /acc|f1|score|auc|reward|bleu|map/i;
-  const metrics = known.filter((one) => one.kind === "metric");
-  const best = [...metrics.filter((one) => wanted.test(one.name)), ...metrics.filter((one) => /loss/i.test(one.name)), ...metrics];
-  return [...new Set([...best.slice(0, 2).map((one) => `metric:${one.name}`), ...args, "tstamp", "took_s"])];
+  const args = likelyArgs(known).slice(0, 4).map((one) => `arg:${one}`);
+  return [...likelyMetrics(known).slice(0, 2).map((one) => `metric:${one}`), ...args, "tstamp", "took_s"];
 }
 
 /** The first rows of the list, if it has them all; the same array while they say the same of their runs. */
@@ -60,15 +58,15 @@ function useShown(listed: Listed | null, query: TableQuery, sort: { column: stri
   useEffect(() => onChange((change) => { if (change.kind !== "points" && change.kind !== "question") setTurn((n) => n + 1); }), []);
   const columns = group ? [group] : [];
   const listedRows = useListedRows(listed, query, top);
-  const first = useFirstRows(group ? null : listedRows, (stop) => (top ? table({ where, sort, columns, limit: top }, stop) : Promise.resolve({ rows: [] as Row[] })), JSON.stringify([where, sort, top, group, turn]));
+  const first = useFirstRows(group ? null : listedRows, (stop) => (top ? table({ where, sort, columns, limit: top, first: pins }, stop) : Promise.resolve({ rows: [] as Row[] })), JSON.stringify([where, sort, top, group, pins, turn]));
   const extra = [...new Set([...pins, ...show])];
   const rest = useAnswer((stop) => (extra.length ? table({ columns, runs: extra, limit: MOST }, stop) : Promise.resolve({ rows: [] as Row[] })), JSON.stringify([extra, group, turn]));
   const auto = new Set((first.answer?.rows ?? []).map((row) => row.run));
-  const isShown = (run: string) => (auto.has(run) && !hide.has(run)) || show.includes(run) || pins.includes(run);
+  const isShown = (run: string) => (auto.has(run) && !hide.has(run)) || show.includes(run) || (pins.includes(run) && !hide.has(run));
   const toggle = (run: string) => {
     if (isShown(run)) {
-      if (auto.has(run)) hide.add(run);
-      set({ show: fromList(show.filter((one) => one !== run)), pins: fromList(pins.filter((one) => one !== run)), hide: fromList([...hide]) });
+      if (auto.has(run) || pins.includes(run)) hide.add(run);
+      set({ show: fromList(show.filter((one) => one !== run)), hide: fromList([...hide]) });
     } else if (hide.delete(run)) set({ hide: fromList([...hide]) });
     else set({ show: fromList([...show, run]) });
   };
@@ -96,9 +94,9 @@ export function Workspace() {
   const sortText = param("sort");
   const sort = sortText ? [{ column: sortText.replace(/^-/, ""), descending: sortText.startsWith("-") }] : [];
   const where = param("where");
-  const query = useMemo(() => ({ where, columns, sort }), [where, columns.join("\n"), sortText]);
-  const { views, rows, isShown, toggle, color } = useShown(listed, query, sort);
   const pins = toList(param("pins"));
+  const query = useMemo(() => ({ where, columns, sort, ...(pins.length ? { first: pins } : {}) }), [where, columns.join("\n"), sortText, pins.join()]);
+  const { views, rows, isShown, toggle, color } = useShown(listed, query, sort);
   const metrics = useMemo(() => known.filter((one) => one.kind === "metric"), [known]);
   const firstRun = views[0]?.run ?? "";
   const described = useAnswer((stop) => (firstRun ? get<{ metrics: { loops: string[] }[]; record: { world_size: number } }>(`/api/runs/${firstRun}`, {}, stop) : Promise.resolve(null)), firstRun);
@@ -117,12 +115,13 @@ export function Workspace() {
   useEffect(() => (isEmpty ? onChange(() => setListed(null)) : undefined), [isEmpty]);
   if (isEmpty) return <Welcome />;
   const total = listed?.total ?? 0;
+  const matching = listed?.first?.matching ?? total;
   const top = Math.min(Number(param("top", String(TOP))) || 0, MOST);
   return <div class={`workspace ${param("view")}`}>
     <aside class="left" aria-label="Runs">
       <WhereBox value={where} onChange={(value) => set({ where: value }, "replace")} columns={known} error={listed?.error ?? null} />
       <div class="bar">
-        <span class="count" role="status">{total === (listed?.all ?? 0) ? `${total} runs` : `${total} of ${listed?.all ?? 0} runs`}, {views.length} shown</span>
+        <span class="count" role="status">{matching === (listed?.all ?? 0) ? `${matching} runs` : `${matching} of ${listed?.all ?? 0} runs`}{total > matching ? ` and ${total - matching} pinned` : ""}, {views.length} shown</span>
         <span class="grow" />
         <Menu label="show ▾" title="Which runs are shown in charts">{(close) => <div class="list">
           {[5, 10, 25, 100].filter((n) => n <= Math.max(total, 10)).map((n) => <button key={n} type="button" aria-pressed={top === n} onClick={() => { close(); set({ top: n === TOP ? "" : String(n), hide: "" }); }}>the first {n}</button>)}

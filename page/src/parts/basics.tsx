@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { ApiError } from "../api";
 import { bytesText, cellText, exactText, type Cell } from "../pure/format";
-import { hrefOf } from "../state";
+import { hrefOf, param, set } from "../state";
 
 export const MEANINGS: Record<string, string> = {
   proven: "replayed, and proven right by the recorded state",
@@ -20,7 +20,8 @@ export function Verdict({ verdict }: { verdict: string | undefined }) {
   return <span class={`verdict ${verdict}`} title={`${verdict}: ${MEANINGS[verdict] ?? ""}`}>{isBad ? (verdict === "contradicted" ? "✗" : "?") : "↺"}<span class="unseen"> {verdict}</span></span>;
 }
 
-export function Value({ cell, verdict }: { cell: Cell | undefined; verdict?: string | undefined }) {
+export function Value({ cell, verdict, isQuoted }: { cell: Cell | undefined; verdict?: string | undefined; isQuoted?: boolean }) {
+  if (cell === "" && isQuoted) return <span class="quiet" title="an empty text">""</span>;
   const text = cellText(cell);
   const all = exactText(cell);
   return <span title={all !== text ? all : undefined}>{text}<Verdict verdict={verdict} /></span>;
@@ -54,6 +55,20 @@ export function useAnswer<T>(ask: (signal: AbortSignal) => Promise<T>, key: stri
     return () => stop.abort();
   }, [key, turn]);
   return { answer: state.answer, error: state.error, again: () => setTurn((n) => n + 1) };
+}
+
+export const PAGE = 500; // rows of a table at a time
+
+/** Where a page of a table begins, as the address says. */
+export const pageStart = (name: string): number => Math.max(0, Math.floor(Number(param(name)) || 0));
+
+/** Which rows of a long table are shown, and the way to the others; nothing if all are. */
+export function Pager({ what, total, name }: { what: string; total: number | undefined; name: string }) {
+  const from = pageStart(name);
+  if (!total || (total <= PAGE && !from)) return null;
+  const go = (to: number) => set({ [name]: to > 0 ? String(to) : "" });
+  return <div class="bar pager" role="group" aria-label={`Pages of ${what}`}><span class="count" role="status">{what} {cellText(Math.min(from + 1, total))} to {cellText(Math.min(from + PAGE, total))} of {cellText(total)}</span>
+    <button type="button" disabled={!from} onClick={() => go(from - PAGE)}>earlier</button><button type="button" disabled={from + PAGE >= total} onClick={() => go(from + PAGE)}>later</button></div>;
 }
 
 export function Facts({ of }: { of: [string, ComponentChildren][] }) {

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chart, type Drawn, type DrawnBand, type Look, type Reading } from "../chart";
 import { ENVELOPES } from "../painter";
-import { saveCsv, savePng, saveSvg } from "../download";
+import { saveBars, saveCsv, savePng, saveRows, saveSvg, type Files } from "../download";
 import { band, smooth, type Curve } from "../pure/curves";
 import { cellText, durationText, exact, grouped, short } from "../pure/format";
 import { isDark } from "../state";
@@ -29,6 +29,7 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
   const [size, setSize] = useState<[number, number]>([0, 0]);
   const [readings, setReadings] = useState<{ x: number; left: number; isHere: boolean; rows: Reading[] } | null>(null);
   const zoom = useRef(onZoom);
+  const files = useRef<Files>({});
   zoom.current = onZoom;
 
   useEffect(() => {
@@ -120,15 +121,20 @@ export function ChartCard({ name, runs, terms, onZoom, onLogY, isLarge }: { name
         <button type="button" onClick={() => { close(); if (chart.current) saveSvg(chart.current, name); }}>SVG curves</button>
         <button type="button" onClick={() => { close(); if (chart.current) saveCsv(chart.current, name, terms.x); }}>CSV numbers</button>
       </div>}</Menu>}
+      {(isText || isSingle) && <Menu label="⤓" title={`Save the chart ${name}`} align="right">{(close) => <div class="list">
+        {files.current.png && <button type="button" onClick={() => { close(); files.current.png?.(); }}>PNG picture</button>}
+        {files.current.csv && <button type="button" onClick={() => { close(); files.current.csv?.(); }}>CSV table</button>}
+        {!files.current.png && !files.current.csv && <span class="quiet">nothing to save yet</span>}
+      </div>}</Menu>}
     </header>
     <div class={`plot ${isPlot ? "" : isText ? "other media" : "other"}`} ref={place} tabIndex={isPlot || isText ? 0 : undefined} role={isPlot ? "application" : isText ? "region" : undefined} aria-roledescription={isPlot ? "chart" : undefined}
       aria-label={isPlot ? `${name}, ${look.curves.length + look.bands.length} curves. Arrow keys move the crosshair, plus and minus zoom, 0 shows all.` : isText ? `Values of ${name}` : undefined} onKeyDown={onKey}>
       {!curves && <div class="loading" role="status" aria-label="Loading" />}
-      {isSingle && <Bars curves={numeric} byRun={byRun} />}
-      {isText && <Media name={name} runs={texts} x={terms.x} range={terms.range} count={shown.reduce((sum, one) => sum + one.texts, 0)} />}
+      {isSingle && <Bars name={name} curves={numeric} byRun={byRun} files={files} />}
+      {isText && <Media name={name} files={files} runs={texts} x={terms.x} range={terms.range} count={shown.reduce((sum, one) => sum + one.texts, 0)} />}
       {!numeric.length && notes.length > 0 && <p class="quiet">{notes[0]!.note}. Choose another x axis.</p>}
     </div>
-    {readings && isPlot && <Readings {...readings} x={readings.x} axis={terms.x} width={size[0]} />}
+    {readings && isPlot && <Readings {...readings} axis={terms.x} width={size[0]} span={chart.current ? chart.current.window[1] - chart.current.window[0] : 0} />}
     {readings?.isHere && <p class="unseen" aria-live="polite">{readings.rows.slice(0, 3).map((row) => `${row.label} ${short(row.y)}`).join(", ")}</p>}
   </section>;
 }
@@ -161,7 +167,7 @@ function fan(curves: Curve[], byRun: Map<string, RunView>): [Drawn[], DrawnBand[
   return [lines, bands];
 }
 
-function Readings({ x, left, isHere, rows, axis, width }: { x: number; left: number; isHere: boolean; rows: Reading[]; axis: string; width: number }) {
+function Readings({ x, left, isHere, rows, axis, width, span }: { span: number; x: number; left: number; isHere: boolean; rows: Reading[]; axis: string; width: number }) {
   const shown = rows.slice(0, isHere ? MANY : FEW);
   const isRight = left > width / 2;
   const box = useRef<HTMLDivElement>(null);
@@ -170,18 +176,24 @@ function Readings({ x, left, isHere, rows, axis, width }: { x: number; left: num
     box.current.style.left = isRight ? "" : `${left + 14}px`;
     box.current.style.right = isRight ? `${width - left + 14}px` : "";
   });
+  // A curve that ended, or has no value near, is read where it has one, which is told.
+  const isElsewhere = (place: number) => Math.abs(place - x) > span * 0.02 && place !== nearestX(rows, x);
   const at = axis === "time" ? new Date(x * 1000).toLocaleString() : axis === "relative" ? durationText(x) : `${axis} ${short(nearestX(rows, x))}`;
   return <div class={`readings ${isHere ? "here" : ""}`} ref={box} aria-hidden="true">
     <b>{at}</b>
-    {shown.map((row) => <div key={row.key}><i ref={(node) => { if (node) node.style.background = row.color; }} /><span>{row.label}</span><em title={exact(row.y)}>{cellText(row.y)}</em>{row.verdict ? <small title={MEANINGS[row.verdict]}>{row.verdict} · replay {row.replay}</small> : null}</div>)}
+    {shown.map((row) => <div key={row.key}><i ref={(node) => { if (node) node.style.background = row.color; }} /><span>{row.label}</span><em title={exact(row.y)}>{cellText(row.y)}</em>{isElsewhere(row.x) ? <small>at {axis === "time" ? new Date(row.x * 1000).toLocaleTimeString() : axis === "relative" ? durationText(row.x) : short(row.x)}</small> : null}{row.verdict ? <small title={MEANINGS[row.verdict]}>{row.verdict} · replay {row.replay}</small> : null}</div>)}
     {rows.length > shown.length && <small>and {rows.length - shown.length} more</small>}
   </div>;
 }
 
 const nearestX = (rows: Reading[], x: number) => rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best - x) ? row.x : best), rows[0]?.x ?? x);
 
-function Bars({ curves, byRun }: { curves: Curve[]; byRun: Map<string, RunView> }) {
+function Bars({ name, curves, byRun, files }: { name: string; curves: Curve[]; byRun: Map<string, RunView>; files: { current: Files } }) {
   const rows = curves.map((one) => ({ view: byRun.get(one.run)!, value: one.last[0]!, verdict: one.sources[0]?.verdict })).sort((a, b) => b.value - a.value);
+  files.current = {
+    png: () => saveBars(name, rows.map((row) => ({ label: row.view.label, value: row.value, color: row.view.color }))),
+    csv: () => saveRows(name, ["run", "name", name, "verdict"], rows.map((row) => [row.view.run, row.view.label, row.value, row.verdict ?? "recorded"])),
+  };
   const low = Math.min(0, ...rows.map((row) => row.value).filter(Number.isFinite));
   const high = Math.max(...rows.map((row) => row.value).filter(Number.isFinite), low + 1e-300);
   return <div class="bars" tabIndex={0} role="group" aria-label="One value per run">{rows.slice(0, 200).map((row) => <div key={row.view.run}>

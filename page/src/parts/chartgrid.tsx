@@ -38,7 +38,7 @@ export function ChartTools({ loops, isGrouped, hasRanks, count }: { loops: strin
 // What people look at first comes first.
 const place = (section: string) => { const at = ["train", "val", "valid", "validation", "eval", "test"].indexOf(section.toLowerCase()); return /^(system|sys|gpu|cpu|perf)$/i.test(section) ? 20 : at < 0 ? 10 : at; };
 
-export function ChartGrid({ metrics, runs, terms }: { metrics: Pick<Column, "name">[]; runs: RunView[]; terms: ChartTerms }) {
+export function ChartGrid({ metrics, runs, terms, size = param("size", "m") || "m" }: { metrics: Pick<Column, "name">[]; runs: RunView[]; terms: ChartTerms; size?: string }) {
   const find = param("find").toLowerCase();
   const closed = new Set(toList(param("closed")));
   const logged = new Set(toList(param("logs")));
@@ -57,7 +57,6 @@ export function ChartGrid({ metrics, runs, terms }: { metrics: Pick<Column, "nam
   if (!metrics.length) return <Empty title="No values yet"><p>Log some with <code>relive.log("loss", value)</code>; charts appear by themselves.</p></Empty>;
   if (!sections.length) return <Empty title="No chart has that in its name"><button type="button" onClick={() => set({ find: "" })}>show all</button></Empty>;
   if (!runs.length) return <Empty title="No runs are shown"><p>Tick some in the list of runs.</p></Empty>;
-  const size = param("size", "m") || "m";
   return <div class={`grid size-${size}`}>{sections.map(([key, names]) => {
     const isOpen = !closed.has(key);
     return <section key={key} class="section" aria-label={key || "charts"}>

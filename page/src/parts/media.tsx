@@ -1,6 +1,8 @@
 // Logged values that are no numbers: texts and tables, histograms over the steps, and images with a slider.
 
+import { useRef } from "preact/hooks";
 import { get } from "../api";
+import { saveCanvas, saveImages, saveRows, type Files } from "../download";
 import { cellText, durationText, short, type Cell } from "../pure/format";
 import { allSteps, placeOf, stepIndex, valueFor, type Placed } from "../pure/steps";
 import { isDark, param, prefix, set } from "../state";
@@ -15,11 +17,11 @@ interface MediaValue extends Placed { kind: string; text?: string; images?: numb
 interface MediaList { run: string; total: number; values: MediaValue[] }
 interface HistogramRow extends Placed { counts: number[]; size: number; odd?: number; low?: number; high?: number; mean?: number; std?: number; error?: string }
 interface Histograms { edges: number[]; rows: HistogramRow[]; total: number }
-interface Shown { name: string; runs: RunView[]; lists: Map<string, MediaList>; axis: string }
+interface Shown { files: { current: Files }; name: string; runs: RunView[]; lists: Map<string, MediaList>; axis: string }
 
 const atParam = () => { const text = param("at"); return text && Number.isFinite(Number(text)) ? Number(text) : null; };
 
-export function Media({ name, runs, x, range, count }: { name: string; runs: RunView[]; x: string; range: [number, number] | null; count: number }) {
+export function Media({ files, name, runs, x, range, count }: { files: { current: Files }; name: string; runs: RunView[]; x: string; range: [number, number] | null; count: number }) {
   const some = runs.slice(0, MOST_RUNS);
   const window = range ? { from: range[0], to: range[1] } : {};
   const found = useAnswer((stop) => Promise.all(some.map((one) => get<MediaList>(`/api/runs/${one.run}/media`, { name, x, ...window }, stop))), JSON.stringify([name, x, range, count, some.map((one) => one.run)]));
@@ -28,7 +30,7 @@ export function Media({ name, runs, x, range, count }: { name: string; runs: Run
   const lists = new Map(found.answer.filter((one) => one.values.length).map((one) => [one.run, one]));
   const kinds = [...lists.values()].map((one) => one.values[one.values.length - 1]!.kind);
   const kind = ["image", "histogram", "table"].find((one) => kinds.includes(one)) ?? "text";
-  const shown: Shown = { name, runs: some.filter((one) => lists.has(one.run)), lists, axis: x };
+  const shown: Shown = { files, name, runs: some.filter((one) => lists.has(one.run)), lists, axis: x };
   if (!lists.size) return <p class="quiet">Nothing in this part of the axis.</p>;
   return <>
     {kind === "image" ? <Images {...shown} /> : kind === "histogram" ? <Histogram {...shown} range={range} count={count} /> : kind === "table" ? <Tables {...shown} /> : <Texts {...shown} />}
@@ -53,10 +55,12 @@ const Swatch = ({ color }: { color: string }) => <i class="swatch" ref={(node) =
 const Who = ({ run, value, axis }: { run: RunView; value: MediaValue; axis: string }) =>
   <><Swatch color={run.color} /><span title={run.label}>{run.label}</span> <small class="quiet">{axisText(axis, placeOf(value))}</small><Verdict verdict={value.verdict} /></>;
 
-function Images({ name, runs, lists, axis }: Shown) {
+function Images({ files, name, runs, lists, axis }: Shown) {
   const at = atParam();
+  const place = useRef<HTMLDivElement>(null);
+  files.current = { png: () => saveImages(name, [...(place.current?.querySelectorAll("img") ?? [])].map((node) => ({ node, caption: node.closest("figure")?.querySelector("figcaption")?.textContent ?? "" }))) };
   return <><Steps steps={allSteps([...lists.values()].map((one) => one.values))} axis={axis} name={name} />
-    <div class="images">{runs.map((run) => {
+    <div class="images" ref={place}>{runs.map((run) => {
       const value = valueFor(lists.get(run.run)!.values.filter((one) => one.kind === "image"), at);
       if (!value) return null;
       const count = value.images ?? 1;
@@ -67,8 +71,13 @@ function Images({ name, runs, lists, axis }: Shown) {
     })}</div></>;
 }
 
-function Tables({ name, runs, lists, axis }: Shown) {
+function Tables({ files, name, runs, lists, axis }: Shown) {
   const at = atParam();
+  files.current = { csv: () => {
+    const frames = runs.map((run) => ({ run, value: valueFor(lists.get(run.run)!.values, at) })).filter(({ value }) => value?.rows);
+    const columns = [...new Set(frames.flatMap(({ value }) => value!.columns!))];
+    saveRows(name, ["run", axis, ...columns], frames.flatMap(({ run, value }) => value!.rows!.map((row) => [run.label, placeOf(value!), ...columns.map((one) => row[value!.columns!.indexOf(one)] ?? "")])));
+  } };
   return <><Steps steps={allSteps([...lists.values()].map((one) => one.values))} axis={axis} name={name} />
     {runs.map((run) => {
       const value = valueFor(lists.get(run.run)!.values, at);
@@ -80,8 +89,9 @@ function Tables({ name, runs, lists, axis }: Shown) {
 }
 
 /** Texts and other values as a table, the newest first. */
-function Texts({ runs, lists, axis }: Shown) {
+function Texts({ files, name, runs, lists, axis }: Shown) {
   const rows = runs.flatMap((run) => lists.get(run.run)!.values.map((value) => ({ run, value }))).sort((a, b) => placeOf(b.value) - placeOf(a.value));
+  files.current = { csv: () => saveRows(name, [axis, "run", name, "verdict"], rows.map(({ run, value }) => [placeOf(value), run.label, value.error ?? value.text ?? "", value.verdict ?? "recorded"])) };
   const left = [...lists.values()].reduce((sum, one) => sum + one.total - one.values.length, 0);
   return <><table class="texts"><thead><tr><th class="number">{axis}</th>{runs.length > 1 && <th>run</th>}<th>value</th></tr></thead><tbody>{rows.slice(0, 500).map(({ run, value }) => <tr key={`${run.run} ${value.n}`}>
     <td class="number quiet">{axis === "step" || !/^(time|relative)$/.test(axis) ? cellText(placeOf(value)) : axisText(axis, placeOf(value))}</td>{runs.length > 1 && <th scope="row"><Swatch color={run.color} />{run.label}</th>}
@@ -89,7 +99,7 @@ function Texts({ runs, lists, axis }: Shown) {
     {left > 0 && <p class="quiet">{cellText(left)} more lie between these; zoom in to see them.</p>}</>;
 }
 
-function Histogram({ name, runs, lists, axis, range, count }: Shown & { range: [number, number] | null; count: number }) {
+function Histogram({ files, name, runs, lists, axis, range, count }: Shown & { range: [number, number] | null; count: number }) {
   const run = runs.find((one) => one.run === param("of")) ?? runs[0]!;
   const window = range ? { from: range[0], to: range[1] } : {};
   const { answer, error } = useAnswer((stop) => get<Histograms>(`/api/runs/${run.run}/media/histogram`, { name, x: axis, ...window }, stop), JSON.stringify([name, run.run, axis, range, count]));
@@ -99,6 +109,10 @@ function Histogram({ name, runs, lists, axis, range, count }: Shown & { range: [
   const figures = picked && [axisText(axis, placeOf(picked)), `${cellText(Math.round(picked.size))} values`, picked.mean === undefined ? "" : `mean ${short(picked.mean, 4)}`, picked.std === undefined ? "" : `std ${short(picked.std, 4)}`,
     picked.low === undefined ? "" : `${short(picked.low, 4)} to ${short(picked.high!, 4)}`, picked.odd ? `${cellText(picked.odd)} not finite` : ""].filter(Boolean).join(" · ");
   const canvas = useCanvas((ctx, width, height) => drawRidges(ctx, width, height, { rows, edges, picked, color: run.color, axis }), [answer, picked?.n, run.color, isDark.value]);
+  files.current = {
+    png: () => { if (canvas.current) saveCanvas(`${name} of ${run.label}`, canvas.current, figures ?? ""); },
+    csv: () => saveRows(name, [axis, "from", "to", "count"], rows.flatMap((row) => row.counts.map((n, k): Cell[] => [placeOf(row), edges[k]!, edges[k + 1]!, n]))),
+  };
   const wrong = answer?.rows.find((row) => row.error)?.error;
   return <div class="histogram">
     <div class="bar">{runs.length > 1 && <Choice label="run" value={run.run} of={runs.map((one): [string, string] => [one.run, one.label])} onChange={(value) => set({ of: value === runs[0]!.run ? "" : value })} />}

@@ -11,6 +11,7 @@ import { whereError, type WhereError } from "./wherebox";
 
 export const ROW = 30;
 const PAGE = 200;
+const REST_MS = 70; // the list rests where it was not moved for so long
 
 export const COLUMN_NAMES: Record<string, string> = { tstamp: "started", took_s: "took", data_version: "data", version: "code" };
 export const columnTitle = (key: string) => COLUMN_NAMES[key] ?? key.replace(/^(arg|metric|tag|run|env):/, "");
@@ -30,27 +31,38 @@ export function useRows(query: TableQuery, visible: [number, number]): Listed {
   const key = JSON.stringify(query);
   const [state, setState] = useState<{ key: string; pages: Map<number, Row[]>; total: number; all: number; error: WhereError | null; failure: string; first: Table | null }>({ key: "", pages: new Map(), total: 0, all: 0, error: null, failure: "", first: null });
   const [turn, setTurn] = useState(0);
-  const asked = useRef(new Map<string, number>());
+  const asked = useRef(new Map<string, { turn: number; stop: AbortController }>());
   const current = useRef(key); // what comes late for another query, and what was asked for it, counts no more
-  const wanted = useMemo(() => { const out: number[] = []; for (let page = Math.floor(visible[0] / PAGE); page <= Math.floor(Math.max(visible[1] - 1, 0) / PAGE); page++) out.push(page); return out; }, [Math.floor(visible[0] / PAGE), Math.floor(visible[1] / PAGE)]);
+  const [from, to] = [Math.floor(visible[0] / PAGE), Math.floor(Math.max(visible[1] - 1, 0) / PAGE)];
+  const ask = (page: number) => {
+    const id = `${key}|${page}`;
+    const stop = new AbortController();
+    asked.current.set(id, { turn, stop });
+    table({ ...query, offset: page * PAGE, limit: PAGE }, stop.signal).then((found) => setState((old) => {
+      if (current.current !== key) return old;
+      const pages = new Map(old.key === key ? old.pages : []);
+      pages.set(page, found.rows);
+      return { key, pages, total: found.total, all: found.all, error: null, failure: "", first: found };
+    }), (error: unknown) => {
+      if (asked.current.get(id)?.stop === stop) asked.current.delete(id);
+      if (current.current !== key) return;
+      if (error instanceof ApiError) setState((old) => ({ ...old, error: whereError(error) ?? { message: error.message, position: null, length: 0, suggestion: null }, failure: error.message }));
+    });
+  };
+  // What is only passed by is not asked for, and what was asked for and passed is given up: where one stops is next.
   useEffect(() => {
-    if (current.current !== key) { current.current = key; asked.current.clear(); }
-    for (const page of wanted) {
-      const id = `${key}|${page}`;
-      if (asked.current.get(id) === turn) continue;
-      asked.current.set(id, turn);
-      table({ ...query, offset: page * PAGE, limit: PAGE }).then((found) => setState((old) => {
-        if (current.current !== key) return old;
-        const pages = new Map(old.key === key ? old.pages : []);
-        pages.set(page, found.rows);
-        return { key, pages, total: found.total, all: found.all, error: null, failure: "", first: found };
-      }), (error: unknown) => {
-        asked.current.delete(id);
-        if (current.current !== key) return;
-        if (error instanceof ApiError) setState((old) => ({ ...old, error: whereError(error) ?? { message: error.message, position: null, length: 0, suggestion: null }, failure: error.message }));
-      });
+    const isNew = current.current !== key;
+    current.current = key;
+    for (const [id, { stop }] of asked.current) {
+      const page = Number(id.slice(id.lastIndexOf("|") + 1));
+      if (isNew || page < from || page > to) stop.abort(); // nothing happens to those that are answered
     }
-  }, [key, turn, wanted]);
+    if (isNew) asked.current.clear();
+    const timer = setTimeout(() => {
+      for (let page = from; page <= to; page++) if ((page * PAGE < state.total || page === from || isNew) && asked.current.get(`${key}|${page}`)?.turn !== turn) ask(page);
+    }, isNew || !state.key ? 0 : REST_MS);
+    return () => clearTimeout(timer);
+  }, [key, turn, from, to, Math.ceil(state.total / PAGE)]);
   useEffect(() => {
     let timer = 0;
     const stop = onChange((change) => {
@@ -76,6 +88,7 @@ export function RunList(props: RunListProps) {
   const [height, setHeight] = useState(600);
   const [focus, setFocus] = useState(0);
   const focused = useRef<string | null>(null); // the run that has the focus, which follows it when rows move
+  const isPinning = useRef(false); // a run was pinned or unpinned, and the list with it in its new place is not here yet
   const first = Math.max(0, Math.floor(top / ROW) - 8);
   const last = Math.ceil((top + height) / ROW) + 8;
   const listed = useRows(query, [first, last]);
@@ -88,11 +101,21 @@ export function RunList(props: RunListProps) {
   useEffect(() => {
     const at = focused.current === null ? -1 : listed.rows.findIndex((row) => row?.run === focused.current);
     if (at >= 0) setFocus(at);
+    if (!isPinning.current || listed.of !== JSON.stringify(query)) return;
+    isPinning.current = false;
+    reveal(at >= 0 ? at : focus);
+    scroller.current?.focus({ preventScroll: true }); // its row may be another one now
   }, [listed.rows]);
-  const key = JSON.stringify(query);
+  const key = JSON.stringify({ ...query, first: [] }); // runs that are pinned move, and the focus stays with its run
   useEffect(() => { focused.current = null; scroller.current?.scrollTo({ top: 0 }); setTop(0); setFocus(0); }, [key]);
   const body = useRef<HTMLDivElement>(null);
   useEffect(() => { if (body.current) body.current.style.height = `${listed.total * ROW}px`; }, [listed.total]);
+
+  const reveal = (at: number) => {
+    const node = scroller.current;
+    if (node && (at * ROW < node.scrollTop || (at + 2) * ROW > node.scrollTop + node.clientHeight)) node.scrollTop = at * ROW - node.clientHeight / 2;
+  };
+  const pin = (run: string) => { focused.current = run; isPinning.current = true; props.onPin(run); };
 
   const onKey = (event: KeyboardEvent) => {
     if ((event.target as HTMLElement).tagName === "BUTTON" && event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
@@ -103,11 +126,10 @@ export function RunList(props: RunListProps) {
       const next = Math.min(Math.max(focus + by, 0), Math.max(listed.total - 1, 0));
       setFocus(next);
       focused.current = listed.rows[next]?.run ?? null;
-      const node = scroller.current;
-      if (node && (next * ROW < node.scrollTop || (next + 2) * ROW > node.scrollTop + node.clientHeight)) node.scrollTop = next * ROW - node.clientHeight / 2;
+      reveal(next);
       event.preventDefault();
     } else if (event.key === " " && row) { props.onToggle(row.run, focus); event.preventDefault(); }
-    else if (event.key === "p" && row) props.onPin(row.run);
+    else if (event.key === "p" && row) pin(row.run);
     else if (event.key === "o" && row) props.onOnly(row.run);
     else if (event.key === "Enter" && row) { document.getElementById(`open-${row.run}`)?.click(); event.preventDefault(); }
   };
@@ -131,7 +153,8 @@ export function RunList(props: RunListProps) {
       const place = (node: HTMLDivElement | null) => { if (node) node.style.transform = `translateY(${i * ROW}px)`; };
       if (!row) return <div key={`empty-${i}`} class="row waiting" role="row" aria-rowindex={i + 2} ref={place}><div class="who" role="gridcell">…</div></div>;
       const isShown = props.isShown(row.run, i);
-      return <div key={row.run} id={`row-${i}`} class={`row ${i === focus ? "focus" : ""} ${isShown ? "shown" : ""}`} role="row" aria-rowindex={i + 2} aria-selected={isShown} ref={place}
+      const isPinned = props.pins.has(row.run);
+      return <div key={row.run} id={`row-${i}`} class={`row ${i === focus ? "focus" : ""} ${isShown ? "shown" : ""} ${isPinned && !props.pins.has(listed.rows[i + 1]?.run ?? "") ? "last-pinned" : ""}`} role="row" aria-rowindex={i + 2} aria-selected={isShown} ref={place}
         onMouseEnter={() => props.hovered(row.run)} onMouseLeave={() => props.hovered(null)}>
         <div class="who" role="gridcell">
           <button type="button" tabIndex={-1} class="eye" role="checkbox" aria-checked={isShown} aria-label={`Show ${row.name || row.run} in charts`} onClick={() => { setFocus(i); focused.current = row.run; props.onToggle(row.run, i); }}>
@@ -140,9 +163,9 @@ export function RunList(props: RunListProps) {
           {row.live && <span class="live" title="It is running now"><span class="unseen">live</span></span>}
           {row.outcome !== "finished" && !row.live && <span class={`dot ${row.outcome}`} title={row.outcome}><span class="unseen">{row.outcome}</span></span>}
           {row.incomplete.length > 0 && <span class="verdict unverified" title={row.incomplete.join("; ")}>!</span>}
-          {props.pins.has(row.run) && <span class="pinned" title="Pinned">◆</span>}
+          {isPinned && <span class="pinned" title="Pinned">◆<span class="unseen"> pinned</span></span>}
           <Menu label="⋯" title={`More for ${row.name || row.run.slice(0, 8)}`}>{(close) => <div class="list">
-            <button type="button" onClick={() => { close(); props.onPin(row.run); }}>{props.pins.has(row.run) ? "unpin" : "pin to the top"} <kbd>p</kbd></button>
+            <button type="button" onClick={() => { close(); pin(row.run); }}>{isPinned ? "unpin" : "pin to the top"} <kbd>p</kbd></button>
             <button type="button" onClick={() => { close(); props.onOnly(row.run); }}>show only this <kbd>o</kbd></button>
             <a href={hrefOf("/ask", { runs: row.run })}>ask: add a column</a>
             <div class="swatches" role="group" aria-label="Colour">{PALETTE.map((color, n) => <button key={color} type="button" aria-label={`Colour ${n + 1}`} onClick={() => { close(); props.onColor(row.run, n); }} ref={(node) => { if (node) node.style.background = color; }} />)}</div>

@@ -1,6 +1,6 @@
 // Completion in a where clause: which word the caret is in, and what may stand there.
 
-export interface Column { name: string; kind: string; runs: number | null }
+export interface Column { name: string; kind: string; runs: number | null; values?: number | null; is_number?: boolean | null }
 export interface Completion { text: string; insert: string; kind: string }
 
 const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "like", "in", "is null", "is not null", "between"];

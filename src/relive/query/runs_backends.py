@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from relive.model import RUNNING, RunRecord, Verdict
+from relive.query.record_pages import MAX_ITEMS, add_page
 from relive.store.catalog import Index, Summary, find_run, list_replays
 
 if TYPE_CHECKING:  # listing runs needs none of these, and they load numpy or HTTP
@@ -123,9 +124,10 @@ class ServerRuns:
     def get_run(self, word: str) -> RunDetails:
         from relive.store.sync import ServerUnreachable
 
-        answer = self._get_whole(f"/api/runs/{self._resolve_id(word)}", "metrics")
+        path = f"/api/runs/{self._resolve_id(word)}"
+        answer = self._get_whole(path, "metrics")
         try:
-            record = msgspec.convert(answer["record"], RunRecord)
+            record = msgspec.convert(self._whole_record(path, answer), RunRecord)
         except msgspec.ValidationError as error:
             raise ServerUnreachable(f"{self._remote.url} sent a record that can't be read ({error})") from error
         metrics = [_parse_summary(row) for row in answer["metrics"]]
@@ -141,7 +143,18 @@ class ServerRuns:
         return self._get("/api/leaderboard", metric=metric, **_query_parameters(terms))
 
     def compare(self, words: Sequence[str]) -> Row:
-        return self._get("/api/compare", runs=",".join(words))
+        path, runs = "/api/compare", ",".join(words)
+        answer = self._get(path, runs=runs)
+        totals, page = answer.pop("totals", {}), answer  # older servers send all at once
+        every = max(totals.values(), default=0)
+        at = step = max((len(page[part]) for part in totals), default=0)
+        while step and at < every:
+            page = self._get(path, runs=runs, offset=at)
+            for part in totals:
+                answer[part] += page[part]
+            step = max(len(page[part]) for part in totals)
+            at += step
+        return answer
 
     def skew(self, word: str, name: str) -> Row:
         return self._get_whole(f"/api/runs/{self._resolve_id(word)}/skew", "steps", name=name)
@@ -151,6 +164,13 @@ class ServerRuns:
 
         answer = self._get(f"/api/runs/{run}/alert", name=rule.name, above=rule.bound, steps=rule.steps)
         return msgspec.convert(answer, RuleStatus)
+
+    def _whole_record(self, path: str, answer: Row) -> Row:
+        """Returns the record of an answer with all pages of its lists."""
+        record, every = answer["record"], max(answer.get("totals", {}).values(), default=0)
+        for at in range(MAX_ITEMS, every, MAX_ITEMS):
+            add_page(record, self._get(path, offset=at, limit=MAX_ITEMS)["record"])
+        return dict(record)
 
     def _resolve_id(self, word: str) -> str:
         return str(self._get("/api/runs", run=word)["runs"][0]["run"])

@@ -36,9 +36,10 @@ TABLE = RouteSpec(
         "sort": {"type": "array", "maxItems": 5, "items": _SORT},
         "group": {"type": "array", "maxItems": 5, "items": {"type": "string"}},
         "offset": bounded_int(1_000_000_000), "limit": bounded_int(1_000),
-        "runs": {**_RUN_IDS, "type": ["array", "null"]}}},
+        "runs": {**_RUN_IDS, "type": ["array", "null"]}, "first": {**_RUN_IDS, "maxItems": 1_000}}},
     answer=object_schema(
-        total="integer", columns={"type": "array", "items": _COLUMN}, rows={"type": "array", "items": _ROW},
+        total="integer", matching="integer", columns={"type": "array", "items": _COLUMN},
+        rows={"type": "array", "items": _ROW},
         groups={"type": "array", "items": object_schema(values="array", count="integer", runs="array")},
     ),
 )  # fmt: skip
@@ -47,7 +48,8 @@ COLUMNS = RouteSpec(
     description="The columns whose name contains a text, for completion; those that begin with it come first.",
     query={"prefix": TEXT, "limit": bounded_int(1_000)},
     answer=object_schema(total="integer", columns={"type": "array", "items": object_schema(
-        name="string", kind={"enum": ["run", "arg", "metric", "tag", "env"]}, runs="integer")}),
+        name="string", kind={"enum": ["run", "arg", "metric", "tag", "env"]}, runs="integer",
+        values={"type": ["integer", "null"]}, is_number={"type": ["boolean", "null"]})}),
 )  # fmt: skip
 CURVES = RouteSpec(
     "POST", "/api/series", "read", "Curves of many runs and names.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relive.server.openapi import BYTES, CHUNK, COUNT, FLAG, PACK, TEXT, RouteSpec, bounded_int, object_schema
 
+_PAGE = {"limit": bounded_int(1_000), "offset": bounded_int(1_000_000_000)}
 _LONG_TEXT = {"type": "string", "maxLength": 2_000}
 _HELD = object_schema(slots="integer", lines="integer")
 _UPLOAD = object_schema(complete="boolean", at="integer")
@@ -36,9 +37,9 @@ RUNS = RouteSpec(
     answer=object_schema(total="integer", runs="array"),
 )  # fmt: skip
 ONE_RUN = RouteSpec(
-    "GET", _RUN, "read", "The record of a run, and a page of the names that it logged.",
+    "GET", _RUN, "read", "The record of a run, and the names that it logged: a page of each list.",
     query={"limit": bounded_int(10_000), "offset": bounded_int(1_000_000_000)},
-    answer=object_schema(record="object", metrics="array", total="integer"),
+    answer=object_schema(record="object", metrics="array", total="integer", totals="object"),
 )  # fmt: skip
 SERIES = RouteSpec(
     "GET", f"{_RUN}/series", "read", "The values of a name as a line.", required=("name",),
@@ -64,15 +65,22 @@ ALERT = RouteSpec(
     answer=object_schema(live="boolean", logged="boolean", alert={"type": ["object", "null"]}),
 )  # fmt: skip
 COMPARE = RouteSpec(
-    "GET", "/api/compare", "read", "Runs side by side.", query={"runs": _LONG_TEXT}, required=("runs",),
-    answer={"type": "object"},
+    "GET", "/api/compare", "read", "Runs side by side: a page of their args and of their values.",
+    query={"runs": _LONG_TEXT, **_PAGE}, required=("runs",),
+    answer=object_schema(runs="array", args="array", metrics="array", totals="object", same="object"),
 )  # fmt: skip
 LEADERBOARD = RouteSpec(
     "GET", "/api/leaderboard", "read", "Runs ranked by a metric.", query=_BOARD, required=("metric",),
     answer=object_schema(metric="string", groups="array"),
 )  # fmt: skip
-MODELS = RouteSpec("GET", "/api/registry", "read", "All models.", answer=object_schema(models="array"))
-ONE_MODEL = RouteSpec("GET", _MODEL, "read", "One model.", answer=object_schema(name="string", versions="array"))
+MODELS = RouteSpec(
+    "GET", "/api/registry", "read", "Models, each with its newest versions.",
+    query={**_PAGE, "versions": bounded_int(100)}, answer=object_schema(models="array", total="integer"),
+)  # fmt: skip
+ONE_MODEL = RouteSpec(
+    "GET", _MODEL, "read", "One model: a page of its versions and of its history, from the newest on.", query=_PAGE,
+    answer=object_schema(name="string", versions="array", total="integer", history="array", history_total="integer"),
+)  # fmt: skip
 PROMOTE = RouteSpec(
     "POST", _MODEL, "promote", "Make a run the next version of a model.", status=201,
     body={**object_schema(run="string"), "additionalProperties": False, "properties": {
@@ -117,7 +125,10 @@ MISSING = RouteSpec(
     "POST", "/api/chunks/missing", "write", "Which chunks are not here.", answer=object_schema(missing="array"),
     body=object_schema(names={"type": "array", "maxItems": 10_000, "items": CHUNK}),
 )  # fmt: skip
-FILES = RouteSpec("GET", f"{_RUN}/files", "read", "The files of a run's journals.", answer=object_schema(files="array"))
+FILES = RouteSpec(
+    "GET", f"{_RUN}/files", "read", "The files of a run's journals, and those with what it printed.",
+    answer=object_schema(files="array", console="array"),
+)  # fmt: skip
 FILE = RouteSpec(
     "GET", f"{_RUN}/files/{{file}}", "read", "Some bytes of one of them.", answer=BYTES, query={"at": COUNT},
     required=("at",), media="application/octet-stream",

@@ -11,7 +11,7 @@ _PATH = {"type": "string", "maxLength": 4_000}
 
 CONFIG = RouteSpec(
     "GET", f"{_RUN}/config", "read", "Args and command line; with another run, the args that differ.",
-    query=_AGAINST, answer=object_schema(args="object", argv="array"),
+    query={**_AGAINST, **_PAGE}, answer=object_schema(args="object", total="integer", argv="array", tags="object"),
 )  # fmt: skip
 CODE = RouteSpec(
     "GET", f"{_RUN}/code", "read", "The files of a run's code version, or the text of one.",
@@ -27,7 +27,10 @@ DATA = RouteSpec(
 )  # fmt: skip
 ENVIRONMENT = RouteSpec(
     "GET", f"{_RUN}/environment", "read", "Interpreter, packages, machine; with another run, what differs.",
-    query=_AGAINST, answer=object_schema(packages="object", hardware="object", command="array", variables="object"),
+    query={**_AGAINST, **_PAGE},
+    answer=object_schema(
+        packages="object", total="integer", hardware="object", command="array", variables="object"
+    ),
 )  # fmt: skip
 CHECKPOINT_LIST = RouteSpec(
     "GET", f"{_RUN}/checkpoint-list", "read", "Checkpoints with their sizes and what they hold.",

@@ -90,6 +90,19 @@ def test_a_table_is_paged_and_grouped(filled):
     assert [(group["values"], group["count"]) for group in found["groups"]] == [(["<b>small</b>"], 3)]
 
 
+def test_runs_that_are_to_come_first_do_so_in_the_order_of_the_table(filled):
+    _, every = table(filled, columns=["lr"], sort=[{"column": "lr"}])
+    run = {row["cells"]["lr"]: row["run"] for row in every["rows"]}
+    terms = {"columns": ["lr"], "sort": [{"column": "lr"}], "first": [run[0.3], run[0.2]]}
+    _, sorted_rows = table(filled, **terms)
+    _, found = table(filled, **terms, where="lr < 0.25")
+
+    assert [row["cells"]["lr"] for row in sorted_rows["rows"]] == [0.2, 0.3, 0.1]
+    assert [row["cells"]["lr"] for row in found["rows"]] == [0.2, 0.3, 0.1]
+    assert (found["total"], found["matching"], found["all"]) == (3, 2, 3)
+    assert table(filled, first=["x"] * 1001)[0] == 422
+
+
 @pytest.mark.parametrize(
     ("where", "position", "length", "suggestion"),
     [("lr > 0.1 and lrr < 3", 13, 3, "lr"), ("lr >> ", 3, 1, None), ("lr = = 3", 5, 1, None)],
@@ -118,6 +131,15 @@ def test_columns_are_completed(filled):
 
     assert names == [("lr", "arg", 3), ("line", "metric", 3), ("loss", "metric", 3)]
     assert ask(filled, "/api/columns?prefx=l")[0] == 422
+
+
+def test_columns_say_which_args_differ_and_which_values_are_numbers(filled):
+    _, _, raw = ask(filled, "/api/columns")
+    known = {(one["kind"], one["name"]): one for one in json.loads(raw)["columns"]}
+
+    assert [known["arg", name]["values"] for name in ("lr", "model")] == [3, 1]
+    assert known["metric", "loss"]["is_number"]
+    assert known["run", "outcome"]["values"] is None
 
 
 def test_the_same_answer_is_not_sent_twice_and_is_compressed(filled):

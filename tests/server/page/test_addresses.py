@@ -182,13 +182,13 @@ CHARTS = {
     "closed": ("/", press(re.compile("^.?train"))),
 }
 OTHERS = {
-    "leaderboard value": ("/leaderboard", choose("value", "val/acc")),
+    "leaderboard value": ("/leaderboard", choose("value", "f1")),
     "leaderboard by": ("/leaderboard?metric=val/acc", choose("by", "best")),
     "leaderboard order": ("/leaderboard?metric=val/acc", choose("order", "min")),
     "leaderboard group": ("/leaderboard?metric=val/acc", choose("group by", "model")),
     "leaderboard across": ("/leaderboard?metric=val/acc", tick("across data")),
     "leaderboard where": ("/leaderboard?metric=val/acc", fill("Filter: a where clause", "lr < 0.25")),
-    "explore value": ("/explore", choose("value", "metric:val/acc")),
+    "explore value": ("/explore", choose("value", "metric:f1")),
     "explore axes": ("/explore", pick_axis),
     "explore where": ("/explore", fill("Filter: a where clause", "lr < 0.25")),
     "explore x": (
@@ -197,7 +197,7 @@ OTHERS = {
     ),
     "explore y": (
         "/explore",
-        lambda page: page.locator("[aria-label=Scatter] select").nth(1).select_option("metric:val/acc"),
+        lambda page: page.locator("[aria-label=Scatter] select").nth(1).select_option("metric:f1"),
     ),
     "explore brush": ("/explore", brush),
     "explore brush of points": ("/explore", brush_points),

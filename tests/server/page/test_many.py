@@ -1,4 +1,4 @@
-"""Much at once: ten thousand runs in the list, and many long curves that move with the pointer."""
+"""Much at once: ten thousand runs in the list, tables of pages, and long curves that move with the pointer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from relive.store import Home
 from relive.store.catalog import Index
+from relive.store.ledger import append_lines
 
 from ..conftest import Server
 from ..written_runs import write_runs
@@ -72,6 +73,43 @@ def test_ten_thousand_runs_scroll_and_can_be_used(many, open_page):
     page.get_by_role("button", name="number").click()
     until(page, "new URLSearchParams(location.search).get('sort') === '-arg:number'")
     until(page, "document.querySelector('.runs .row:not(.waiting)')?.innerText.includes('9,999')")
+
+
+def test_long_tables_have_pages(tmp_path, open_page):
+    store = tmp_path / "team"
+    args = {f"arg{n:04}": n for n in range(1_199)}
+    write_runs(store, args=args, packages={f"package{n:04}": "1.0" for n in range(600)})
+    (run,) = Home(store).run_ids()
+    facts = {"artifact": None, "args": {}, "code": {}, "data_version": None, "environment": {}}
+    versions = [
+        {"k": "version", "t": n, "by": "ann", "version": n, "run": run, "metrics": {"loss": {"last": 0.25}}, **facts}
+        for n in range(1, 701)
+    ]
+    append_lines(
+        Home(store).registry / "net.lines", lambda _: [*versions, {"k": "retired", "t": 9, "by": "bob", "version": 1}]
+    )
+    server = Server(store, "--open").start()
+    try:
+        page = open_page(f"/runs/{run}", server=server)
+        page.get_by_text("and 1,100 more").wait_for()
+        page.get_by_role("link", name="all args").click()
+        page.get_by_text("args 1 to 500 of 1,200").wait_for()
+        page.get_by_role("button", name="later").click()
+        page.get_by_role("button", name="later").click()
+        page.get_by_text("args 1,001 to 1,200 of 1,200").wait_for()
+        page.get_by_role("rowheader", name="arg1198").wait_for()
+
+        assert page.get_by_role("button", name="later").is_disabled()
+        page.go_back()
+        page.get_by_text("args 501 to 1,000 of 1,200").wait_for()
+        page.goto(f"{server.url}/runs/{run}?tab=environment&from=500")
+        page.get_by_text("package0599").wait_for()
+        page.goto(f"{server.url}/models/net?from=500")
+        page.get_by_text("versions 501 to 700 of 700").wait_for()
+        assert page.locator("[aria-label=Versions] tbody tr").last.inner_text().endswith("retired")
+        assert "loss 0.25" in page.locator("[aria-label=Versions] tbody tr").first.inner_text()
+    finally:
+        server.kill()
 
 
 def test_a_picture_that_was_moved_is_the_one_that_is_drawn(tmp_path, open_page):

@@ -75,6 +75,30 @@ def test_texts_and_frames_are_tables(see):
     assert frame.locator("tbody tr").first.locator("td").all_inner_texts() == ["0", "5", "0.5"]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "beginning"),
+    [
+        ("media/weights", "PNG picture", b"\x89PNG"),
+        ("media/weights", "CSV table", b"step,from,to,count\n0,"),
+        ("media/batch", "PNG picture", b"\x89PNG"),
+        ("media/caption", "CSV table", b"step,run,media/caption,verdict\n5,"),
+        ("media/frame", "CSV table", b"run,step,,guess,<i>p</i>\n"),
+    ],
+)
+def test_what_is_no_curve_is_saved_as_a_file(see, name, kind, beginning):
+    page = see(1, f"?tab=charts&find={name}")
+    page.locator(".images img, .histogram canvas, .texts, .frame").first.wait_for()
+    until(page, "[...document.querySelectorAll('.images img')].every((one) => one.complete)")
+    until(page, "!document.querySelector('.histogram') || document.querySelector('.histogram p').innerText")
+    page.get_by_role("button", name=f"Save the chart {name}").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=kind).click()
+    content = Path(download.value.path()).read_bytes()
+
+    assert content.startswith(beginning)
+    assert kind != "PNG picture" or len(content) > 1_000
+
+
 def test_several_runs_have_their_images_side_by_side(open_page, rich):
     page = open_page("/?find=media/&where=filename='rich.py'", server=rich)
     page.locator("[data-chart='media/picture'] figure").nth(2).wait_for()

@@ -66,6 +66,37 @@ def test_runs_are_hidden_shown_pinned_coloured_and_chosen_alone(open_page):
     page.get_by_text("8 runs, 1 shown").wait_for()
 
 
+def test_pinned_runs_are_at_the_top_and_the_focus_goes_with_them(open_page):
+    names = "[...document.querySelectorAll('.row .who a')].map(one => one.title)"
+    page = open_page("/?cols=arg:lr&sort=arg:lr")
+    charts_drawn(page)
+    before = page.evaluate(f"() => {names}")
+    page.locator(".runs").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("p")
+    until(page, f"{names}.join() === {json.dumps(','.join([before[7], *before[:7]]))}")
+    page.keyboard.press("End")
+    page.keyboard.press("p")
+    wait_for(page, "pins", f"{before[7]},{before[6]}")
+
+    until(page, f"{names}.join() === {json.dumps(','.join([*before[6:], *before[:6]]))}")  # in the order of the list
+    assert page.locator(".row.focus .who a").get_attribute("title") == before[6]
+    assert page.evaluate("() => document.activeElement.className") == "runs"
+    page.keyboard.press("Space")
+    wait_for(page, "hide", before[6])
+    assert query(page)["pins"] == f"{before[7]},{before[6]}"  # hidden, and still pinned
+    page.keyboard.press("Space")
+    wait_for(page, "hide", None)
+    page.get_by_role("combobox", name="Filter: a where clause").fill("lr < 0.05")
+    page.get_by_text("0 of 8 runs and 2 pinned, 2 shown").wait_for()
+    page.go_back()
+    page.reload()
+    until(page, f"{names}.slice(0, 2).join() === {json.dumps(','.join(before[6:]))}")
+    page.locator(".runs").focus()
+    page.keyboard.press("p")
+    until(page, f"{names}.join() === {json.dumps(','.join([before[7], *before[:7]]))}")
+
+
 def test_a_filter_is_completed_and_says_where_it_is_wrong(open_page):
     page = open_page()
     box = page.get_by_role("combobox", name="Filter: a where clause")
@@ -88,12 +119,12 @@ def test_columns_are_sorted_picked_and_reordered(open_page):
     page = open_page("/?cols=arg:lr,metric:val/acc&view=table")
     page.get_by_role("button", name="lr", exact=True).click()
     wait_for(page, "sort", "-arg:lr")
-    until(page, "document.querySelector('.row [role=gridcell]:nth-child(2)').innerText === '0.4'")
+    until(page, "document.querySelector('.row [role=gridcell]:nth-child(2)')?.innerText === '0.4'")
     page.get_by_role("button", name="lr", exact=True).press("Alt+ArrowRight")
     wait_for(page, "cols", "metric:val/acc,arg:lr")
     page.get_by_title("Pick and order columns").click()
     page.get_by_role("searchbox", name="Find columns").fill("f1")
-    page.get_by_role("checkbox", name="f1").check()
+    page.get_by_role("checkbox", name="f1", exact=True).check()
     wait_for(page, "cols", "metric:val/acc,arg:lr,metric:f1")
     page.get_by_role("button", name="max of f1").click()
 

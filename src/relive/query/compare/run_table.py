@@ -22,6 +22,8 @@ KINDS = ("run", "arg", "metric", "tag", "env")
 _QUALIFIED = re.compile(r"(run|arg|metric|tag|env):(.+)", re.DOTALL)
 _AGGREGATE = re.compile(r"(min|max|count)\((.+)\)", re.DOTALL)
 _SHOWN_BY_DEFAULT = 20
+_SAMPLED_RUNS = 1_000  # the newest, whose args say which ones differ between runs
+_SAMPLED_VALUES = 100
 MAX_GROUP_RUNS = 200
 MAX_WORD_CHARS = 200  # of names, of what is missing from a run, and of the values of a group
 
@@ -36,7 +38,10 @@ class TableSort:
 
 @dataclass(frozen=True, slots=True)
 class TableTerms:
-    """What a table of runs shows. `runs` limits it to some ids; `group` are columns whose values make groups."""
+    """What a table of runs shows. `runs` limits it to some ids; `group` are columns whose values make groups.
+
+    The runs of `first` come before all others, in the same order among themselves, and whether `where` holds or not.
+    """
 
     where: str | None = None
     columns: tuple[str, ...] | None = None
@@ -45,6 +50,7 @@ class TableTerms:
     offset: int = 0
     limit: int = 100
     runs: tuple[str, ...] | None = None
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +98,39 @@ class RunTable:
         found = [row for row in known if word in row[0].lower()]
         found.sort(key=lambda row: not row[0].lower().startswith(word))
         shown = found[:limit]
-        counts = self._metric_counts([name for name, kind, _ in shown if kind == "metric"])
+        summaries = self._metric_summaries([name for name, kind, _ in shown if kind == "metric"])
+        values = self._arg_values({name for name, kind, _ in shown if kind == "arg"})
         return {
             "total": len(found),
             "columns": [
-                {"name": name, "kind": kind, "runs": counts.get(name, 0) if kind == "metric" else count}
+                {
+                    "name": name, "kind": kind, "runs": len(summaries.get(name, ())) if kind == "metric" else count,
+                    "values": len(values[name]) if kind == "arg" else None,
+                    "is_number": _has_numbers(summaries[name]) if kind == "metric" and name in summaries else None,
+                }
                 for name, kind, count in shown
             ],
-        }
+        }  # fmt: skip
 
-    def _metric_counts(self, names: Sequence[str]) -> dict[str, int]:
+    def _arg_values(self, names: set[str]) -> dict[str, set[str]]:
+        """Returns different values of args in the newest runs, up to a number."""
+        values: dict[str, set[str]] = {name: set() for name in names}
+        for entry in self._entries[-_SAMPLED_RUNS:]:
+            args = entry.record.config["args"]
+            for name in names & args.keys():
+                if len(values[name]) < _SAMPLED_VALUES:
+                    values[name].add(repr(args[name]["value"])[:MAX_WORD_CHARS])
+        return values
+
+    def _metric_summaries(self, names: Sequence[str]) -> dict[str, list[Summary]]:
+        """Returns the summaries of names, if they are few enough to be asked for."""
         if not names or len(self._entries) * len(names) > 20_000:
             return {}
-        return _count_names(
-            {one.name: one for one in found} for found in self._index.summaries(self._entries, names).values()
-        )
+        found: dict[str, list[Summary]] = {}
+        for summaries in self._index.summaries(self._entries, names).values():
+            for one in summaries:
+                found.setdefault(one.name, []).append(one)
+        return found
 
     def answer(self, terms: TableTerms) -> dict[str, Any]:
         """Returns one page of the table."""
@@ -114,8 +138,10 @@ class RunTable:
         if terms.runs is not None:
             wanted = set(terms.runs)
             chosen = [entry for entry in chosen if entry.record.run in wanted]
-        chosen = RunFactColumns(self._index, chosen, self._entries).matching(terms.where or None).entries
-        ordered = self._sorted(chosen[::-1], terms.sort)
+        matching = RunFactColumns(self._index, chosen, self._entries).matching(terms.where or None).entries
+        ordered = self._sorted(_with_first(chosen, matching, terms.first)[::-1], terms.sort)
+        if terms.first:
+            ordered.sort(key=lambda entry: entry.record.run not in terms.first)
         groups = self._groups(ordered, terms.group) if terms.group else []
         shown = ordered[terms.offset : terms.offset + terms.limit]
         keys = self._default_keys() if terms.columns is None else terms.columns
@@ -141,7 +167,10 @@ class RunTable:
         described = [
             {"name": column.key, "kind": column.kind, "type": _type_of(whole[column.key])} for column in columns
         ]
-        return {"total": len(ordered), "all": len(self._entries), "columns": described, "rows": rows, "groups": groups}
+        return {
+            "total": len(ordered), "matching": len(matching), "all": len(self._entries), "columns": described,
+            "rows": rows, "groups": groups,
+        }  # fmt: skip
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
@@ -213,6 +242,14 @@ class RunTable:
         return list(found.values())
 
 
+def _with_first(entries: Sequence[RunEntry], matching: Sequence[RunEntry], first: Sequence[str]) -> Sequence[RunEntry]:
+    """Returns the matching runs and those of `first`, in the order of all."""
+    if not first:
+        return matching
+    kept = {entry.record.run for entry in matching} | set(first)
+    return [entry for entry in entries if entry.record.run in kept]
+
+
 def _marks(columns: Sequence[TableColumn], found: Mapping[str, Sequence[Summary]]) -> dict[str, dict[str, str]]:
     """Returns the verdicts on replayed values, by run and column."""
     metrics = {column.name: column.key for column in columns if column.kind == "metric"}
@@ -220,6 +257,10 @@ def _marks(columns: Sequence[TableColumn], found: Mapping[str, Sequence[Summary]
         run: {metrics[one.name]: Verdict(one.verdict).word for one in summaries if one.verdict and one.name in metrics}
         for run, summaries in found.items()
     }
+
+
+def _has_numbers(summaries: Sequence[Summary]) -> bool:
+    return any(one.last is not None or one.lowest is not None for one in summaries)
 
 
 def _count_names(mappings: Any) -> dict[str, int]:

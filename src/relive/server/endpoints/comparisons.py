@@ -9,17 +9,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from relive.query import MAX_CELL_CHARS, cell_chars, cut_cell
 from relive.query.compare import LeaderboardTerms, SkewRule, build_leaderboard, check_rule, compare_runs, rank_skew
 from relive.server.endpoints.ingest import run_of
 from relive.server.endpoints.runs import MAX_WORD_CHARS, query_int, query_text
 from relive.server.http import HttpError, compact_response, decode_json_body, json_bytes_response, lease_of
 from relive.server.questions import ReaderPool
 from relive.store.catalog import Index
-from relive.store.registry import Promotion, Registry, model_registry, promote
+from relive.store.registry import Model, Promotion, Registry, model_registry, promote
 
 MAX_COMPARED = 20
 MAX_LONG_CHARS = 2_000  # of a condition, or of a list of runs, which may be given by name
 MAX_ROWS = 10_000
+MAX_PAGE = 1_000
+MAX_NEWEST = 100  # versions of each model in the list of models; args and values of each version
 MAX_STEPS = 1_000_000
 MAX_SKEW_STEPS = 100_000  # at a time
 MAX_REGISTRY_BODY = 1 << 20
@@ -69,19 +72,20 @@ class ComparisonEndpoints:
         return await self._answer(request, check_rule, run, rule)
 
     async def compare(self, request: Request) -> Response:
-        """Returns several runs side by side."""
+        """Returns several runs side by side; if they have more than a page of args or values, what differs first."""
         runs = [word for word in query_text(request, "runs", MAX_LONG_CHARS).split(",") if word]
         if not 2 <= len(runs) <= MAX_COMPARED:
             raise HttpError(422, f"the parameter runs must name 2 to {MAX_COMPARED} runs; write ?runs=1f2e,77ab")
-        return await self._answer(request, compare_runs, runs)
+        return await self._answer(request, _page_of_comparison, runs, *_page_of(request))
 
     async def models(self, request: Request) -> Response:
-        """Returns all models, with their versions and aliases."""
-        return await self._answer(request, _list_models)
+        """Returns models with their newest versions and their aliases."""
+        versions = query_int(request, "versions", MAX_NEWEST, MAX_NEWEST)
+        return await self._answer(request, _list_models, *_page_of(request), versions)
 
     async def model(self, request: Request) -> Response:
-        """Returns one model with its history."""
-        return await self._answer(request, _describe_model, request.path_params["model"])
+        """Returns one model with its versions and its history, a page of each."""
+        return await self._answer(request, _describe_model, request.path_params["model"], *_page_of(request))
 
     async def version(self, request: Request) -> Response:
         """Returns the version for a number or an alias, with the artifact to download."""
@@ -115,6 +119,32 @@ class ComparisonEndpoints:
         return json_bytes_response(body, status)
 
 
+def _page_of(request: Request) -> tuple[int, int]:
+    """Returns offset and limit of a request."""
+    return query_int(request, "offset", 0, 10**9), query_int(request, "limit", MAX_PAGE, MAX_PAGE)
+
+
+def _page_of_comparison(index: Index, runs: list[str], offset: int, limit: int) -> dict[str, Any]:
+    found = compare_runs(index, runs)
+    pages = {}
+    for part in ("args", "metrics"):
+        rows = found[part]
+        if len(rows) > limit:
+            rows = sorted(rows, key=lambda row: not row["differs"])
+        chars = cell_chars(min(len(rows), limit), len(runs))
+        pages[part] = [
+            {**row, "values": [_cut_value(value, chars, is_summary=part == "metrics") for value in row["values"]]}
+            for row in rows[offset : offset + limit]
+        ]
+    return {**found, **pages, "totals": {part: len(found[part]) for part in pages}}
+
+
+def _cut_value(value: Any, chars: int, *, is_summary: bool) -> Any:
+    if is_summary and value is not None:
+        return {**value, "last": cut_cell(value["last"], chars)[0]}
+    return cut_cell(value, chars)[0]
+
+
 def _version_word(request: Request) -> str:
     return str(request.path_params["version"])
 
@@ -128,13 +158,42 @@ def _page_of_skew(index: Index, run: str, name: str, offset: int, limit: int) ->
 # --- questions about models, answered by a reader ---------------------------------------------------------------------
 
 
-def _list_models(index: Index) -> dict[str, Any]:
-    return {"models": [model_registry.model_to_json(model) for model in Registry(index.home).models()]}
+def _list_models(index: Index, offset: int, limit: int, versions: int) -> dict[str, Any]:
+    models = Registry(index.home).models()
+    return {
+        "models": [_page_of_model(model, 0, versions) for model in models[offset : offset + limit]],
+        "total": len(models),
+    }
 
 
-def _describe_model(index: Index, name: str) -> dict[str, Any]:
+def _describe_model(index: Index, name: str, offset: int, limit: int) -> dict[str, Any]:
     model = Registry(index.home).model(name)
-    return {**model_registry.model_to_json(model), "history": model_registry.history_to_json(model)}
+    history = model_registry.history_to_json(model)
+    end = max(len(history) - offset, 0)
+    return {
+        **_page_of_model(model, offset, limit),
+        "history": history[max(end - limit, 0) : end],
+        "history_total": len(history),
+    }
+
+
+def _page_of_model(model: Model, offset: int, limit: int) -> dict[str, Any]:
+    """Returns a model with some of its versions, newest first; without packages, which are told of one version."""
+    shown = model.versions[::-1][offset : offset + limit]
+    return {
+        "name": model.name, "aliases": model.aliases, "total": len(model.versions),
+        "versions": [_short_version(model_registry.version_to_json(one, model)) for one in shown],
+    }  # fmt: skip
+
+
+def _short_version(version: dict[str, Any]) -> dict[str, Any]:
+    environment = {key: value for key, value in version["environment"].items() if key not in ("packages", "variables")}
+    short = {
+        key: {name: cut_cell(value, MAX_CELL_CHARS)[0] if key == "args" else value for name, value in some}
+        for key in ("args", "metrics")
+        for some in [list(version[key].items())[:MAX_NEWEST]]
+    }
+    return {**version, **short, "environment": environment, "note": cut_cell(version["note"], MAX_CELL_CHARS)[0]}
 
 
 def _describe_version(index: Index, name: str, word: str) -> dict[str, Any]:

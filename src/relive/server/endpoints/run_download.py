@@ -1,4 +1,4 @@
-"""Endpoints for fetching a run: its journal files and the packs of its checkpoints, part by part."""
+"""Endpoints for fetching a run: its journal and console files, and the packs of its checkpoints, part by part."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from relive.server.questions import ReaderPool
 from relive.store import Home
 from relive.store.catalog import Index, find_run
 from relive.store.chunks import list_checkpoint_files
+from relive.store.console import console_file_path
 from relive.store.sync import check_pack_name, run_fetch
 
 
@@ -26,20 +27,22 @@ class DownloadEndpoints:
         self._readers = readers
 
     async def files(self, request: Request) -> Response:
-        """Lists the files of a run's journals."""
+        """Lists the files of a run's journals, and those with what it printed."""
         run = run_of(request)
         await self._check_visible(request, run)
         folder = self._home.run_folder(run)
         found = await lease_of(request).work(lambda: run_fetch.list_journal_files(folder))
         if not found:
             raise HttpError(404, f"no run {run} in this store; /api/runs lists them")
-        return json_response({"files": [{"name": name, "size": size} for name, size in found]})
+        console = await lease_of(request).work(lambda: run_fetch.describe_console_files(folder))
+        return json_response({"files": [{"name": name, "size": size} for name, size in found], "console": console})
 
     async def file(self, request: Request) -> Response:
-        """Returns a part of a journal file."""
+        """Returns a part of a journal or console file."""
         run = run_of(request)
         await self._check_visible(request, run)
-        path = run_fetch.journal_file_path(self._home.run_folder(run), request.path_params["file"])
+        folder, name = self._home.run_folder(run), request.path_params["file"]
+        path = run_fetch.journal_file_path(folder, name) or console_file_path(folder, name)
         return await _file_part(path, request)
 
     async def checkpoints(self, request: Request) -> Response:

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from relive.errors import NotFound
 from relive.model import RunRecord, Verdict
-from relive.query import cut_run_row, run_list_row
+from relive.query import cut_run_row, page_of_record, run_list_row
 from relive.server.endpoints.ingest import run_of
 from relive.server.http import HttpError, compact_response, lease_of
 from relive.server.questions import ReaderPool
@@ -46,7 +46,10 @@ class RunEndpoints:
         )  # fmt: skip
 
     async def run(self, request: Request) -> Response:
-        """Returns the record of a run, a summary of each name, and its replays with the verdicts on their values."""
+        """Returns the record of a run, a summary of each name, and its replays with the verdicts on their values.
+
+        Of each list, a page: `limit` items after `offset`.
+        """
         limit, offset = query_int(request, "limit", MAX_NAMES, MAX_NAMES), query_int(request, "offset", 0, 10**9)
         return compact_response(
             request, await self._readers.ask(request, _describe_run, run_of(request), offset, limit)
@@ -101,7 +104,8 @@ def _describe_run(index: Index, run: str, offset: int, limit: int) -> dict[str, 
     senders = owners_of(index.home.path).replay_senders(run)
     replays = [{**one, "by": senders.get(one["replay"])} for one in list_replays(index.home, run)]
     metrics = [_summary_json(summary) for summary in found[offset : offset + limit]]
-    return {"record": entry.record, "metrics": metrics, "total": len(found), "replays": replays}
+    record, totals = page_of_record(entry.record, offset, limit)
+    return {"record": record, "metrics": metrics, "total": len(found), "totals": totals, "replays": replays}
 
 
 def _read_series(index: Index, run: str, name: str, rank: int, count: int) -> dict[str, Any]:

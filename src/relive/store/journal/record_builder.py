@@ -54,8 +54,9 @@ def complete_record(record: RunRecord, journals: Sequence[ParsedJournal]) -> Run
         record = dataclasses.replace(record, incomplete=(*record.incomplete, *damage))
     if record.outcome != KILLED:
         return record
-    # Its last line may be much older than its last record.
-    last = max((int(journal.time_us[-1]) for journal in journals if len(journal)), default=0)
+    # Its last line may be much older than its last record; what was replayed since is no part of its time.
+    recorded = (journal for journal in journals if len(journal) and not journal.journal.replay)
+    last = max((int(journal.time_us[-1]) for journal in recorded), default=0)
     return dataclasses.replace(record, ended_us=max(last, record.ended_us or 0))
 
 

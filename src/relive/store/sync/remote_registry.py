@@ -46,12 +46,30 @@ class RemoteRegistry:
         self._remote = remote
 
     def models(self) -> list[Model]:
+        found: list[Model] = []
         with translate_server_errors():
-            return [_parse_model(model) for model in self._remote.get(_MODELS_PATH)["models"]]
+            while True:
+                answer = self._remote.get(_MODELS_PATH, **({"offset": len(found)} if found else {}))
+                page = answer["models"]
+                found += [
+                    _parse_model(one) if len(one["versions"]) == one.get("total", len(one["versions"])) else
+                    self.model(one["name"]) for one in page
+                ]  # fmt: skip
+                if not page or len(found) >= answer.get("total", 0):  # older servers send all at once
+                    return found
 
     def model(self, name: str) -> Model:
+        path = f"{_MODELS_PATH}/{quote(name, safe='')}"
         with translate_server_errors():
-            return _parse_model(self._remote.get(f"{_MODELS_PATH}/{quote(name, safe='')}"))
+            answer = page = self._remote.get(path)
+            every = max(answer.get("total", 0), answer.get("history_total", 0))  # older servers send all at once
+            at = max(len(page["versions"]), len(page["history"]))
+            while at < every and (page["versions"] or page["history"]):
+                page = self._remote.get(path, offset=at)
+                answer["versions"] += page["versions"]
+                answer["history"] = page["history"] + answer["history"]
+                at += max(len(page["versions"]), len(page["history"]))
+            return _parse_model(answer)
 
     def find(self, reference: str) -> ModelVersion:
         """Returns the version that `model`, `model@alias` or `model@3` names, with the pieces of its artifact."""

@@ -1,14 +1,15 @@
-"""Fetches a run from a server: its journals byte for byte, the chunks they name, and its checkpoints."""
+"""Fetches a run from a server: its journals byte for byte, what it printed, the chunks they name, its checkpoints."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relive.errors import Damaged, ReliveError
 from relive.store.chunks import Chunks, Packs
-from relive.store.durable_files import publish
+from relive.store.console import console_file_path, decode_record, is_unfinished_part, list_console_files
+from relive.store.durable_files import atomic_write, publish
 from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import is_shipped, mark_for_reindexing, record_heartbeat
 from relive.store.sync.run_shipment import chunks_named_by
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from relive.store.sync.server_client import ServerClient
 
 PART_BYTES = 4 << 20
+MAX_CONSOLE_BYTES = 64 << 20  # of one file; more than a server takes
 SUFFIXES = ("lines", "slots", "dropped")  # lines before slots: a line implies that the slots before it exist
 
 
@@ -35,12 +37,12 @@ class RunFetch:
             raise ReliveError(f"run {run[:8]} was recorded here; there is nothing to fetch")
 
     def journals(self) -> None:
-        """Fetches the journals as far as the server has them now."""
+        """Fetches the journals, and what the run printed, as far as the server has them now."""
         self._folder.mkdir(exist_ok=True)
         record_origin(self._folder, self._remote.url)
         record_heartbeat(self._folder)
-        listed = self._remote.get(f"/api/runs/{self._run}/files")["files"]
-        sizes = {str(one["name"]): int(one["size"]) for one in listed}
+        listed = self._remote.get(f"/api/runs/{self._run}/files")
+        sizes = {str(one["name"]): int(one["size"]) for one in listed["files"]}
         # Slots first: a concurrent reader must not find a line whose values are missing.
         for name in sorted(sizes, key=lambda name: name.endswith(".lines")):
             if journal_file_path(self._folder, name) is None:
@@ -48,7 +50,34 @@ class RunFetch:
                     f"{self._remote.url} listed {name[:40]!r}, which is not a file of a run; ask its administrator"
                 )
             self._download(f"/api/runs/{self._run}/files/{name}", self._folder / name, sizes[name])
+        self._fetch_console(listed.get("console", []))  # servers of older versions list none
         mark_for_reindexing(self._folder)
+
+    def _fetch_console(self, listed: list[dict[str, Any]]) -> None:
+        """Fetches the console files that differ from those here; of a live run they are rewritten as it prints."""
+        names = set()
+        for one in listed:
+            path = console_file_path(self._folder, str(one["name"]))
+            if path is None or int(one["size"]) > MAX_CONSOLE_BYTES:
+                raise Damaged(f"{self._remote.url} listed {str(one)[:80]}, which is no console file of a run")
+            names.add(path.name)
+            if _digest(path) != one["digest"]:
+                atomic_write(path, self._read_console(path.name, int(one["size"])), durable=False, permissions=0o644)
+        for path in list_console_files(self._folder):
+            if path.name not in names and is_unfinished_part(path):
+                path.unlink(missing_ok=True)  # its lines are finished
+
+    def _read_console(self, name: str, size: int) -> bytes:
+        """Returns the whole records of a console file; one may be cut that was written meanwhile."""
+        content = bytearray()
+        while len(content) < size:
+            part = self._remote.content(f"/api/runs/{self._run}/files/{name}?at={len(content)}", PART_BYTES)
+            if not part:
+                break
+            content += part
+        self.got_bytes += len(content)
+        rows = bytes(content).split(b"\n")[:-1]
+        return b"".join(row + b"\n" for row in rows if decode_record(row) is not None)
 
     def chunks(self) -> None:
         """Fetches the chunks that the journals name; checkpoints are fetched separately."""
@@ -121,6 +150,12 @@ def download(remote: ServerClient, address: str, path: Path, size: int) -> int:
     return got_bytes
 
 
+def _digest(path: Path) -> str:
+    import xxhash
+
+    return xxhash.xxh3_128_hexdigest(path.read_bytes()) if path.exists() else ""
+
+
 def journal_file_path(folder: Path, name: str) -> Path | None:
     """Returns the path of a journal file by its name; None for any name that must not be served."""
     stem, _, suffix = name.rpartition(".")
@@ -136,3 +171,9 @@ def list_journal_files(folder: Path) -> list[tuple[str, int]]:
         for _, path in list_journals(folder)
     ]
     return [(name, path.stat().st_size) for name, path in found if path.exists()]
+
+
+def describe_console_files(folder: Path) -> list[dict[str, Any]]:
+    """Returns the console files of a run with their sizes, and digests that say whether somebody has the same."""
+    found = [(path, path.stat().st_size) for path in list_console_files(folder)]
+    return [{"name": path.name, "size": size, "digest": _digest(path)} for path, size in found if size]

@@ -19,6 +19,7 @@ from relive.store.catalog import Index
 
 MAX_BODY = 1 << 20
 MAX_ROWS = 1_000
+MAX_FIRST = 1_000
 _SEE = "see POST /api/table in /api/openapi.json for the expected body"
 _PLACE = re.compile(r"\(line (\d+), column (\d+)\)")
 _NAMED = re.compile(r"(?:no run has|there is no column) ['\"](.+?)['\"]")
@@ -43,6 +44,7 @@ class TableBody(msgspec.Struct, forbid_unknown_fields=True):
     offset: int = 0
     limit: int = 100
     runs: list[str] | None = None
+    first: list[str] = []
 
 
 class TableEndpoints:
@@ -60,10 +62,12 @@ class TableEndpoints:
             raise HttpError(
                 422, "at most 200 columns, 5 to sort and 5 to group by, 2000 characters of where; ask for less"
             )
+        if len(body.first) > MAX_FIRST:
+            raise HttpError(422, f"at most {MAX_FIRST} runs come first; name fewer")
         terms = TableTerms(
             body.where, None if body.columns is None else tuple(body.columns),
             tuple(TableSort(one.column, one.descending) for one in body.sort), tuple(body.group), body.offset,
-            body.limit, None if body.runs is None else tuple(body.runs),
+            body.limit, None if body.runs is None else tuple(body.runs), tuple(body.first),
         )  # fmt: skip
         answer = await self._answers.ask(request, answer_table, terms)
         return compact_response(request, answer, 422 if answer.startswith(_REFUSED) else 200)

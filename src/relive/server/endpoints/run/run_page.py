@@ -28,7 +28,8 @@ class RunPageEndpoints:
 
     async def config(self, request: Request) -> Response:
         """Returns args and command line, and the args that differ from another run's."""
-        return await self._answer(request, ["against"], run_provenance.describe_config, query_text(request, "against"))
+        ask, against = run_provenance.describe_config, query_text(request, "against")
+        return await self._answer(request, ["against", *_PAGE], ask, against, *_page_of(request))
 
     async def data(self, request: Request) -> Response:
         """Returns declared and observed data, and what differs from another run's."""
@@ -39,8 +40,8 @@ class RunPageEndpoints:
 
     async def environment(self, request: Request) -> Response:
         """Returns interpreter, packages, machine and variables, and what differs from another run's."""
-        ask = run_provenance.describe_run_environment
-        return await self._answer(request, ["against"], ask, query_text(request, "against"))
+        ask, against = run_provenance.describe_run_environment, query_text(request, "against")
+        return await self._answer(request, ["against", *_PAGE], ask, against, *_page_of(request))
 
     async def commands(self, request: Request) -> Response:
         """Returns the commands that repeat, replay and restore a run."""

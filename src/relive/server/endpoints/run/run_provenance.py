@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from relive.model import SHORT_ID_DIGITS, RunRecord
+from relive.query import MAX_CELL_CHARS, cell_chars, cut_cell, page_of
 from relive.query.compare import data_changes
 from relive.server.endpoints.run.run_lookup import find_record
 from relive.server.endpoints.run.wire_values import differing, wire_value
@@ -15,22 +16,46 @@ _HARDWARE = ("hostname", "platform", "cpu", "cpus", "cpus_usable", "memory_bytes
 _PROCESS = ("python", "implementation", "executable", "user", "cwd")
 
 
-def describe_config(index: Index, run: str, against: str) -> dict[str, Any]:
-    """Returns the args and the command line of a run; with `against`, also the args that differ from another run's."""
+def describe_config(index: Index, run: str, against: str, offset: int, limit: int) -> dict[str, Any]:
+    """Returns args and the command line of a run; with `against`, also the args that differ from another run's."""
     record = find_record(index, run)
     args = record.config["args"]
+    chars = cell_chars(limit, 2)
     found: dict[str, Any] = {
         "args": {
-            name: {"value": wire_value(arg["value"]), "default": wire_value(arg["default"]), "origin": arg["origin"]}
-            for name, arg in args.items()
+            name: {"value": _cut(arg["value"], chars), "default": _cut(arg["default"], chars), "origin": arg["origin"]}
+            for name, arg in page_of(args, offset, limit).items()
         },
-        "argv": record.config["argv"],
-        "tags": wire_value(record.tags),
+        "total": len(args),
+        "argv": _cut_all(record.config["argv"], limit),
+        "tags": _cut_all(record.tags, limit),
     }
     if against:
         other = find_record(index, against)
-        found |= {"against": other.run, "changed": differing(_plain_args(record), _plain_args(other))}
+        found |= _page_of_changes(other, differing(_plain_args(record), _plain_args(other)), offset, limit)
     return found
+
+
+def _page_of_changes(other: RunRecord, changed: list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
+    """Returns a page of what differs from another run."""
+    chars = cell_chars(limit, 2)
+    rows = [
+        {"name": row["name"], "here": cut_cell(row["here"], chars)[0], "there": cut_cell(row["there"], chars)[0]}
+        for row in changed[offset : offset + limit]
+    ]
+    return {"against": other.run, "changed": rows, "changed_total": len(changed)}
+
+
+def _cut(form: Any, chars: int) -> Any:
+    return cut_cell(wire_value(form), chars)[0]
+
+
+def _cut_all(items: Any, limit: int) -> Any:
+    """Returns the first items of a list or a mapping, each cut to the length of a cell."""
+    chars, shown = cell_chars(limit, 1), page_of(items, 0, limit)
+    if isinstance(shown, dict):
+        return {name: _cut(item, chars) for name, item in shown.items()}
+    return [_cut(item, chars) for item in shown]
 
 
 def _plain_args(record: RunRecord) -> dict[str, Any]:
@@ -61,20 +86,23 @@ def _digests(record: RunRecord) -> dict[str, Any]:
     return {name: facts.get("digest") for name, facts in record.data["declared"].items()}
 
 
-def describe_run_environment(index: Index, run: str, against: str) -> dict[str, Any]:
+def describe_run_environment(index: Index, run: str, against: str, offset: int, limit: int) -> dict[str, Any]:
     """Returns interpreter, packages, machine, command and variables of a run; with `against`, what differs."""
     record = find_record(index, run)
     env = record.environment
+    packages = dict(sorted((env.get("packages") or {}).items()))
     found: dict[str, Any] = {
-        **{key: wire_value(env.get(key)) for key in _PROCESS},
-        "hardware": {key: wire_value(env.get(key)) for key in _HARDWARE},
-        "packages": env.get("packages") or {},
-        "command": env.get("command") or [],
-        "variables": wire_value(env.get("variables") or {}),
+        **{key: _cut(env.get(key), MAX_CELL_CHARS) for key in _PROCESS},
+        "hardware": {key: _cut(env.get(key), MAX_CELL_CHARS) for key in _HARDWARE},
+        "packages": {name: _cut(version, MAX_CELL_CHARS) for name, version in page_of(packages, offset, limit).items()},
+        "total": len(packages),
+        "command": _cut_all(env.get("command") or [], limit),
+        "variables": _cut_all(env.get("variables") or {}, limit),
     }
     if against:
         other = find_record(index, against)
-        found |= {"against": other.run, "changed": differing(_flat_environment(record), _flat_environment(other))}
+        changed = differing(_flat_environment(record), _flat_environment(other))
+        found |= _page_of_changes(other, changed, offset, limit)
     return found
 
 
