@@ -99,3 +99,40 @@ def test_a_statement_that_fills_a_cache_does_not_contradict_itself(script):
     assert [row["epoch"] for row in rows if row["x"] is not None] == [0, 1, 2, 3]
     assert {row["x_verdict"] for row in rows} == {"unverified"}
     assert "an added statement itself changes m._n" in told.stdout + told.stderr
+
+
+HOOKED = """
+    import random
+    import relive
+
+    class Net:
+        def __init__(self):
+            self.w, self.hooks = 1.0, []
+        def __call__(self, x):
+            self.w = 0.9 * self.w + x
+            for hook in self.hooks:
+                hook(self.w)
+            return self.w
+
+    random.seed(1)
+    net = Net()
+    with relive.checkpointing(every=1):
+        for epoch in relive.loop("epoch", range(4)):
+            for step in relive.loop("step", range(3)):
+                out = net(random.random())
+            relive.log("w", out)
+"""
+
+
+def test_hooks_that_added_code_registers_are_called_in_every_loop(script, shared_truth):
+    asked = HOOKED.replace(
+        "    with relive", "    seen = []\n    net.hooks.append(lambda w: seen.append(w))\n    with relive"
+    )
+    asked += '            relive.log("x", sum(seen))\n'
+    script(HOOKED)
+    script.write(asked)
+
+    script.relive("replay", "x", "--yes", check=False)
+
+    rows = [json.loads(line) for line in script.relive("dataframe", "x", "--json").stdout.splitlines()]
+    assert {row["epoch"]: row["x"] for row in rows} == shared_truth(asked)

@@ -54,3 +54,21 @@ def test_two_questions_in_one_block_share_what_they_need():
     lines = [at for at, text in enumerate(new.splitlines(), 1) if "log(" in text]
 
     assert transplant({"a.py": OLD}, {"a.py": new}, [("a.py", line) for line in lines]).files["a.py"] == new
+
+
+@pytest.mark.parametrize(
+    ("before", "logged"),
+    [
+        ("g = Generator()\ng.manual_seed(5)\nprobe = draw(g)\n", "probe"),
+        ("ref = empty(4)\ninit.constant_(ref, 2.0)\n", "norm(ref)"),
+        ("seen = []\ndef hook(m):\n    seen.append(m)\nnet.register(hook)\n", "sum(seen)"),
+        ("acts = {}\ndef save(key):\n    def hook(m):\n        acts[key] = m\n    return hook\n"
+         "net.register(save('a'))\n", "acts['a']"),
+    ],
+)  # fmt: skip
+def test_what_is_done_to_a_new_variable_elsewhere_comes_along(before, logged):
+    new = OLD.replace("for epoch", f"{before}for epoch").replace(
+        "    x = data()\n", f"    x = data()\n    log('q', {logged})\n"
+    )
+
+    assert carried(new) == new

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from relive.hindsight.analysis import read_source
-from relive.hindsight.analysis.reads import CodeFacts
+from relive.hindsight.analysis.reads import CodeFacts, has_callbacks
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
 from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment, describe_ending
@@ -341,6 +341,7 @@ def _job(
         random_states=_random_states(rank), has_hashes=question.has_hashes,
         port=rank.variables.get("MASTER_PORT", ""), ended_s=(record.ended_us or 0) / 1e6 + 1.0, begun_s=begun_s,
         ignored_signals=record.environment.get("ignored_signals") or [], missing=list(place.missing),
+        keeps_entry=has_callbacks(replay.case.patch.originals, replay.case.patch.files),
         **outside_fields(record, rank, place.base, scratch),
     )  # fmt: skip
 

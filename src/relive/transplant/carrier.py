@@ -36,6 +36,7 @@ from relive.transplant.syntax import (
     effects,
     find_companions,
     find_neighbours,
+    find_new_users,
     free_names,
     slot_scope,
 )
@@ -73,9 +74,8 @@ class Carrier:
         neighbours = find_neighbours(alignment.new_tree, unit.node, self.project.carried_flags(path, self.beside))
         certainty *= scope_certainty(alignment, node) * neighbour_certainty(alignment, neighbours, chosen.slot)
         self.carried.probability *= certainty
-        self.carried.equivalent = len(ranked) > 1 and self._is_equivalent(
-            unit, alignment, chosen, _runner_up(ranked, chosen)
-        )
+        next_best = next((place for place in ranked if place is not chosen), None)
+        self.carried.equivalent = next_best is not None and self._is_equivalent(unit, alignment, chosen, next_best)
         placed = PlacedUnit(unit, old_path, chosen.slot, {})
         self.carried.node, self.carried.where = node, placed
         self._place_companions(placed, alignment)
@@ -193,7 +193,9 @@ class Carrier:
                 return True
             forbid_copies(alignment, name, definition.statements)
         self.provided.add((placed.old_path, name))
-        for unit in self._units_for(placed, alignment, name, definition.statements):
+        carried = self.project.carried_nodes.get(placed.unit.path, ())
+        users = [] if is_import else find_new_users(alignment, definition.scope, name, carried)
+        for unit in self._units_for(placed, alignment, name, [*dict.fromkeys([*definition.statements, *users])]):
             self._bring_unit(unit, placed, alignment)
         self.carried.notes.append(f"{name} comes along")
         return True
@@ -394,7 +396,3 @@ class Carrier:
             found = parse_import(tree, node)
             for alias in found.names if found is not None else ():
                 self._follow_import(path, node, alias.asname or alias.name)
-
-
-def _runner_up(ranked: list[RankedSlot], chosen: RankedSlot) -> RankedSlot:
-    return next(place for place in ranked if place is not chosen)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         read_in_loop,
         rebound_in_loop,
     )
+    from relive.checkpoint.analysis.named_variables import named_library_variables
     from relive.checkpoint.analysis.project_mutations import (
         is_library_file,
         is_project_module,

@@ -18,10 +18,11 @@ from relive.hindsight.analysis.imported_files import ImportRecord, choose_import
 from relive.hindsight.analysis.patched_source import Files, Patch, make_patch
 from relive.hindsight.analysis.program import LoopPath, read_program
 from relive.hindsight.analysis.reads import find_added_state
+from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 from relive.instrument import RULES_VERSION
 from relive.store import Home, read_sealed, write_sealed
 
-_CACHE_VERSION = 7  # is incremented whenever the same sources would give another result
+_CACHE_VERSION = 8  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
 
 
@@ -81,30 +82,37 @@ class PatchCache:
         """Analyses a given patch."""
         patch = replace(patch, originals={file: old.get(file) for file in patch.files})
         files = choose_imported({**old, **patch.files}, old, shape.entry, shape.imports)
-        kept, others = self._find_state(patch, files, shape)
+        kept, others, is_anywhere = self._find_state(patch, files, shape)
         reach = find_reach(
             files, shape.entry, [*patch.added, *others], shape.mains, loops=shape.loops,
             instrumented=self._instrumented, has_framework_loop=shape.has_framework_loop, recorded=patch.originals,
         )  # fmt: skip
+        if is_anywhere:
+            reach = replace(reach, kept=reach.kept | {ANY_LOOP}, is_anywhere=True)
         # Added statements leave no loop, so this reads what was read already.
         leaving = leaving_loops(files, shape.entry if self._instrumented else None)
         return PatchFit(patch, reach, leaving, heavy_imports(files), kept)
 
     def _find_state(
         self, patch: Patch, files: Files, shape: ScriptShape
-    ) -> tuple[tuple[str, ...], list[AddedStatement]]:  # fmt: skip
-        """Returns the variables that added code keeps between iterations, and its statements in loops and functions."""
+    ) -> tuple[tuple[str, ...], list[AddedStatement], bool]:  # fmt: skip
+        """Returns the variables that added code keeps between iterations, and its statements in loops and functions.
+
+        And whether its functions may be called anywhere.
+        """
         names = {path[-1] for path in shape.mains if path}
         program = read_program(files, shape.entry if self._instrumented else None, patch.originals)
         sites = [(unit.file, site) for unit in program.units for site in unit.loops]
         kept: dict[str, None] = {}
         others: list[AddedStatement] = []
+        callbacks: list[str] = []
         for file, text in patch.files.items():
             mains = {site.line for owner, site in sites if owner == file and site.name in names}
             found = find_added_state(patch.originals.get(file), text, mains)
-            kept |= dict.fromkeys(found.kept)
+            kept |= dict.fromkeys((*found.kept, *found.callbacks))
+            callbacks += found.callbacks
             others += [AddedStatement(file, line, "") for line in found.lines]
-        return tuple(kept), others
+        return tuple(kept), others, bool(callbacks)
 
     def _path(self, tree: str, new: Files, shape: ScriptShape) -> Path:
         if id(new) not in self._digests:

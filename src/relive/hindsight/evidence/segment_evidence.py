@@ -298,7 +298,8 @@ class SurroundingEvidence:
             return self._describe_start(entry)
         if rule.ground == OWN:
             changed = self._disturbed[0].partition(": ")[0]
-            return f"an added statement itself changes {changed}; ask with --from-start if its values depend on that"
+            remedy = "" if facts.is_from_start else "; ask with --from-start if its values depend on that"
+            return f"an added statement itself changes {changed}{remedy}"
         if rule.ground == READS:
             times = [f"reads {path.partition(': ')[0]}, which holds times" for path in self.volatile_paths
                      if code.reads_directly(name, path)]  # fmt: skip
@@ -354,11 +355,7 @@ class SurroundingEvidence:
             used = [path for path in real if self._facts.code.is_used(path)]
             if check.differing > len(check.differences) and not used:
                 used = [f"{check.differing} objects"]  # more than are listed
-            own = (
-                ()
-                if check.place in (RESTORED, ENTRY)
-                else tuple(filter(self._facts.code.is_changed_by_statement, used))
-            )
+            own = () if check.place == RESTORED else tuple(filter(self._facts.code.is_changed_by_statement, used))
             if len(own) < len(used):
                 own = ()  # something else differs, too
             unused = tuple(path for path in real if path not in used)

@@ -33,6 +33,7 @@ class StateProof:
         self._port = job.port, os.environ.get("MASTER_PORT", "")
         self._observer = self._new_observer()
         self._has_hashes = job.has_hashes
+        self._keeps_entry = job.keeps_entry
         self._loop = 0
         self._is_entry_compared = False
         self.before_check: Callable[[], None] = lambda: None
@@ -49,7 +50,7 @@ class StateProof:
         self._loop, self._is_entry_compared = loop, False
         self._observer.begin(running_roots(frame, objects), elapsed_s=float("inf"), items=items)
         checkpoint = self._checkpoint_of(loop)
-        if checkpoint is not None and self._compare_entry(checkpoint) and is_run:
+        if checkpoint is not None and self._compare_entry(checkpoint) and is_run and not self._keeps_entry:
             self._observer.with_gradients = checkpoint.start.has_gradients
             agreed, differences = restore_script(checkpoint.entry(), self._observer, frame, objects)
             self._note(loop, -1, RESTORED, agreed, differences)

@@ -76,6 +76,7 @@ class Job(msgspec.Struct, frozen=True):
     ignored_signals: list[str] = []  # by the process that was recorded, from its start on
     private: list[tuple[str, str]] = []  # folders that this worker has for itself, and those that the run had instead
     begun_s: float = 0.0  # wall clock: the begin of the replay, all of its segments together
+    keeps_entry: bool = False  # the state at the entry of a loop is left as it is: added code has changed it
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod

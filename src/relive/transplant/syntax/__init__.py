@@ -7,7 +7,13 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.transplant.syntax.alignment import align
     from relive.transplant.syntax.definite_assignment import Bound, DefiniteAssignment, leaves_block, slot_scope
-    from relive.transplant.syntax.inserted_block import LOGGING_PREFIXES, affects, find_companions, is_new
+    from relive.transplant.syntax.inserted_block import (
+        LOGGING_PREFIXES,
+        affects,
+        find_companions,
+        find_new_users,
+        is_new,
+    )
     from relive.transplant.syntax.insertion_slots import (
         SIBLINGS,
         Slot,

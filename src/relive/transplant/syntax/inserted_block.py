@@ -44,6 +44,24 @@ def find_companions(
     return sorted(found, key=lambda one: one.order)
 
 
+def find_new_users(alignment: Alignment, scope: Node, name: str, carried: Collection[Node]) -> list[Node]:
+    """Returns the new statements of a scope that act on a variable which comes along.
+
+    They mention it, or a new function that does: `net.register_forward_hook(hook)`, where `hook` fills it.
+    """
+    tree, names = alignment.new_tree, {name}
+    new = [one for one in scope.descendants() if is_new(alignment, one, carried)]
+    definitions = [one for one in new if one.kind in SCOPES and one.scope is scope and one.name]
+    while more := {
+        str(one.name)
+        for one in definitions
+        if one.name not in names and any(names.intersection(inner.words) for inner in one.descendants())
+    }:
+        names |= more
+    tops = [one for one in new if one.scope is scope and (one.parent is None or one.parent not in new)]
+    return [one for one in tops if affects(tree, one, names) and not one.key.startswith(LOGGING_PREFIXES)]
+
+
 def is_new(alignment: Alignment, node: Node, carried: Collection[Node]) -> bool:
     """Whether nothing of a statement has a partner in the old version, apart from what is carried."""
     orders = {order for one in carried for order in range(one.order, one.after)}

@@ -46,6 +46,7 @@ def _attributes_of(kind: type) -> Attributes:
 
 # Attributes that are no state: caches, links to the whole library, clocks.
 _SKIPPED: dict[str, frozenset[str]] = {
+    "joblib.memory": frozenset({"_func_code_id", "_func_code_info", "timestamp", "_cached_output_identifiers"}),
     "logging": frozenset(
         {"_cache", "disabled", "filters", "handlers", "level", "manager", "name", "parent", "propagate", "root"}
     ),

@@ -46,7 +46,9 @@ DISPLAY_PACKAGES = frozenset(
 _DISPLAY_MODULES = ("torch.utils.tensorboard", "concurrent.futures.thread")  # a pool of threads has none of its own
 # Boosters pickle their trees, rounded or not, and leave out what the next round needs: data, margins, generators.
 _COMPARED_PACKAGES = frozenset({"lightgbm", "xgboost", "catboost"})
-_UNKNOWN_PACKAGES = frozenset({"multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "ssl", "sqlite3"})
+_UNKNOWN_PACKAGES = frozenset(
+    "multiprocessing concurrent asyncio subprocess socket ssl sqlite3 h5py lmdb diskcache".split()
+)
 _VALUE_TYPES = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID,
     pathlib.PurePath, re.Pattern, range, slice, type(NotImplemented),

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from relive.checkpoint.analysis import is_project_module, project_modules
+from relive.checkpoint.analysis import is_project_module, named_library_variables, project_modules
 from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.handlers.classes import has_same_values, is_library_state
 from relive.checkpoint.graph.handlers.code import is_made_at_run_time
@@ -28,15 +28,13 @@ from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import (
     capture_random_states,
     current_filters,
+    library_settings,
     restore_random_states,
     set_warning_filters,
 )
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
-
-
-_TINY, _ONE = 5e-324, 1.0  # their product is zero if the processor flushes denormal numbers
 
 
 class ProcessState:
@@ -69,10 +67,14 @@ class LibraryState:
     """
 
     def __init__(self) -> None:
-        named = (value for module in project_modules() for value in list(vars(module).values()))
-        libraries = {id(one): one for one in map(_library_of, named) if one is not None}
+        held = (value for module in project_modules() for value in list(vars(module).values()))
+        libraries = {id(one): one for one in map(_library_of, held) if one is not None}
         self.variables = {name: dict(vars(one)) for one in libraries.values() if (name := one.__name__)}
         self.keepers = {name: _keepers_of(name, values) for name, values in self.variables.items()}
+        for name, variables in named_library_variables().items():
+            values = self.variables.setdefault(name, dict(vars(sys.modules[name]))) if name in sys.modules else {}
+            keepers = self.keepers.setdefault(name, [])
+            keepers += [one for one in variables if one not in keepers and _may_be_set(name, values.get(one))]
         self.classes = {
             name: [(key, one, frozenset(vars(one))) for key, one in values.items() if isinstance(one, type)]
             for name, values in self.variables.items()
@@ -106,6 +108,14 @@ def _keepers_of(library: str, variables: dict[str, Any]) -> list[str]:
     ]
 
 
+def _may_be_set(library: str, value: Any) -> bool:
+    """Whether a variable of a library that the project names may hold something of the project's."""
+    package = library.partition(".")[0]
+    if package in DISPLAY_PACKAGES or package in ("sys", "os", "builtins", "logging", "warnings", "relive"):
+        return False  # looked at in other ways, or not at all
+    return value is None or (_is_object(value) and is_library_state(package, value))
+
+
 def _is_object(value: Any) -> bool:
     """Whether a value can change; others are state only if they are bound to something else."""
     return type(value) not in PLAIN_TYPES and not isinstance(value, str | tuple | type)
@@ -136,30 +146,6 @@ def _current_folder() -> str:
         return ""
 
 
-def _torch_facts(torch: Any) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-    from torch.backends import cudnn
-
-    def set_flag(owner: Any, name: str) -> Callable[[Any], None]:
-        return lambda value: setattr(owner, name, value)
-
-    return {
-        "default dtype": (
-            torch.get_default_dtype().__reduce__(), lambda name: torch.set_default_dtype(getattr(torch, name))
-        ),
-        "default device": (str(torch.get_default_device()), lambda name: torch.set_default_device(name)),
-        "gradients": (torch.is_grad_enabled(), torch.set_grad_enabled),
-        "deterministic": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
-        "matmul precision": (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
-        "anomaly": (torch.is_anomaly_enabled(), torch.autograd.set_detect_anomaly),
-        "threads": (torch.get_num_threads(), torch.set_num_threads),
-        "printing": (_torch_printing(torch), lambda options: torch.set_printoptions(**dict(options))),
-        "cudnn.benchmark": (cudnn.benchmark, set_flag(cudnn, "benchmark")),
-        "cudnn.deterministic": (cudnn.deterministic, set_flag(cudnn, "deterministic")),
-        "flush denormal": (_TINY * _ONE == 0.0, torch.set_flush_denormal),
-        "mkldnn": (torch.backends.mkldnn.enabled, set_flag(torch.backends.mkldnn, "enabled")),
-    }  # fmt: skip
-
-
 def _umask() -> int:
     """Returns the mask of new files. Python can only set it, which other threads would notice."""
     try:
@@ -169,13 +155,6 @@ def _umask() -> int:
         mask = os.umask(0o077)
         os.umask(mask)
         return mask
-
-
-def _torch_printing(torch: Any) -> tuple[tuple[str, Any], ...]:
-    options = torch._tensor_str.PRINT_OPTS
-    return tuple(
-        (name, getattr(options, name)) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")
-    )
 
 
 def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
@@ -193,15 +172,7 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "logging": (logging.root.manager.disable, logging.disable),
         "locale": (locale.setlocale(locale.LC_ALL), _set_locale),
     }
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    if numpy is not None and hasattr(numpy, "geterr"):
-        options = numpy.get_printoptions()
-        if options["formatter"] is None:
-            found["numpy printing"] = (_sorted_pairs(options), lambda pairs: numpy.set_printoptions(**dict(pairs)))
-        found["numpy errors"] = (tuple(sorted(numpy.geterr().items())), lambda pairs: numpy.seterr(**dict(pairs)))
-    if torch is not None and hasattr(torch, "get_default_dtype"):
-        found |= {f"torch {name}": fact for name, fact in _torch_facts(torch).items()}
-    return found
+    return found | library_settings()
 
 
 class ProcessHandler(Handler):
@@ -330,10 +301,6 @@ def _environment_changes(process: ProcessState) -> tuple[dict[str, str], tuple[s
     now, before = dict(os.environ), process.environment
     changed = {name: value for name, value in sorted(now.items()) if before.get(name) != value}
     return changed, tuple(sorted(name for name in before if name not in now))
-
-
-def _sorted_pairs(options: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(sorted(options.items()))
 
 
 def _set_locale(name: str) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.hindsight.analysis.reads.added_state import find_added_state
+    from relive.hindsight.analysis.reads.added_state import find_added_state, has_callbacks
     from relive.hindsight.analysis.reads.code_facts import CodeFacts
 
 __getattr__ = lazy_names(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relive.hindsight.analysis.reads.expression_reads import chain_of
@@ -23,10 +23,12 @@ class AddedState:
     """`kept`: variables that added code carries from one iteration of a main loop to the next, or out of it.
 
     `lines` are those of all added statements in loops and functions: where these are, the loops have to run.
+    `callbacks`: added functions that are handed to somebody else, who may call them in any loop.
     """
 
     kept: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
+    callbacks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -67,7 +69,45 @@ def find_added_state(old: str | None, new: str, mains: Collection[int]) -> Added
     kept = [name for name in _own_names(added, old_names) if _is_kept(name, added, mains)]
     kept += [one.node.name for one in added if isinstance(one.node, _FUNCTIONS) and _has_mutable_default(one.node)]
     inside = [one.node.lineno for one in added if len(one.blocks) > 1 and not isinstance(one.node, _DEFINITIONS)]
-    return AddedState(tuple(dict.fromkeys(kept)), tuple(inside))
+    return AddedState(tuple(dict.fromkeys(kept)), tuple(inside), tuple(_callbacks(tree, lines)))
+
+
+def has_callbacks(originals: Mapping[str, str | None], files: Mapping[str, str]) -> bool:
+    """Whether functions were added to files that somebody else may call: a hook of a module, say."""
+    return any(find_added_state(originals.get(file), text, ()).callbacks for file, text in files.items())
+
+
+def _callbacks(tree: ast.Module, lines: Collection[int]) -> list[str]:
+    """Returns added functions that are mentioned without being called, or return functions, and lambdas as arguments.
+
+    What a key function or a comprehension's helper does is over when the call is; those that only compute count too,
+    since a function may be kept by whoever gets it.
+    """
+    nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", 0) in lines]
+    made = {node.name: node for node in nodes if isinstance(node, _FUNCTIONS)}
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    handed = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+    found = [name for name, node in made.items() if name in handed and _changes_anything(node)]
+    for call in (node for node in nodes if isinstance(node, ast.Call) and not _is_pure_call(node)):
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        found += ["a lambda" for one in given if isinstance(one, ast.Lambda) and _changes_anything(one)]
+    return list(dict.fromkeys(found))
+
+
+def _changes_anything(function: ast.AST) -> bool:
+    """Whether a function does more than compute its result: it sets, fills or declares what is not its own."""
+    inner = list(ast.walk(function))
+    stored = (ast.Attribute, ast.Subscript)
+    return any(
+        isinstance(node, ast.Global | ast.Nonlocal)
+        or (isinstance(node, stored) and not isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.Call) and bool(_changed_by_call(node)))
+        for node in inner
+    )
+
+
+def _is_pure_call(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id in ("sorted", "min", "max", "map", "filter", "sum")
 
 
 def added_lines(old: str, new: str) -> frozenset[int]:

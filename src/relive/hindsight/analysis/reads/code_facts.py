@@ -133,7 +133,9 @@ class CodeFacts:
 
     def is_changed_by_statement(self, path: str) -> bool:
         """Whether an added statement may itself change the object at a path: by functions of the project it calls."""
-        return not self._changed_by_statements.isdisjoint(_PATH_PART.findall(path.partition(": ")[0]))
+        parts = _PATH_PART.findall(path.partition(": ")[0])
+        is_hook = self._own_code.has_callbacks and any("hooks" in part for part in parts)
+        return is_hook or not self._changed_by_statements.isdisjoint(parts)
 
     @cached_property
     def _changed_by_statements(self) -> frozenset[str]:

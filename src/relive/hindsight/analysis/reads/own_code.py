@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from relive.hindsight.analysis.reads.added_state import added_lines
+from relive.hindsight.analysis.reads.added_state import added_lines, has_callbacks
 from relive.hindsight.analysis.reads.expression_reads import dotted_name
 from relive.hindsight.analysis.reads.set_order import depends_on_set_order, names_of_sets
 from relive.hindsight.analysis.reads.volatile_calls import ORDER
@@ -24,6 +24,7 @@ class OwnCode:
     names: frozenset[str] = frozenset()
     seeds_itself: str = ""  # a generator that it makes without a seed
     has_set_order: bool = False
+    has_callbacks: bool = False  # functions of it are called by others: hooks
 
     def label(self, *, has_hash_seed: bool) -> str | None:
         """Returns what the added code depends on besides the state; None if that is nothing."""
@@ -55,4 +56,5 @@ def find_own_code(texts: Sequence[tuple[str, str]], statements: Collection[int])
                     seeding = seeding or dotted_name(function)
             value = getattr(node, "iter", None) or getattr(node, "value", None)
             has_order |= isinstance(node, ast.stmt) and value is not None and depends_on_set_order(value, sets)
-    return OwnCode(frozenset(names), seeding, has_order)
+    calls_back = any(has_callbacks({"": old}, {"": new}) for old, new in texts)
+    return OwnCode(frozenset(names), seeding, has_order, calls_back)
