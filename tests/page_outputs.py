@@ -18,7 +18,7 @@ _MASKS = (
     (r"\bsegments \d+\b", "segments N"),
     (r"[ \t]+", " "),  # columns are as wide as their values
 )
-_PROGRESS = re.compile(r"replaying: \d+ of \d+ iterations?")  # a bar at a terminal, which leaves nothing behind
+_PROGRESS = re.compile(r"replaying: \d+.*")  # a bar at a terminal, which leaves nothing behind
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,10 @@ def print_table(
     body = [click.style(line, fg=style) if style else line for line, style in _with_styles(lines[1:], styles)]
     _show([*above, heading, *body])
     if layout.left_out:
-        click.echo(f"not shown: {', '.join(layout.left_out)}; --wide shows all, --columns A,B picks", err=True)
+        context = click.get_current_context(silent=True)
+        has_options = context is None or "wide" in context.params
+        remedy = "--wide shows all, --columns A,B picks" if has_options else "a wider terminal, or a file, shows all"
+        click.echo(f"not shown: {', '.join(layout.left_out)}; {remedy}", err=True)
 
 
 def _show(lines: Sequence[str]) -> None:

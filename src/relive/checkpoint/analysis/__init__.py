@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
+    from relive.checkpoint.analysis.library_variables import named_library_variables
     from relive.checkpoint.analysis.live_variables import (
         is_left_by_break,
         live_outs,
         read_in_loop,
         rebound_in_loop,
     )
-    from relive.checkpoint.analysis.named_variables import named_library_variables
     from relive.checkpoint.analysis.project_mutations import (
         is_library_file,
         is_project_module,

@@ -7,7 +7,7 @@ from relive.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from relive.checkpoint.state.frame_variables import UncapturedValue, set_variables
     from relive.checkpoint.state.gradients import has_loop_carried_gradients
-    from relive.checkpoint.state.library_settings import library_settings
+    from relive.checkpoint.state.library_settings import current_library_settings
     from relive.checkpoint.state.loader_iterators import is_tracked_iterator, make_iterator, track_loader_iterator
     from relive.checkpoint.state.random_state import (
         capture_random_states,

@@ -12,7 +12,7 @@ _TINY, _ONE = 5e-324, 1.0  # their product is zero if the processor flushes deno
 Setting = tuple[Any, Callable[[Any], None]]
 
 
-def library_settings() -> dict[str, Setting]:
+def current_library_settings() -> dict[str, Setting]:
     """Returns the settings of what is loaded: the value of each now, and how it is set."""
     modules = sys.modules
     found: dict[str, Setting] = {

@@ -138,7 +138,7 @@ def _print_table(table: Table, *, asked: Collection[str] | None, picked: str | N
         if is_narrow:
             columns.sort(key=lambda column: 0 if column.title in asked else _PLACES.get(column.title, 0))
     print_table(columns, picked=picked, wide=wide)
-    click.echo(f"{len(table)} rows", err=True)
+    click.echo(f"{len(table)} row{'' if len(table) == 1 else 's'}", err=True)
 
 
 def _is_number(table: Table, name: str) -> bool:

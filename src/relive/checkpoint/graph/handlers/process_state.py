@@ -28,7 +28,7 @@ from relive.checkpoint.graph.registry import MISSING, Handler, Restorer, Walker
 from relive.checkpoint.state import (
     capture_random_states,
     current_filters,
-    library_settings,
+    current_library_settings,
     restore_random_states,
     set_warning_filters,
 )
@@ -172,7 +172,7 @@ def _facts() -> dict[str, tuple[Any, Callable[[Any], None]]]:
         "logging": (logging.root.manager.disable, logging.disable),
         "locale": (locale.setlocale(locale.LC_ALL), _set_locale),
     }
-    return found | library_settings()
+    return found | current_library_settings()
 
 
 class ProcessHandler(Handler):
