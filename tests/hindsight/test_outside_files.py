@@ -419,10 +419,12 @@ def test_a_file_that_is_read_and_written_through_one_handle(script: Script, out:
 
 @needs_monitor
 def test_folders_that_processes_of_the_replay_make_are_its_own(script: Script, out: Path):
-    source = training(out, before="import multiprocessing, tempfile")
-    script(source)
     made = "multiprocessing.get_context('fork').Process(target=lambda: os.listdir(tempfile.mkdtemp(dir=OUT)))"
-    script.write(source + f"one = {made}; one.start(); one.join(); relive.log('x', w)\n")
+    source = training(
+        out, before="import multiprocessing, tempfile", after=f"one = {made}\none.start()\none.join()"
+    )  # fmt: skip
+    script(source)
+    script.write(source + "relive.log('x', w)\n")
 
     found, told = answers(script)
 

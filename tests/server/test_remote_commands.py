@@ -140,6 +140,15 @@ def test_watch_catches_a_poisoned_rank_on_the_server(tmp_path: Path, elsewhere: 
     assert "correct the name" in elsewhere("watch", "last", "--skew", "lss>5").output
 
 
+def without_packages(model: dict[str, Any]) -> dict[str, Any]:
+    """A server lists the versions of a model without their packages and variables; it tells those of one version."""
+    for version in model["versions"]:
+        version["environment"] = {
+            key: value for key, value in version["environment"].items() if key not in ("packages", "variables")
+        }
+    return model
+
+
 def test_a_model_is_promoted_moved_back_downloaded_and_loaded_over_http(
     team: Server, elsewhere: Callable[..., Result], tmp_path: Path
 ):
@@ -155,7 +164,7 @@ def test_a_model_is_promoted_moved_back_downloaded_and_loaded_over_http(
     assert "better" in elsewhere("registry", "net").stdout
     assert "production → 1, was 2 (rollback)" in elsewhere("registry", "net", "--history").stdout
     near = elsewhere("registry", "net", "--json", "--home", str(team.store)).stdout
-    assert json.loads(elsewhere("registry", "net", "--json").stdout) == json.loads(near)
+    assert json.loads(elsewhere("registry", "net", "--json").stdout) == without_packages(json.loads(near))
     assert "net@1:" in elsewhere("download", "net@production", "models").stdout
     assert (tmp_path / "models" / "model.bin").read_bytes() == b"weights of 0.1"
     assert "is retired" in elsewhere("retire", "net@2").stdout

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from relive.checkpoint.analysis.library_variables import named_library_variables
+    from relive.checkpoint.analysis.library_variables import assigned_library_variables
     from relive.checkpoint.analysis.live_variables import (
         is_left_by_break,
         live_outs,

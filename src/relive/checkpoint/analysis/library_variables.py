@@ -1,4 +1,4 @@
-"""Variables of library modules that the project's source names: `json.encoder.STATE`."""
+"""Variables of library modules that the project's source assigns: `json.encoder.STATE = {}`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import ModuleType
 
 from relive.checkpoint.analysis.project_mutations import is_project_module, project_modules
 
-_DOTTED = re.compile(r"(?<![\w.])[^\W\d]\w*(?:\.[^\W\d]\w*)+")
+_ASSIGNED = re.compile(r"(?<![\w.])([^\W\d]\w*(?:\.[^\W\d]\w*)+)\s*(?:\[[^\]\n]*\]\s*)?[-+*/|&]?=(?!=)")
 
 
-def named_library_variables() -> dict[str, list[str]]:
-    """Returns the names of variables by the module that has them, or may get them; no functions and modules."""
-    return _named(len(sys.modules))
+def assigned_library_variables() -> dict[str, list[str]]:
+    """Returns the names of variables by the module that has them, or gets them; no functions and modules."""
+    return _assigned(len(sys.modules))
 
 
 @lru_cache(maxsize=2)
-def _named(_count: int) -> dict[str, list[str]]:
+def _assigned(_count: int) -> dict[str, list[str]]:
     found: dict[str, dict[str, None]] = {}
     for module in project_modules():
         file = getattr(module, "__file__", None)
-        for chain in {*_DOTTED.findall("".join(linecache.getlines(file)))} if file else ():
+        for chain in {*_ASSIGNED.findall("".join(linecache.getlines(file)))} if file else ():
             first, *rest = chain.split(".")
             current = vars(module).get(first)
             for part in rest:

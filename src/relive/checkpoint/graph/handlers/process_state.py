@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from relive.checkpoint.analysis import is_project_module, named_library_variables, project_modules
+from relive.checkpoint.analysis import assigned_library_variables, is_project_module, project_modules
 from relive.checkpoint.graph.handlers.attributes import module_name
 from relive.checkpoint.graph.handlers.classes import has_same_values, is_library_state
 from relive.checkpoint.graph.handlers.code import is_made_at_run_time
@@ -71,7 +71,7 @@ class LibraryState:
         libraries = {id(one): one for one in map(_library_of, held) if one is not None}
         self.variables = {name: dict(vars(one)) for one in libraries.values() if (name := one.__name__)}
         self.keepers = {name: _keepers_of(name, values) for name, values in self.variables.items()}
-        for name, variables in named_library_variables().items():
+        for name, variables in assigned_library_variables().items():
             values = self.variables.setdefault(name, dict(vars(sys.modules[name]))) if name in sys.modules else {}
             keepers = self.keepers.setdefault(name, [])
             keepers += [one for one in variables if one not in keepers and _may_be_set(name, values.get(one))]
