@@ -6,6 +6,7 @@ import ast
 import enum
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import PurePath
 from types import FrameType
@@ -170,9 +171,13 @@ def unknown_kwargs_message(unknown: list[str], known: list[str]) -> str:
     return f"{FLAG} {' '.join(unknown)}: no relive.arg of that name; known are {listed}"
 
 
-def is_result_dropped(frame: FrameType) -> bool:
-    """Whether the call that a frame is in is a statement of its own, so that nobody gets what it returns."""
+def is_result_dropped(frame: FrameType, name: str) -> bool:
+    """Whether the call that a frame is in is a statement of its own, and the only one in its file to ask for an arg."""
     import dis  # imported only if there are kwargs
+    import linecache
 
     following = (step for step in dis.get_instructions(frame.f_code) if step.offset > frame.f_lasti)
-    return next((step.opname for step in following), "") == "POP_TOP"
+    if next((step.opname for step in following), "") != "POP_TOP":
+        return False
+    asked = re.findall(rf"\barg\(\s*['\"]{re.escape(name)}['\"]", "".join(linecache.getlines(frame.f_code.co_filename)))
+    return len(asked) < 2

@@ -331,7 +331,7 @@ def _is_unused(name: str) -> bool:
     """Whether the statement that asked for an arg drops it, with a warning: then the script has another value."""
     from relive.record.args import is_result_dropped
 
-    if not is_result_dropped(user_frame()):
+    if not is_result_dropped(user_frame(), name):
         return False
     warn_once(
         "arg-unused",
