@@ -64,18 +64,21 @@ class Judged:
         self._folder = folder
         self._made = 0
         self.then = [0.5, 0.25, 0.75, 0.125, 0.875]
+        self.asked: float | str = 1.0
 
     def __call__(self, now: Sequence[float | None] | None = None, *checks: StateCheck, **facts: Any) -> SegmentVerdicts:
         recorded = self._journal([("loss", at, value) for at, value in enumerate(self.then)])
         values = self.then if now is None else now
-        rows = [(name, at, value) for at, loss in enumerate(values) for name, value in (("x", 1.0), ("loss", loss))]
+        rows = [
+            (name, at, value) for at, loss in enumerate(values) for name, value in (("x", self.asked), ("loss", loss))
+        ]
         replayed = self._journal([row for row in rows if row[2] is not None])
         found = compare(recorded, replayed, leave_out=["x"], tolerance=0.0, is_whole=True)
         return judge_segment(
             SegmentFacts(replayed, found, **{"code": Code(), "checks": checks, **facts}), ["x"]
         )  # fmt: skip
 
-    def _journal(self, rows: Sequence[tuple[str, int, float]]) -> ParsedJournal:
+    def _journal(self, rows: Sequence[tuple[str, int, Any]]) -> ParsedJournal:
         self._made += 1
         folder = self._folder / str(self._made)
         folder.mkdir()
@@ -228,6 +231,13 @@ def test_a_value_that_reads_a_time_in_the_state_says_so(judged: Judged) -> None:
     found = judged(None, check("iteration", 1, "timer.total: other content"), code=Code(reads=["timer.total"]))
 
     assert (short(found), causes(found)) == ("UUUUU", ["reads timer.total, which holds times"])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("<Net object at 0x7f12ab34cd56>", "UUUUU"), ("Net(0xff)", "RRRRR")])
+def test_a_text_with_an_address_in_it_is_of_its_process_alone(judged: Judged, text: str, expected: str) -> None:
+    judged.asked = text
+
+    assert short(judged()) == expected
 
 
 def test_more_differences_than_are_listed_count(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ _VOLATILE_TEXT = re.compile(
     r"(ns|us|µs|ms|s|sec|secs|seconds?|min|h|it/s|s/it|[kMG]i?B(/s)?)\b",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}", re.IGNORECASE)  # what objects without a text of their own look like
 _PROVING_DIGITS = 8  # a number that was logged once proves something if it has as many: settings have fewer
 
 
@@ -211,6 +212,12 @@ def _equal(then: _Values, now: _Values, pairs: Ints, tolerance: float) -> NDArra
 def _without_volatile(json: str | None) -> str | None:
     """Returns a text without the parts that differ each time; any other value as it is."""
     return _VOLATILE_TEXT.sub("…", json) if json is not None and json.startswith('"') else json
+
+
+def shows_address(journal: ParsedJournal, rows: Ints) -> bool:
+    """Whether one of these values is a text with an address in it, which no other process has."""
+    texts = journal.text[rows].tolist() if journal.text is not None else []
+    return any(text is not None and _ADDRESS.search(text) for text in texts)
 
 
 def _different(then: _Values, now: _Values, a: int, b: int, names: _NameCodes) -> Mismatch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,30 @@ def test_a_copy_that_is_begun_goes_on_while_the_caller_works() -> None:
         assert finish is not None
         assert finish()
         assert np.array_equal(target, source)
+
+
+# A pool for a second thread would make OpenMP count more threads than cores, and those of the training would sleep.
+POOL = """
+import os, threading
+import numpy as np, torch
+from relive.checkpoint.memory.parallel_copy import Copier, CopyPlan, split_copy
+
+torch.set_num_threads(4)
+torch.randn(1_000_000).add_(1)  # the training's own pool
+source, target = np.ones(8_000_003, np.uint8), np.zeros(8_000_003, np.uint8)
+copier = Copier()
+before = len(os.listdir("/proc/self/task"))
+assert copier.begin(CopyPlan(split_copy(target, source)))()
+assert np.array_equal(target, source)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_a_copy_in_the_background_makes_no_second_pool_of_threads() -> None:
+    told = subprocess.run([sys.executable, "-c", POOL], capture_output=True, text=True, check=True)
+
+    assert told.stdout.strip() == "1"  # the helper thread itself
 
 
 def test_a_copy_that_fails_says_so() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from relive.hindsight.analysis.depth import AddedStatement
 from relive.hindsight.analysis.reads import CodeFacts
-from relive.hindsight.analysis.reads.volatile_calls import ORDER
+from relive.hindsight.analysis.reads.volatile_calls import HIDDEN, ORDER
 
 FILE = "reads a time or the number of a file, which a replay's own files don't have"
 
@@ -61,6 +61,20 @@ def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **f
         ('from pathlib import Path\nrelive.log("x", str(Path("f").stat()))', f"{FILE} (stat)"),
         ('from os import path\nrelive.log("x", path.getmtime("f"))', f"{FILE} (os.path.getmtime)"),
         ('def age(p):\n    return p.stat().st_mtime\nrelive.log("x", age(p))', f"{FILE} (st_mtime)"),
+        ('import numpy as np\nrelive.log("x", str(np.datetime64("now")))', "reads the clock (datetime64)"),
+        ('import pandas as pd\nrelive.log("x", pd.Timestamp.now().year)', "reads the clock (pandas.Timestamp.now)"),
+        (
+            'relive.log("x", open("/proc/uptime").read())',
+            "reads a property of the process or the machine (/proc/uptime)",
+        ),
+        (
+            'import numpy as np\nrelive.log("x", np.fromfile("/dev/urandom", "u1", 2))',
+            "draws random numbers of the system (/dev/urandom)",
+        ),
+        ('import polars as pl\nb = df.sample(5)\nrelive.log("x", b["a"].sum())', f"{HIDDEN} (polars.sample)"),
+        ('import polars as pl\nb = df.sample(5, seed=3)\nrelive.log("x", b["a"].sum())', None),
+        ('import pandas as pd\nb = df.sample(5)\nrelive.log("x", b["a"].sum())', None),
+        ('import numpy as np\nrelive.log("x", str(np.datetime64("2020-01-01")))', None),
         ('import os\nrelive.log("x", os.stat("f").st_size + os.path.getsize("f"))', None),
         ('from pathlib import Path\ns = Path("f").stat()\nrelive.log("x", s.st_size)', None),
         ('relive.log({"x": loss, "y": 1})', None),
@@ -107,7 +121,11 @@ LOOP = """
     for epoch in relive.loop("epoch", range(3)):
         trainer.step()
         lr = config.lr
-        relive.log("x", trainer.loss + len(texts))
+        for old, (new, _) in trainer.files:
+            trainer.drop(old)
+        for kept in trainer.files:
+            pass
+        relive.log("x", trainer.loss + len(texts) + len(kept) + epoch)
     """
 
 
@@ -123,6 +141,9 @@ LOOP = """
         ("__main__.texts: other content", True, True),
         ("torch default generator: other content", True, False),  # the source does not name it
         ("data.cache: other content", True, False),
+        ("old: another value", False, False),  # bound anew before it is read
+        ("kept: another value", True, True),
+        ("epoch: another value", True, True),  # of the main loop, which the replay itself goes over
     ],
 )
 def test_which_state_the_code_of_the_loop_uses_and_the_statement_reads(path: str, is_used: bool, is_read: bool) -> None:

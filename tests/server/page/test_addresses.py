@@ -30,9 +30,12 @@ LOOK = """() => {
     return JSON.stringify(out);
 }"""
 
+IS_LOADING = "() => document.querySelector('main .card')?.querySelector('.loading') != null"
+
 
 class Quiet:
-    """Waits until a page rests: no request is under way, and it has not changed for a while."""
+    """Waits until a page rests: no request is under way, its first chart has its values, and nothing has changed for
+    a while."""
 
     def __init__(self, page) -> None:
         self._page, self._asked = page, set()
@@ -47,7 +50,8 @@ class Quiet:
         while time.monotonic() - since < 0.6:
             assert time.monotonic() < deadline, "the page does not come to rest"
             page.wait_for_timeout(50)
-            if (now := page.evaluate(LOOK)) != before or self._asked:
+            # A request that began before we listened is seen by the chart that waits for it.
+            if (now := page.evaluate(LOOK)) != before or self._asked or page.evaluate(IS_LOADING):
                 before, since = now, time.monotonic()
         return before
 

@@ -15,6 +15,10 @@ import numpy as np
 
 PART_BYTES = 8 << 20  # large copies are split into parts of this size, so that two threads can share them
 WORTH_SHARING_BYTES = 32 << 20  # below this size, waking the helper thread takes longer than it saves
+# torch copies fewer elements than its grain size (32,768) without its pool of threads. A second thread that uses the
+# pool makes OpenMP count more threads than there are cores: from then on those of the training sleep at every barrier
+# instead of waiting awake, and steps take twice as long.
+UNSHARED_BYTES = 8 * 32_000
 RETRY_EVERY = 8  # every so many copies the other method is tried again
 CopyPart = tuple[Any, Any]  # target, source
 
@@ -32,13 +36,12 @@ class CopyPlan:
         self.parts = parts
         self.is_large = sum(len(source) for _, source in parts) >= WORTH_SHARING_BYTES
         self._methods: list[Callable[[], None]] = [self._copy_each]
-        tensors = _as_tensors(parts)
         # One call, so that the GIL is released once: between parts, a thread may wait for it for milliseconds.
-        self.in_one_call = partial(sys.modules["torch"]._foreach_copy_, *tensors) if tensors is not None else None
-        if self.in_one_call is not None and not self.is_large:
+        self.in_one_call = _one_call([piece for part in parts for piece in _unshared_pieces(*part)])
+        if not self.is_large and (shared := _one_call(parts)) is not None:
             # torch's threads are still awake after a training step, so they can share copies too small for the helper
             # thread. If other processes compete for the cores, they wait for each other and one thread is faster.
-            self._methods.append(self.in_one_call)
+            self._methods.append(shared)
         self._took_s = [0.0] * len(self._methods)
         self._runs = 0
 
@@ -56,12 +59,26 @@ class CopyPlan:
             np.copyto(target, source)
 
 
-def _as_tensors(parts: list[CopyPart]) -> tuple[list[Any], list[Any]] | None:
-    """Returns targets and sources as tensors; None without torch, or if torch would warn about a read-only source."""
+def _one_call(parts: list[CopyPart]) -> Callable[[], None] | None:
+    """Returns a call of torch that makes all copies; None without torch, or if it would warn of a read-only source."""
     torch = sys.modules.get("torch")
     if torch is None or not parts or not all(source.flags.writeable for _, source in parts):
         return None
-    return [torch.from_numpy(target) for target, _ in parts], [torch.from_numpy(source) for _, source in parts]
+    targets, sources = [target for target, _ in parts], [source for _, source in parts]
+    return partial(torch._foreach_copy_, [*map(torch.from_numpy, targets)], [*map(torch.from_numpy, sources)])
+
+
+def _unshared_pieces(target: Any, source: Any) -> list[CopyPart]:
+    """Splits a copy of bytes into pieces that torch copies in the calling thread, most of them in words of 8 bytes."""
+    words = len(source) // 8 * 8
+    is_aligned = source.ctypes.data % 8 == target.ctypes.data % 8 == 0
+    whole = (target[:words].view(np.int64), source[:words].view(np.int64)) if is_aligned and words else None
+    step = UNSHARED_BYTES // 8
+    pieces = (
+        [(whole[0][at : at + step], whole[1][at : at + step]) for at in range(0, words // 8, step)] if whole else []
+    )
+    return [*pieces, *((target[at : at + step], source[at : at + step])
+                       for at in range(words if whole else 0, len(source), step))]  # fmt: skip
 
 
 class _Job:

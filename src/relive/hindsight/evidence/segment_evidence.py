@@ -33,7 +33,7 @@ from relive.hindsight.verdicts import (
     describe_unknown,
     judge,
 )
-from relive.hindsight.verification import Comparison
+from relive.hindsight.verification import Comparison, shows_address
 from relive.hindsight.workers import OutsideRead, StateCheck
 from relive.model import Verdict
 from relive.store.journal import ROOT, ParsedJournal
@@ -203,7 +203,8 @@ class SurroundingEvidence:
         state, own_state = self._states.between(since, position, context)
         values, own_values = self._values.between(since, position, context)
         restored = np.asarray([self._restored(one) for one in [None, *self._starts]])[start]
-        reads, files = self._find_reads(name), self._files_of(name)
+        reads = Reads.UNKNOWN if self._shows_address(name) else self._find_reads(name)
+        files = self._files_of(name)
         doubted = self._first_doubts if self._facts.code.reads_added(name) else self._doubted_since
         is_outside = position >= doubted[start]
         columns = [state, values, next_state, next_value, restored, own_state | own_values, is_outside]
@@ -282,6 +283,12 @@ class SurroundingEvidence:
             return Reads.COMPUTED_FROM_UNKNOWN
         return Reads.MAYBE_UNKNOWN if any(code.is_used(path) for path in self._unknown) else Reads.KNOWN
 
+    def _shows_address(self, name: str) -> bool:
+        journal = self._facts.journal
+        return name in journal.names and shows_address(
+            journal, np.flatnonzero(journal.name == journal.names.index(name))
+        )
+
     def _written_files(self, name: str) -> list[str]:
         """Returns open files that are not in the checkpoints, if values of a name may be read from what they wrote."""
         is_read = not self._facts.is_from_start and self._facts.code.reads_files(name)
@@ -306,7 +313,8 @@ class SurroundingEvidence:
             opaque = [describe_unknown(path) for path in facts.unknown if code.reads_directly(name, path)]
             flowing = (describe_unknown(path) for path in self._unknown if code.reads_by_flow(name, path))
             told = [*times, *opaque, *map(describe_unknown, self._written_files(name))]
-            return code.volatile_source(name) or next(iter(told), None) or next(flowing, rule.reason)
+            address = "reads an address in memory, as a part of a text" if self._shows_address(name) else None
+            return code.volatile_source(name) or address or next(iter(told), None) or next(flowing, rule.reason)
         if rule.ground == MAYBE:
             used = (path for path in self._unknown if code.is_used(path) or code.reads_directly(name, path))
             return next(map(describe_unknown, used), rule.reason)

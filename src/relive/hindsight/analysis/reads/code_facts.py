@@ -285,21 +285,27 @@ class CodeFacts:
 
     @cached_property
     def _loads(self) -> frozenset[Chain]:
-        """Everything that is read, except by code that only runs before the main loops."""
+        """Everything that is read, except by code that only runs before the main loops.
+
+        A variable of an inner loop is bound anew before it is read: what it was before has no effect.
+        """
         read = {file.file: self._read(file.file) or "" for file in self._scopes}
         program = read_program(read, self._entry if self._is_instrumented else None)
         begins: dict[tuple[str, str], int] = {}
+        mains: dict[str, set[int]] = {}  # file → the lines of main loops, whose variables come from the replay
         for unit in program.units:
             for site in unit.loops:
                 if site.name in self._mains:
                     key = unit.file, f"{unit.owner}.{unit.name}" if unit.owner else unit.name
                     begins[key] = min(site.line, begins.get(key, site.line))
+                    mains.setdefault(unit.file, set()).add(site.line)
         return frozenset(
             chain
             for file in self._scopes
             for scope in file.scopes
             for line, chain in scope.loads
             if line >= begins.get((file.file, scope.name), 0)
+            and not (mains and scope.is_bound_by_loop(line, chain[0], mains.get(file.file, ())))
         )
 
 

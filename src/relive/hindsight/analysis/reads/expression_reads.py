@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from relive.hindsight.analysis.reads.set_order import SET_ORDER, depends_on_set_order, names_of_sets
+from relive.hindsight.analysis.reads.telling_arguments import UNSEEDED, drawing_library, telling_calls
 
 Chain = tuple[str, ...]  # `model.fc.weight`; a constant key counts as an attribute: `state["step"]`
 
@@ -54,10 +55,18 @@ class Scope:
     labelled: list[tuple[Chain, str]] = field(default_factory=list)  # a variable, and a text that it was made with
     called: list[tuple[int, str]] = field(default_factory=list)  # line, the dotted name of a function called there
     global_names: set[str] = field(default_factory=set)
+    loop_variables: list[tuple[str, int, int, int]] = field(default_factory=list)  # name, line, its body's lines
 
     @property
     def simple_name(self) -> str:
         return self.name.rpartition(".")[2]
+
+    def is_bound_by_loop(self, line: int, name: str, without: Collection[int]) -> bool:
+        """Whether a loop around a line binds a variable anew in each turn; except loops that begin at some lines."""
+        return any(
+            name == own and first <= line <= last and begin not in without
+            for own, begin, first, last in self.loop_variables
+        )
 
     def sources_of(self, chains: Collection[Chain]) -> set[Chain]:
         """Returns these chains, and all those that their variables were computed from by assignments in this scope."""
@@ -89,6 +98,10 @@ class FileScopes:
 
     def resolve(self, call: str) -> str:
         """Returns the dotted name of a function as imported: `perf_counter` → `time.perf_counter`."""
+        if call.startswith(UNSEEDED):
+            method = call.removeprefix(UNSEEDED)
+            library = drawing_library(method, self.imported.values())
+            return f"{UNSEEDED}{library}.{method}" if library else method
         first, dot, rest = call.partition(".")
         return self.imported.get(first, first) + dot + rest
 
@@ -131,7 +144,8 @@ def _calls_of(node: ast.AST) -> Iterator[str]:
     """What a node itself calls; not its parts."""
     match node:
         case ast.Call(func, args):
-            yield dotted_name(func)
+            yield (called := dotted_name(func))
+            yield from telling_calls(node, called)
             yield from (whole for given in args for whole in _whole_stat(given))
         case ast.Attribute(_, attr) if attr in FILE_ATTRIBUTES:
             yield f".{attr}"
@@ -273,6 +287,8 @@ class _ScopeReader(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self._assign([node.target], node.iter)
+        lines = node.lineno, node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno
+        self._scope.loop_variables += [(chain[0], *lines) for chain in _target_chains(node.target) if len(chain) == 1]
         self.generic_visit(node)
 
     visit_AsyncFor = visit_For

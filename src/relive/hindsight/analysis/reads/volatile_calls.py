@@ -16,8 +16,9 @@ from relive.hindsight.analysis.reads.expression_reads import (
 )
 from relive.hindsight.analysis.reads.function_aliases import Aliases, called_functions
 from relive.hindsight.analysis.reads.set_order import SET_ORDER
+from relive.hindsight.analysis.reads.telling_arguments import DEVICE, MACHINE_FILE, NOW, UNSEEDED
 
-CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE, FILE, ORDER = (
+CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE, FILE, ORDER, HIDDEN = (
     "reads the clock", "reads an address in memory", "reads a property of the process or the machine",
     "draws random numbers of the system", "reads the network", "reads a file descriptor, whose position is not kept",
     "reads the statistics of a cache, which are not kept", "reads the standard input, which is not kept",
@@ -25,6 +26,7 @@ CLOCK, ADDRESS, PROCESS, SYSTEM, NETWORK, DESCRIPTOR, CACHE, INPUT, PLACE, SIZE,
     "reads the size of an object in memory, which depends on how it was filled",
     "reads a time or the number of a file, which a replay's own files don't have",
     "reads the order of a set, which differs between processes: use `relive run`, or set PYTHONHASHSEED for the run",
+    "draws from the library's own generator, which no checkpoint can hold: give it a seed",
 )  # fmt: skip
 _TIME = (
     "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns thread_time "
@@ -39,6 +41,7 @@ _MACHINE = (
 _CALLS = {
     **{f"time.{name}": CLOCK for name in _TIME.split()},
     **{f"datetime.{name}": CLOCK for name in "datetime.now datetime.utcnow datetime.today date.today".split()},
+    **{f"pandas.Timestamp.{name}": CLOCK for name in "now utcnow today".split()},
     **dict.fromkeys(_MACHINE.split(), PROCESS),
     "timeit.default_timer": CLOCK, "os.times": CLOCK, "id": ADDRESS, "hash": ADDRESS,
     "os.urandom": SYSTEM, "uuid.uuid1": SYSTEM, "uuid.uuid4": SYSTEM, "random.SystemRandom": SYSTEM,
@@ -54,6 +57,7 @@ _MODULES = {
     "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK, "sys.stdin": INPUT,
 }  # fmt: skip
 _NAMES = {"sys.stdin": INPUT, "__file__": PLACE}
+_BY_ARGUMENTS = {NOW: CLOCK, MACHINE_FILE: PROCESS, DEVICE: SYSTEM, UNSEEDED: HIDDEN}
 _METHODS = {
     **dict.fromkeys(FILE_ATTRIBUTES, FILE), "elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE,
     "__sizeof__": SIZE, "locked": PROCESS,
@@ -71,6 +75,9 @@ def volatile_call(dotted: str, *, is_own: bool = False) -> str | None:
         return f"{FILE} ({dotted.removeprefix(WHOLE_STAT).lstrip('.')})"
     if dotted in _CALLS:
         return ORDER if dotted == SET_ORDER else f"{_CALLS[dotted]} ({dotted})"
+    for mark, told in _BY_ARGUMENTS.items():
+        if dotted.startswith(mark):
+            return f"{told} ({dotted.removeprefix(mark)})"
     kind = next((kind for module, kind in _MODULES.items() if dotted.startswith(module + ".")), None)
     method = dotted.rpartition(".")[2] if "." in dotted else ""
     kind = kind or _METHODS.get(method)
