@@ -192,6 +192,17 @@ def test_beyond_the_end_values_are_computed_and_never_taken_for_what_happened(en
     assert {name: len(values) for name, values in every.items()} == {"x_before": 12, "x_suffix": 1}
 
 
+def test_beyond_the_end_of_a_run_that_finished_there_is_nothing(ended: Ended) -> None:
+    ended.script(with_verbs(checkpoints=True))
+    source = with_verbs("before", checkpoints=True)
+    ended.replay(source, "x_before")
+
+    found = ended.replay(source, "x_before", beyond_the_end=True)
+
+    assert not found.runs
+    assert "has these values already" in found.refusals[0][1]
+
+
 CAUGHT = """
 import os, signal
 import relive

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -127,8 +126,14 @@ def terminal_width() -> int | None:
     """The width of the terminal, or that of COLUMNS; None where the output goes to a file or another program."""
     given = os.environ.get("COLUMNS", "")
     if sys.stdout.isatty():
-        return shutil.get_terminal_size().columns
+        return _terminal_size().columns
     return int(given) if given.isdecimal() and int(given) > 0 else None
+
+
+def _terminal_size() -> os.terminal_size:
+    import shutil  # takes long to load, and most commands write to a file or another program
+
+    return shutil.get_terminal_size()
 
 
 def print_table(
@@ -157,8 +162,8 @@ def print_table(
 
 
 def _show(lines: Sequence[str]) -> None:
-    is_long = len(lines) > shutil.get_terminal_size().lines - 2
-    if is_long and sys.stdout.isatty() and sys.stdin.isatty():
+    is_screen = sys.stdout.isatty() and sys.stdin.isatty()
+    if is_screen and len(lines) > _terminal_size().lines - 2:
         os.environ.setdefault("LESS", "FRX")
         click.echo_via_pager("\n".join(lines) + "\n")
     else:

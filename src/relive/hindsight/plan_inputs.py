@@ -122,7 +122,7 @@ class _DraftCollector:
     ) -> tuple[list[Draft], list[tuple[str, str]]]:
         """Adds the selected iterations to each draft; a run of which none is selected is refused."""
         selected, question = [], self._question
-        terms = SelectionTerms(question.names, question.where, again=question.again or question.beyond_the_end)
+        terms = SelectionTerms(question.names, question.where, again=question.again, beyond=question.beyond_the_end)
         others = []
         for draft, selection in zip(drafts, select_iterations(self._home, terms, drafts), strict=True):
             if selection is None:

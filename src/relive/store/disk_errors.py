@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -63,6 +61,8 @@ def _place_of(error: Exception, home: Path) -> Path:
     named = getattr(error, "filename2", None) or getattr(error, "filename", None)
     if isinstance(named, str | bytes):
         return Path(os.fsdecode(named)).absolute().parent
+    import tempfile
+
     candidates = [home, Path(tempfile.gettempdir())]
     return next((one for one in candidates if _is_full(one)), candidates[0])
 
@@ -72,6 +72,8 @@ def _is_below(place: Path, home: Path) -> bool:
 
 
 def _is_full(place: Path) -> bool:
+    import shutil  # takes longer to load than most commands need for all their work
+
     while not place.exists() and place != place.parent:
         place = place.parent
     try:

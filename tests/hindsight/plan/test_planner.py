@@ -128,6 +128,17 @@ def test_without_the_end_of_an_iteration_its_nested_loop_leads_there() -> None:
     assert found.segments[0].skips[2 + 1 + 4].unmutes
 
 
+def test_a_statement_on_gradients_runs_the_loops_that_produce_them_and_skips_those_before() -> None:
+    profiled = profile(*epochs(10, nested=range(10), end=kept("end")))
+    inside = planned(profiled, replace(reach(EPOCH), reads_gradients=True), selection={2: [5]})
+    after = planned(profiled, replace(reach(after=True), reads_gradients=True))
+
+    assert visited(inside) == [[(-4, None), (5, None)]]
+    assert 2 + 1 + 5 not in inside.segments[0].skips
+    assert visited(after) == [[(-8, None), (9, None)]]
+    assert "gradients" in after.reasons[0]
+
+
 @pytest.mark.parametrize("broken", [{"is_complete": False}, {"is_normal_exit": False}])
 def test_a_nested_loop_that_is_incomplete_or_was_left_abnormally_is_run(broken: dict[str, bool]) -> None:
     main, *inner = epochs(4, own=range(4), end=kept("end"))

@@ -226,6 +226,15 @@ def test_secrets_are_removed_and_what_looks_alike_stays(tmp_path):
     assert printed.close() == ["password=*** tokens=512", "***", "***", "tokens/s: 5000"]
 
 
+def test_the_working_folder_is_no_secret_whatever_its_variable_is_called(tmp_path):
+    recorder = ConsoleRecorder(tmp_path, 0, max_bytes=100_000, secrets=SecretFilter())
+    recorder.start({"PWD": str(tmp_path), "MY_SECRET": "hunter2horse"})
+    recorder._queue.put(f"{tmp_path}/train.py hunter2horse\n")
+    recorder.close()
+
+    assert texts(read_console(tmp_path)) == [f"{tmp_path}/train.py ***"]
+
+
 def test_the_beginning_and_the_end_are_kept_within_the_bound(tmp_path):
     printed = Printed(tmp_path, max_bytes=40_000)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,7 +41,6 @@ from relive.store.gc import is_pinned
 from relive.store.gc import pin as pin_folder
 from relive.store.gc import unpin as unpin_folder
 from relive.store.journal import from_json, line_schema, read_lines, to_json
-from relive.store.registry import Registry
 
 if TYPE_CHECKING:
     from relive.query import RunDetails
@@ -196,6 +194,8 @@ def _retention_rows(found: RunDetails) -> list[tuple[str, str]]:
     """Returns why `relive gc` keeps all checkpoints of a local run: it is promoted or pinned."""
     if found.folder is None:
         return []
+    from relive.store.registry import Registry
+
     promoted = Registry(Home(found.folder.parent.parent)).promoted_runs().get(found.record.run)
     rows = [("promoted to", ", ".join(promoted))] if promoted else []
     return [*rows, ("pinned", "yes")] if is_pinned(found.folder) else rows
@@ -318,6 +318,10 @@ def _describe_memo_line(line: line_schema.CallRemembered, run: str) -> str:
 @home_option
 def rm(run: tuple[str, ...], yes: bool, as_json: bool, home: Path | None) -> None:
     """Remove RUN permanently: its journals and the values in them. `relive gc` then frees data that only it used."""
+    import shutil
+
+    from relive.store.registry import Registry
+
     place = open_home(home)
     index = Index(place)
     entries = index.runs()

@@ -35,6 +35,7 @@ class Reach:
     is_anywhere: bool = False
     elsewhere: frozenset[LoopPath] = frozenset()  # other loops and blocks in which a statement may run
     is_only_after: bool = False  # every place of every statement comes after a main loop has begun, outside of it
+    reads_gradients: bool = False  # which a skipped loop does not produce
 
     def enters(self, path: LoopPath) -> bool:
         """Whether loops of this path must run because a statement may be in them."""
@@ -93,11 +94,11 @@ def find_reach(
             before |= not is_inside
         if len(places) > 1:
             reasons.append(f"{unit.name}() in {statement.file} is called from {len(places)} places")
-    kept = _unskippable_loops(program)
-    if any(_GRADIENT.search(_source_line(files, one)) for one in added):
-        kept |= {site.name for unit in program.units for site in unit.loops}
-        reasons.append("the statement reads gradients, which a skipped loop does not produce, so no loop is skipped")
-    return Reach(frozenset(found), before, after, tuple(reasons), kept, anywhere, frozenset(elsewhere), only_after)
+    reads_gradients = any(_GRADIENT.search(_source_line(files, one)) for one in added)
+    return Reach(
+        frozenset(found), before, after, tuple(reasons), _unskippable_loops(program), anywhere, frozenset(elsewhere),
+        only_after, reads_gradients,
+    )  # fmt: skip
 
 
 def _source_line(files: Mapping[str, str], statement: AddedStatement) -> str:

@@ -22,7 +22,7 @@ from relive.hindsight.analysis.syntax_facts import ANY_LOOP
 from relive.instrument import RULES_VERSION
 from relive.store import Home, read_sealed, write_sealed
 
-_CACHE_VERSION = 8  # is incremented whenever the same sources would give another result
+_CACHE_VERSION = 9  # is incremented whenever the same sources would give another result
 _MAX_FILES = 2_000  # cached results in a home; the oldest are deleted
 
 

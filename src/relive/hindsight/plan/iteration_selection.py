@@ -23,6 +23,7 @@ class SelectionTerms:
     names: tuple[str, ...]
     where: str | None
     again: bool  # also where there are values already
+    beyond: bool = False  # so is what runs that ended early never came to, wherever they have values
 
 
 def select_iterations(home: Home, terms: SelectionTerms, drafts: Sequence[Draft]) -> list[Selection | None]:
@@ -35,7 +36,7 @@ def _select_unanswered(terms: SelectionTerms, draft: Draft, matching: Selection 
     if terms.where and matching is None:
         return None
     selection: dict[int, Collection[int]] = dict(matching or {})
-    if terms.again:
+    if terms.again or (terms.beyond and draft.history.is_cut_short):
         return selection
     profile, reach = draft.profile, draft.fit.reach
     answered, is_answered_outside = _answered_iterations(terms.names, draft)

@@ -14,6 +14,7 @@ from relive.hindsight.plan.segments import Costs, RunPlan, Segment, Selection, S
 
 FROM_START = "from the start"
 UNREACHED = "no loop and no code that runs holds the statement"
+_GRADIENTS = "the statement reads gradients, which a skipped loop does not produce"
 _MAX_PASS_SHARE = 0.5  # of the time to run iterations: if passing them takes less, another worker is worth it
 
 
@@ -113,11 +114,11 @@ class _RunPlanner:
         if self._reach.enters(loop.path) or self._is_unskippable(loop):
             chosen = self._selection.get(loop.number)
             targets = {number for number in range(loop.iteration_count) if chosen is None or number in chosen}
-        if self._needs_end(loop) and loop.iteration_count and not self._can_skip(loop):
+        if self._needs_end(loop) and loop.iteration_count and not self._can_skip_all(loop):
             if loop.iteration_count - 1 not in targets:
-                self._reasons.append(
-                    f"the end of {'/'.join(loop.path)} can't be restored, so its last iteration is run"
-                )
+                name = "/".join(loop.path)
+                why = _GRADIENTS if self._can_skip(loop) else f"the end of {name} can't be restored"
+                self._reasons.append(f"{why}, so its last iteration is run")
             targets.add(loop.iteration_count - 1)
         return targets
 
@@ -136,6 +137,10 @@ class _RunPlanner:
         if end.is_normal_exit is not None:
             return end.is_normal_exit
         return end.is_exhausted or loop.name not in self._leaving
+
+    def _can_skip_all(self, loop: Loop) -> bool:
+        """Whether a loop can be skipped just before the statement runs, too: what that reads is in its checkpoint."""
+        return self._can_skip(loop) and not self._reach.reads_gradients
 
     def _visit(self, loop: Loop, number: int) -> _PlannedVisit:
         visit = Visit(loop.number, number, self._run_s(loop, number), self._skipping_s(loop, number))
@@ -179,7 +184,7 @@ class _RunPlanner:
         )
 
     def _is_skipped(self, inner: Loop) -> bool:
-        return not self._reach.enters(inner.path) and self._can_skip(inner)
+        return not self._reach.enters(inner.path) and self._can_skip_all(inner)
 
     def _iteration_skips(self, loop: Loop, number: int) -> dict[int, Skip]:
         skipped = [inner for inner in loop.iterations[number].nested if self._is_skipped(inner)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -36,8 +37,12 @@ class ConsoleRecorder:
         self._is_broken = False
 
     def start(self, environ: Mapping[str, str]) -> None:
-        """Begins; values of environment variables whose name is that of a secret are not recorded where printed."""
-        self._secrets.remember(*(value for name, value in environ.items() if hides(name, value)))
+        """Begins; values of environment variables whose name is that of a secret are not recorded where printed.
+
+        The path of something that is there is none: PWD is the working folder, which every traceback shows.
+        """
+        secret = [value for name, value in environ.items() if hides(name, value)]
+        self._secrets.remember(*(value for value in secret if not (os.path.isabs(value) and os.path.exists(value))))
         STREAM_TAP.add(self._queue)
 
     def flush(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -43,6 +42,8 @@ def is_process_alive(pid: int | None, start: str | None) -> bool:
 
 
 def _start_from_ps(pid: int) -> str | None:
+    import subprocess  # only where there is no /proc
+
     done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
 
