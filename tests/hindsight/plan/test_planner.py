@@ -130,13 +130,22 @@ def test_without_the_end_of_an_iteration_its_nested_loop_leads_there() -> None:
 
 def test_a_statement_on_gradients_runs_the_loops_that_produce_them_and_skips_those_before() -> None:
     profiled = profile(*epochs(10, nested=range(10), end=kept("end")))
-    inside = planned(profiled, replace(reach(EPOCH), reads_gradients=True), selection={2: [5]})
+    inside = planned(profiled, replace(reach(STEP), reads_gradients=True), selection={2: [5]})
+    beside = planned(EVERY, replace(reach(EPOCH), reads_gradients=True), selection={2: [5]})
     after = planned(profiled, replace(reach(after=True), reads_gradients=True))
 
     assert visited(inside) == [[(-4, None), (5, None)]]
-    assert 2 + 1 + 5 not in inside.segments[0].skips
+    assert (visited(beside), beside.segments[0].skips) == ([[(5, "iteration4")]], {})
     assert visited(after) == [[(-8, None), (9, None)]]
     assert "gradients" in after.reasons[0]
+
+
+def test_a_statement_on_gradients_after_a_nested_loop_does_not_run_in_an_iteration_that_skips_it() -> None:
+    profiled = profile(*epochs(10, nested=range(10), end=kept("end")))
+
+    found = planned(profiled, replace(reach(EPOCH), reads_gradients=True), selection={2: [5]})
+
+    assert visited(found) == [[(number, None) for number in range(6)]]
 
 
 @pytest.mark.parametrize("broken", [{"is_complete": False}, {"is_normal_exit": False}])

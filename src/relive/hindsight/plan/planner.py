@@ -214,8 +214,10 @@ class _RunPlanner:
         options: list[_Entry] = []
         if before.end is not None and before.end.is_complete:
             options.append(_Entry(self._costs.restore(before.end), restore=before.end.manifest))
+        # The rest of the iteration before runs, too: a statement there would read gradients of the skipped loop.
+        is_blind = self._reach.reads_gradients and loop.path in self._reach.inside
         last = self._last_resumable(before)
-        if last is not None:
+        if last is not None and not is_blind:
             rest = sum(inner.took_s for inner in before.nested if inner.number > last.number or not inner.is_shared)
             restoring = self._costs.restore(last.end)
             cost = restoring + self._costs.pace * (before.own_s + rest)
