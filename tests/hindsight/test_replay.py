@@ -1006,6 +1006,18 @@ main()
 """
 
 
+def test_gradients_that_the_checkpoint_of_a_skipped_loop_lacks_contradict_nothing(asked: Asked) -> None:
+    pytest.importorskip("torch")
+    nothing = dict.fromkeys(("inside", "after", "suffix"), "pass")
+    asked.record(TORCH.format(**nothing))
+    statement = "relive.log('x', sum(p.norm().item() for p in net.parameters()))"
+    (run,) = asked.replay(TORCH.format(**nothing | {"after": statement, "suffix": statement})).runs
+
+    assert (run.added, run.mismatches) == (6, [])
+    table = relive.sql("select distinct verdict from logs where replay > 0", home=asked.script.home)
+    assert table["verdict"].tolist() == ["proven"]
+
+
 @pytest.mark.parametrize(
     ("place", "statement", "workers"),
     [

@@ -246,10 +246,12 @@ class Checkpoint:
         failures += [Difference(name, "there is no such variable to restore") for name in missing]
         return agreed, [*failures, *(one for one in differences if one.name not in {f.name for f in failures})]
 
-    def compare(self, observer: Observer, roots: Roots) -> tuple[int, list[Difference]]:
-        """Compares the running script with what was recorded."""
+    def compare(
+        self, observer: Observer, roots: Roots, *, lacks_gradients: bool = False
+    ) -> tuple[int, list[Difference]]:
+        """Compares the running script with what was recorded; `lacks_gradients`: it was restored without them."""
         walk = observer.walk(roots)
-        found = compare_graphs(self.graph, walk, observer.launcher_port)
+        found = compare_graphs(self.graph, walk, observer.launcher_port, lacks_gradients=lacks_gradients)
         walk.release()
         return found
 

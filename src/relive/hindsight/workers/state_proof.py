@@ -36,6 +36,7 @@ class StateProof:
         self._keeps_entry = job.keeps_entry
         self._loop = 0
         self._is_entry_compared = False
+        self._lacks_gradients = False  # the state was restored from a checkpoint without them
         self.before_check: Callable[[], None] = lambda: None
         self.on_restored: Callable[[str, float | None], None] | None = None  # gets when it was taken
 
@@ -73,6 +74,7 @@ class StateProof:
         self._observer.with_gradients = checkpoint.graph.has_gradients
         self._compare_entry(checkpoint)
         agreed, differences = restore_script(checkpoint, self._observer, frame, objects, line=line)
+        self._lacks_gradients = not checkpoint.graph.has_gradients
         at = self._by_manifest.get(manifest)
         if self.on_restored is not None:
             self.on_restored(manifest, (at.taken_s if at is not None else 0.0) or None)
@@ -98,7 +100,9 @@ class StateProof:
         except Damaged:
             return  # nothing to compare with
         self._compare_entry(checkpoint)
-        agreed, differences = checkpoint.compare(self._observer, running_roots(frame, objects, line))
+        agreed, differences = checkpoint.compare(
+            self._observer, running_roots(frame, objects, line), lacks_gradients=self._lacks_gradients
+        )
         self._note(loop, iteration, place, agreed, differences)
         self._note_unknown(checkpoint.graph)
 

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
         RandomState,
         have_same_random_states,
     )
-    from relive.checkpoint.graph.handlers.torch_objects import ModuleHandler
+    from relive.checkpoint.graph.handlers.torch_objects import ModuleHandler, differ_in_gradient
 
 __getattr__ = lazy_names(__name__)

@@ -22,7 +22,16 @@ _EMPTY_AT_FIRST = frozenset(
 _PLAIN_CLASSES = frozenset({"Tensor", "Parameter"})
 _LOST = "LostGraphBackward"  # the name that autograd gives to the class in `without_graph`
 GRAPH = "graph"  # a tensor that was computed from others for which gradients are computed
+_GRADIENT = 9  # the place of the gradient in the content of a tensor
 _STRIDED, _SPARSE, _META, _OTHER = "strided", "sparse", "meta", "other"
+
+
+def differ_in_gradient(one: Any, other: Any) -> bool:
+    """Whether two contents of a tensor differ only in that one of them has a gradient."""
+    if not (type(one) is type(other) is tuple and len(one) == len(other) > _GRADIENT and one[0] == _STRIDED):
+        return False
+    without = [(*content[:_GRADIENT], None, *content[_GRADIENT + 1 :]) for content in (one, other)]
+    return without[0] == without[1] and (one[_GRADIENT] is None) != (other[_GRADIENT] is None)
 
 
 class TensorHandler(Handler):
