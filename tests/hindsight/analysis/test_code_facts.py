@@ -52,6 +52,11 @@ def facts(source: str, name: str = "x", mains: tuple[str, ...] = ("epoch",), **f
         ('relive.log("x", id(net))', "reads an address in memory (id)"),
         ('import os\nrelive.log("x", os.getpid())', "reads a property of the process or the machine (os.getpid)"),
         ('import requests as r\nrelive.log("x", r.get("u").text)', "reads the network (requests.get)"),
+        (
+            'import sys\nrelive.log("x", len(sys.modules))',
+            "reads a property of the process or the machine (sys.modules)",
+        ),
+        ('import sys\na = sys.modules["m"].w\nrelive.log("x", a)', None),
         ('import uuid\nrelive.log("x", str(uuid.uuid4()))', "draws random numbers of the system (uuid.uuid4)"),
         ('import os\nrelive.log("x", os.stat("f").st_mtime)', f"{FILE} (st_mtime)"),
         ('from pathlib import Path\nrelive.log("x", Path("f").stat().st_ino)', f"{FILE} (st_ino)"),

@@ -50,7 +50,8 @@ def compare_graphs(
 ) -> tuple[int, list[Difference]]:
     """Returns how many objects are as they were recorded, and those that are not.
 
-    `lacks_gradients`: the state was restored without them, so that a tensor may have none yet. `port` are the ports of the launcher, then and now: variables that differ only in it are as they were.
+    `lacks_gradients`: the state was restored without them, so that a tensor may have none yet. `port` are the ports of
+    the launcher, then and now: variables that differ only in it are as they were.
     """
     for buffer in walk.buffers.found:
         if buffer.digest is None and buffer.is_on_host:

@@ -15,6 +15,7 @@ import sys
 import time
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -113,7 +114,9 @@ def _may_be_set(library: str, value: Any) -> bool:
     package = library.partition(".")[0]
     if package in DISPLAY_PACKAGES or package in ("sys", "os", "builtins", "logging", "warnings", "relive"):
         return False  # looked at in other ways, or not at all
-    return value is None or (_is_object(value) and is_library_state(package, value))
+    # Whatever it holds, and of whichever kind: an OrderedDict, a Counter, a deque.
+    is_container = isinstance(value, dict | list | set | deque)
+    return value is None or is_container or (_is_object(value) and is_library_state(package, value))
 
 
 def _is_object(value: Any) -> bool:

@@ -35,6 +35,7 @@ _TIME = (
 _MACHINE = (
     "os.getpid os.getppid os.getloadavg threading.get_ident threading.get_native_id socket.gethostname platform.node "
     "os.nice os.getpriority threading.active_count threading.enumerate inspect.stack sys._getframe gc.get_count "
+    "gc.get_objects gc.get_stats sys.getallocatedblocks sys._current_frames os.cpu_count os.sched_getaffinity "
     "resource.getrusage torch.cuda.memory_allocated torch.cuda.max_memory_allocated torch.cuda.memory_reserved "
     "torch.cuda.max_memory_reserved torch.cuda.mem_get_info torch.cuda.utilization"
 )
@@ -56,14 +57,16 @@ _MODULES = {
     "psutil": PROCESS, "tracemalloc": PROCESS, "pynvml": PROCESS, "secrets": SYSTEM, "requests": NETWORK,
     "httpx": NETWORK, "aiohttp": NETWORK, "urllib.request": NETWORK, "urllib3": NETWORK, "sys.stdin": INPUT,
 }  # fmt: skip
-_NAMES = {"sys.stdin": INPUT, "__file__": PLACE}
+_NAMES = {"sys.stdin": INPUT, "sys.modules": PROCESS, "__file__": PLACE}
 _BY_ARGUMENTS = {NOW: CLOCK, MACHINE_FILE: PROCESS, DEVICE: SYSTEM, UNSEEDED: HIDDEN}
 _METHODS = {
     **dict.fromkeys(FILE_ATTRIBUTES, FILE), "elapsed_time": CLOCK, "data_ptr": ADDRESS, "cache_info": CACHE,
     "__sizeof__": SIZE, "locked": PROCESS,
 }  # fmt: skip
 # Only the statement's own calls count: as keys of tables, and for finding files, they are ordinary.
-_OWN_ONLY = frozenset({"id", "hash", "__file__", SET_ORDER, *(name for name, kind in _CALLS.items() if kind == PLACE)})
+_OWN_ONLY = frozenset(
+    {"id", "hash", "__file__", "sys.modules", SET_ORDER, *(name for name, kind in _CALLS.items() if kind == PLACE)}
+)
 GROWING_METHODS = frozenset("add append appendleft extend insert put setdefault update".split())
 
 
