@@ -84,13 +84,18 @@ def _soak(folder: Path, url: str, words: dict[str, str], pid: int, options: argp
     watch.join()
     stored = _stored_values(folder / "team", [one.run_id for one in honest])
     reads = sorted(took for one in honest for took in one.reads_s)
+    minutes: dict[int, list[float]] = {}
+    for at, took in (pair for one in honest for pair in zip(one.asked_at, one.reads_s, strict=True)):
+        minutes.setdefault(int(at - end + options.seconds) // 60, []).append(took)
+    by_minute = [round(sorted(took)[int(len(took) * 0.95)] * 1000) for _, took in sorted(minutes.items())]
     return {
         "attacks": counts, "readers_killed": watch.killed,
         "ingest_failures": sum(one.refused for one in honest), "ingest_retries": sum(one.retries for one in honest),
         "sent_values": sum(one.logged for one in honest), "lost_values": sum(one.logged for one in honest) - stored,
         "reads": len(reads), "read_failures": sum(one.read_failures for one in honest),
         "read_p50_ms": reads[len(reads) // 2] * 1000, "read_p95_ms": reads[int(len(reads) * 0.95)] * 1000,
-        "read_max_ms": reads[-1] * 1000, "peak_server_mb": watch.server_mb, "peak_memory_mb": watch.all_mb,
+        "read_max_ms": reads[-1] * 1000, "read_p95_ms_by_minute": by_minute, "peak_server_mb": watch.server_mb,
+        "peak_memory_mb": watch.all_mb, "peak_memory_mb_by_minute": [round(mb) for mb in watch.by_minute],
     }  # fmt: skip
 
 
@@ -106,6 +111,7 @@ class HonestClient(threading.Thread):
         self.run_id = self._home.new_run()
         self.logged = self.refused = self.retries = self.read_failures = 0
         self.reads_s: list[float] = []
+        self.asked_at: list[float] = []
 
     def run(self) -> None:
         from relive.store.journal import Journal, line_schema
@@ -152,12 +158,14 @@ class HonestClient(threading.Thread):
         run = self.run_id
         paths = ("/api/runs?limit=20", f"/api/runs/{run}", f"/api/runs/{run}/series?name=loss&points=200",
                  "/api/leaderboard?metric=loss&where=run > ''")  # fmt: skip
+        path = paths[len(self.reads_s) % len(paths)]
+        self.asked_at.append(time.monotonic())
         begun = time.perf_counter()
         try:
-            remote.get(paths[len(self.reads_s) % len(paths)])  # type: ignore[attr-defined]
+            remote.get(path)  # type: ignore[attr-defined]
         except ReliveError as error:
             self.read_failures += 1
-            print(error, file=sys.stderr)
+            print(f"{path}: {error}", file=sys.stderr)
         self.reads_s.append(time.perf_counter() - begun)
 
 
@@ -168,14 +176,19 @@ class Watch(threading.Thread):
         super().__init__(daemon=True)
         self._pid, self._end = pid, end
         self.server_mb = self.all_mb = 0.0
+        self.by_minute: list[float] = []
         self.killed = 0
 
     def run(self) -> None:
-        kill_at = time.monotonic() + KILL_EVERY_S
+        begun = time.monotonic()
+        kill_at = begun + KILL_EVERY_S
         while time.monotonic() < self._end:
             below = _descendants(self._pid)
             self.server_mb = max(self.server_mb, _pss_mb(self._pid))
-            self.all_mb = max(self.all_mb, sum(_pss_mb(pid) for pid in (self._pid, *below)))
+            now_mb = sum(_pss_mb(pid) for pid in (self._pid, *below))
+            self.all_mb = max(self.all_mb, now_mb)
+            self.by_minute += [0.0] * (int(time.monotonic() - begun) // 60 + 1 - len(self.by_minute))
+            self.by_minute[-1] = max(self.by_minute[-1], now_mb)
             leaves = [pid for pid in below if not _descendants(pid) and _is_reader(pid)]
             if time.monotonic() >= kill_at and leaves:
                 kill_at = time.monotonic() + KILL_EVERY_S
