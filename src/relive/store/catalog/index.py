@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relive.model import SHORT_ID_DIGITS, RunRecord
 from relive.store.catalog import parquet_segments
@@ -21,9 +21,12 @@ from relive.store.catalog.row_seals import IndexDamaged, refuse, report_rebuild
 from relive.store.catalog.run_catalog import Catalog, RunDetailRows, RunRow, loop_row
 from relive.store.catalog.run_entries import RunEntry, RunReader, bypass_index, decode_record, encode_record
 from relive.store.catalog.summaries import Summary, read_summary
-from relive.store.chunks import CheckpointRow, checkpoint_from_columns, list_checkpoints, without_dropped
 from relive.store.home import REPLAY_OFFSET, Home
-from relive.store.journal import ParsedJournal, complete_record, from_json, parse_run, to_json
+from relive.store.journal import complete_record, from_json, parse_run, to_json
+
+if TYPE_CHECKING:
+    from relive.store.chunks import CheckpointRow
+    from relive.store.journal import ParsedJournal
 
 T = TypeVar("T")
 FEW_RUNS = 1000  # up to this many runs are selected by id; for more, all rows are read
@@ -300,6 +303,8 @@ class Index:
         return self._answer(entries, self._checkpoints)
 
     def _checkpoints(self, entries: Sequence[RunEntry]) -> dict[str, list[CheckpointRow]]:
+        from relive.store.chunks import checkpoint_from_columns, list_checkpoints, without_dropped
+
         by_number = {entry.number: entry.record.run for entry in entries if entry.number is not None}
         found: dict[str, list[CheckpointRow]] = {}
         for number, *columns in self.catalog.checkpoints():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relive.store.catalog.summaries import Summary, merge_summaries, summarise
 from relive.store.home import Home, JournalName, list_journals
-from relive.store.journal import ParseProgress, count_written_slots, is_shipped, parse_appended
+from relive.store.journal import is_shipped
 
 _KINDS = ("slots", "lines")
 PART_SLOTS = 100_000  # parsed at a time, which bounds memory
@@ -57,6 +57,8 @@ class _JournalFollower:
     """The summaries of one journal, up to the slot that was read last."""
 
     def __init__(self, path: Path, name: JournalName, parent: _JournalFollower | None) -> None:
+        from relive.store.journal import ParseProgress  # commands that parse nothing start sooner
+
         self._path, self._name, self._parent = path, name, parent
         self._progress = ParseProgress()
         self.summaries: dict[str, Summary] = {}
@@ -64,6 +66,8 @@ class _JournalFollower:
         self._restart()
 
     def _restart(self) -> None:
+        from relive.store.journal import ParseProgress
+
         self._progress = ParseProgress(known=self._parent._progress.known if self._parent is not None else None)
         self.summaries = {}
 
@@ -74,6 +78,8 @@ class _JournalFollower:
 
     def advance(self) -> None:
         """Reads the slots and lines appended since the last call."""
+        from relive.store.journal import count_written_slots, parse_appended
+
         holes = self._progress.holes
         if holes and count_written_slots(self._path, holes):  # a skipped slot was written since: start over
             self._restart()

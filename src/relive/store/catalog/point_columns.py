@@ -10,10 +10,10 @@ from relive.store.catalog.points import Points
 from relive.store.catalog.replay_overlay import ReplayChoice, overlay_replays
 from relive.store.catalog.row_seals import refuse
 from relive.store.catalog.summaries import read_verdicts
-from relive.store.journal import ParsedJournal
 
 if TYPE_CHECKING:
     from relive.model import RunRecord
+    from relive.store.journal import ParsedJournal
 
 Path = tuple[str, ...]
 _TYPES = {

@@ -6,16 +6,18 @@ import contextlib
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relive.errors import ReliveError
 from relive.store.catalog.catalog_tables import DATABASE_FILE, CatalogTables, Row, key_number
 from relive.store.catalog.parquet_segments import SegmentFile, verify_segment
 from relive.store.catalog.row_seals import IndexDamaged, refuse, seal_row, seal_rows, unique, verify_rows
 from relive.store.catalog.summaries import STORED, Summary, summarise
-from relive.store.chunks import checkpoint_to_columns, list_checkpoints
 from relive.store.home import REPLAY_OFFSET, Home
-from relive.store.journal import ParsedJournal, to_json
+from relive.store.journal import to_json
+
+if TYPE_CHECKING:
+    from relive.store.journal import ParsedJournal
 
 BATCH_SIZE = 500  # values per statement; databases limit their number
 RUNS = ("id", "run", "started_us", "folder_ns", "record", "details")
@@ -115,6 +117,8 @@ class RunDetailRows:
 
     @classmethod
     def of(cls, journals: Sequence[ParsedJournal]) -> RunDetailRows:
+        from relive.store.chunks import checkpoint_to_columns, list_checkpoints
+
         # Of two rows with the same key the later one is stored.
         summaries: dict[Row, Summary] = {}
         loops: dict[Row, Row] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,13 +15,15 @@ from relive.store.home import Home, JournalName, list_journals
 from relive.store.journal import (
     RECORD_KINDS,
     LineFollower,
-    ParsedJournal,
     RunJournals,
     build_record,
     has_line_slots,
     is_live,
     read_lines,
 )
+
+if TYPE_CHECKING:
+    from relive.store.journal import ParsedJournal
 
 MAX_RECORD_BYTES = 16 << 20  # of lines that describe one run, without those of values
 

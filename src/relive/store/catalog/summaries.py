@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relive.model import Verdict
-from relive.store.journal import ParsedJournal, from_json, line_schema, slot_kinds, to_json
+from relive.store.journal import from_json, line_schema, slot_kinds, to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from relive.store.journal import ParsedJournal
 
 TAIL_LENGTH = 100  # the number of last values in a summary, so that their mean needs no read of the points
 STORED = "count last last_text lowest highest last_us last_at lowest_at highest_at tail verdict".split()

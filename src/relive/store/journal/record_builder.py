@@ -8,16 +8,18 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from relive.model import KILLED, RUNNING, RunRecord
 from relive.store.journal import line_schema
-from relive.store.journal.journal_parser import ParsedJournal
 from relive.store.journal.line_schema import EntryPointFields, JournalLine, RunEnded, RunStarted, lines_of
 from relive.store.journal.liveness import SILENCE_S, is_process_alive, last_contact
+
+if TYPE_CHECKING:
+    from relive.store.journal.journal_parser import ParsedJournal
 
 STALE_S = 300  # a run on another machine that showed no sign of life for this long is taken for dead
 # The lines that a record is built from; the last line, of whatever kind, tells when a killed run ended.

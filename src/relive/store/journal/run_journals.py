@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relive.store.home import Home, JournalName, list_journals
-from relive.store.journal.journal_parser import ParsedJournal, parse_journal
 from relive.store.journal.line_reader import first_line
 from relive.store.journal.line_schema import ChildStarted
+
+if TYPE_CHECKING:
+    from relive.store.journal.journal_parser import ParsedJournal
 
 
 def parse_run(home: Home, run: str) -> list[ParsedJournal]:
@@ -17,7 +19,7 @@ def parse_run(home: Home, run: str) -> list[ParsedJournal]:
     return list(RunJournals(dict(list_journals(home.run_folder(run)))))
 
 
-class RunJournals(Sequence[ParsedJournal]):
+class RunJournals(Sequence["ParsedJournal"]):
     """The journals of a run. A forked child is parsed after its parent, inside whose loops it may log."""
 
     def __init__(self, paths: dict[JournalName, Path]) -> None:
@@ -33,6 +35,8 @@ class RunJournals(Sequence[ParsedJournal]):
     def parsed(self, name: JournalName) -> ParsedJournal:
         found = self._parsed.get(name)
         if found is None:
+            from relive.store.journal.journal_parser import parse_journal  # commands that parse nothing start sooner
+
             self._parsed[name] = None  # being parsed: with reused pids the chain of parents may lead back here
             parent = self._parent_of(name)
             found = self._parsed[name] = parse_journal(self.paths[name], name, self.parsed(parent) if parent else None)
