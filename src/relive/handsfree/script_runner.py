@@ -24,6 +24,7 @@ from relive.handsfree.capture import (
     loop_hooks,
     script_logs,
 )
+from relive.handsfree.configs import CONFIG_HOOKS, noted_settings
 from relive.handsfree.exit_check import schedule_self_check
 from relive.handsfree.frameworks import FRAMEWORK_HOOKS
 from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
@@ -99,10 +100,11 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     script_logs.explicit_names = names_passed_to_loggers(files.values())
     script_logs.is_project_file = partial(is_project_file, root=root)
     script_logs.holds_back = start.holds_back
+    noted_settings.is_on, noted_settings.is_project_file = "config" in sources, script_logs.is_project_file
     session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
     session.flushes.append(script_logs.flush)
     session.at_exit.insert(0, script_logs.flush)
-    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS
+    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS | CONFIG_HOOKS
     sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
     for name, hook in hooks.items():
         if name in sys.modules:

@@ -9,9 +9,9 @@ from typing import Any
 
 from relive.checkpoint.state import find_user_frame
 from relive.handsfree.capture.checkpoint_scopes import scopes
-from relive.handsfree.capture.config_capture import record_configs
 from relive.handsfree.capture.explain_report import explainer
 from relive.handsfree.capture.log_capture import LoggedText, script_logs
+from relive.handsfree.configs import record_configs
 from relive.record import Driver, open_driver, session
 
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}

@@ -1,0 +1,12 @@
+"""The settings of a script as args: what its config library parsed, and configs among its variables."""
+
+from typing import TYPE_CHECKING
+
+from relive.lazy_imports import lazy_names
+
+if TYPE_CHECKING:
+    from relive.handsfree.configs.config_capture import record_configs
+    from relive.handsfree.configs.config_libraries import CONFIG_HOOKS
+    from relive.handsfree.configs.config_notes import noted_settings
+
+__getattr__ = lazy_names(__name__)
