@@ -120,7 +120,7 @@ def test_a_config_is_args_without_any_loop(script: Script):
 
 
 @pytest.mark.usefixtures("hydra")
-@pytest.mark.parametrize("chdir", ["True", "False"])
+@pytest.mark.parametrize("chdir", ["True", pytest.param("False", marks=pytest.mark.long)])
 def test_a_hydra_script_is_replayed_with_its_args_and_leaves_its_outputs_alone(script: Script, chdir: str):
     write_hydra_project(script)
     script.relive("run", "train.py", "optimizer.lr=0.05", f"hydra.job.chdir={chdir}", env={"RELIVE_EVERY": "1"})
@@ -196,6 +196,7 @@ def test_flags_of_absl_are_args(script: Script):
     }
 
 
+@pytest.mark.long
 def test_an_absl_script_is_replayed_with_its_flags(script: Script):
     pytest.importorskip("absl")
     script.write(ABSL)
@@ -242,6 +243,7 @@ def test_what_jsonargparse_parsed_is_args(script: Script):
     assert args["seed"] == (4, "override")
 
 
+@pytest.mark.long
 def test_a_jsonargparse_script_is_replayed_with_its_args(script: Script):
     pytest.importorskip("jsonargparse")
     script.write(JSONARGPARSE)

@@ -6,6 +6,7 @@ from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from relive.handsfree.configs.config_capture import record_configs
+    from relive.handsfree.configs.config_leaves import settings_of
     from relive.handsfree.configs.config_libraries import CONFIG_HOOKS
     from relive.handsfree.configs.config_notes import noted_settings
 

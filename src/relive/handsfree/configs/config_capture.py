@@ -9,11 +9,11 @@ from typing import Any
 
 from relive.checkpoint.state import collect_user_frames
 from relive.handsfree.configs.config_leaves import (
-    config_leaves,
     holds_fields,
     is_config_dict,
     is_namespace,
     is_omegaconf,
+    settings_of,
 )
 from relive.handsfree.configs.config_notes import noted_settings
 from relive.record import Driver
@@ -48,7 +48,7 @@ def _settings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if _CONSTANT.match(name) and isinstance(value, int | float | str) and not isinstance(value, type):
         yield name.lower(), value
     elif _is_config(name, value):
-        yield from config_leaves(value)
+        yield from settings_of(value)
 
 
 def _is_config(name: str, value: Any) -> bool:

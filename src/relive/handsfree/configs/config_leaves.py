@@ -18,7 +18,7 @@ MAX_DEPTH = 8
 MAX_ITEMS = 32
 
 
-def config_leaves(config: Any) -> Iterator[tuple[str, Any]]:
+def settings_of(config: Any) -> Iterator[tuple[str, Any]]:
     """Yields the settings of a config by their dotted names; what is neither a setting nor holds some is left out."""
     return _leaves(config, "", 0)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.handsfree.configs.config_leaves import config_leaves
+from relive.handsfree.configs.config_leaves import settings_of
 from relive.record import Driver, open_driver, session
 from relive.record.process import warn_once
 
 MAX_ARGS = 1000
+_PLAIN_TYPES = (bool, int, float, str, list, type(None))
 OVERRIDE = "override"  # the origin of a setting that was given on the command line
 
 
@@ -21,12 +22,12 @@ class ConfigNotes:
         self.is_on = False  # until a script runs hands-free with the source `config`
         self.is_project_file: Callable[[str], bool] = lambda _path: True
         self._driver: Driver | None = None
-        self._noted: dict[str, Any] = {}
+        self._noted: dict[str, tuple[Any, str]] = {}  # name → value, origin
 
     def note_config(self, config: Any, origin: str, overrides: Collection[str] = ()) -> None:
         """Records the settings of a config that a library parsed; `overrides` are names given on the command line."""
         driver = session.place(open_driver).driver
-        self.note(driver, ((name, value, _origin(name, origin, overrides)) for name, value in config_leaves(config)))
+        self.note(driver, ((name, value, _origin(name, origin, overrides)) for name, value in settings_of(config)))
 
     def note(self, driver: Driver, settings: Iterable[tuple[str, Any, str]]) -> None:
         """Records settings, given as name, value and origin. One that has the same value stays as it is."""
@@ -35,7 +36,7 @@ class ConfigNotes:
         if driver is not self._driver:
             self._driver, self._noted = driver, {}
         for name, value, origin in settings:
-            if name in self._noted and _is_same(self._noted[name], value):
+            if name in self._noted and _is_same(self._noted[name][0], value):
                 continue
             if name not in self._noted and len(self._noted) >= MAX_ARGS:
                 warn_once(
@@ -44,8 +45,13 @@ class ConfigNotes:
                     " recorded, pass those that you compare runs by through relive.arg",
                 )
                 return
-            self._noted[name] = value
+            self._noted[name] = value, origin
             driver.note_arg(name, value, origin=origin)
+
+    def settings(self) -> list[tuple[str, Any, str]]:
+        """Returns the settings of the current run, as far as any process can unpickle them: name, value and origin."""
+        found = ((name, value, origin) for name, (value, origin) in self._noted.items())
+        return [setting for setting in found if type(setting[1]) in _PLAIN_TYPES]
 
     def listen(self, who: str, listener: Callable[..., None], *args: Any) -> None:
         """Calls a listener for a config library; an unexpected version of the library must not disturb the script."""
