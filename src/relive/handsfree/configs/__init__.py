@@ -9,5 +9,7 @@ if TYPE_CHECKING:
     from relive.handsfree.configs.config_leaves import settings_of
     from relive.handsfree.configs.config_libraries import CONFIG_HOOKS
     from relive.handsfree.configs.config_notes import noted_settings
+    from relive.handsfree.configs.hydra_configs import hook_hydra
+    from relive.handsfree.configs.parse_hooks import listen_to
 
 __getattr__ = lazy_names(__name__)

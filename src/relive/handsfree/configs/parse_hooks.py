@@ -24,7 +24,8 @@ def project_callers(path: str) -> bool:
 def listen_to(owner: Any, name: str, listener: Callable[..., None], callers: Callers = any_caller) -> None:
     """Wraps a function or method: the listener gets the result and the arguments of each call after it has returned."""
     original = getattr(owner, name)
-    if hasattr(original, "__relive_heard__"):
+    heard = getattr(original, "__relive_heard__", ())
+    if listener in heard:
         return
 
     @functools.wraps(original)
@@ -34,7 +35,7 @@ def listen_to(owner: Any, name: str, listener: Callable[..., None], callers: Cal
             noted_settings.listen(name, lambda: listener(result, *args, **options))
         return result
 
-    wrapper.__relive_heard__ = True  # type: ignore[attr-defined]
+    wrapper.__relive_heard__ = (*heard, listener)  # type: ignore[attr-defined]
     setattr(owner, name, wrapper)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from relive.handsfree.sweeps.hydra_jobs import hook_hydra_jobs
 from relive.handsfree.sweeps.sweep_calls import sweep
 from relive.record import session
 
@@ -161,6 +162,7 @@ def _map_futures(original: Any, executor: Any, fn: Any, *iterables: Any, **optio
 
 
 SWEEP_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    "hydra._internal.callbacks": hook_hydra_jobs,
     "joblib.parallel": hook_joblib,
     "multiprocessing.pool": hook_pool,
     "multiprocessing.process": hook_process,

@@ -41,6 +41,11 @@ class SweepFacts(NamedTuple):
     is_packed: bool = False  # number and argument are one pair, for pools that pass one argument
 
 
+def tags_of_call(sweep_name: str, trial: int) -> dict[str, Any]:
+    """Returns the tags of a run in a sweep; a sweep that the environment names keeps its name."""
+    return ({} if "RELIVE_SWEEP" in os.environ else {"sweep": sweep_name}) | {"trial": trial}
+
+
 class OpenCall:
     """A call that is being made; its run is opened when it records something."""
 
@@ -57,9 +62,8 @@ class OpenCall:
         self._is_open = True
         if detect_launch().world_size > 1:
             return
-        tags = {} if "RELIVE_SWEEP" in os.environ else {"sweep": self._call.sweep}
         beginning = RunBeginning(self._number.nth, self._random_states)
-        self.runs.enter_context(explicit_run("", {**tags, "trial": self._number.trial}, beginning))
+        self.runs.enter_context(explicit_run("", tags_of_call(self._call.sweep, self._number.trial), beginning))
         with _call_goes_on():
             if session.driver is not None:
                 noted_settings.note(session.driver, [*self._call.settings, *self._arguments()])
@@ -168,6 +172,9 @@ class Sweep:
         if replayed is not None:
             _replay(replayed, function, args, options)
         return CallNumber(0, self._trials - 1)
+
+    def tags(self, trial: int) -> dict[str, Any]:
+        return tags_of_call(self._name(), trial)
 
     def _name(self) -> str:
         """The script, and the run that makes the calls: the same script makes another sweep the next time."""
