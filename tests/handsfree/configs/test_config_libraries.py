@@ -339,6 +339,32 @@ def test_the_config_of_an_object_is_args(script: Script):
     assert args_of(script) == {"lr": (0.3, "chosen"), "mode": ("FAST", "chosen")}
 
 
+def test_settings_of_one_name_in_two_configs_are_both_args(script: Script):
+    source = """
+        from dataclasses import dataclass
+
+
+        @dataclass
+        class ModelConfig:
+            dim: int = 4
+
+
+        @dataclass
+        class DataConfig:
+            dim: int = 8
+            seed: int = 1
+
+
+        model, data = ModelConfig(), DataConfig()
+        same = data
+        lr = 0.1
+    """
+    script.write(source.replace("        ", "") + LOOP)
+    script.relive("run", "train.py")
+
+    assert args_of(script) == {"model.dim": (4, "model"), "dim": (8, "same"), "seed": (1, "same")}
+
+
 @pytest.mark.parametrize(
     ("library", "call"),
     [

@@ -15,7 +15,7 @@ from relive.handsfree.configs.config_leaves import (
     is_omegaconf,
     settings_of,
 )
-from relive.handsfree.configs.config_notes import noted_settings
+from relive.handsfree.configs.config_notes import is_same_setting, noted_settings
 from relive.record import Driver
 
 _CONFIG_NAME = re.compile(
@@ -30,11 +30,24 @@ def record_configs(driver: Driver, frame: FrameType | None) -> None:
     if not noted_settings.is_on:
         return
     found: dict[str, tuple[Any, str]] = {}
+    seen: set[int] = set()  # the modules whose variables were read: several frames are of one module
     for user_frame in reversed(collect_user_frames(frame)):  # the frame next to the loop wins
         for variables in (user_frame.f_globals, user_frame.f_locals):
-            for name, value in _variables(variables):
-                found |= {key: (setting, name) for key, setting in _settings(name, value)}
+            if id(variables) not in seen:
+                for name, value in _variables(variables):
+                    _add(found, name, dict(_settings(name, value)))
+            seen.add(id(user_frame.f_globals))
     noted_settings.note(driver, ((name, value, origin) for name, (value, origin) in found.items()))
+
+
+def _add(found: dict[str, tuple[Any, str]], variable: str, settings: dict[str, Any]) -> None:
+    """Adds the settings of a variable. A setting of that name with another value gets the name of its variable."""
+    for key, setting in settings.items():
+        value, holder = found.get(key, (setting, variable))
+        is_constant = holder.lower() == key
+        if holder != variable and not is_constant and not is_same_setting(value, setting):
+            found[f"{holder}.{key}"] = value, holder
+        found[key] = setting, variable
 
 
 def _variables(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:

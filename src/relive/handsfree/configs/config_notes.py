@@ -36,7 +36,7 @@ class ConfigNotes:
         if driver is not self._driver:
             self._driver, self._noted = driver, {}
         for name, value, origin in settings:
-            if name in self._noted and _is_same(self._noted[name][0], value):
+            if name in self._noted and is_same_setting(self._noted[name][0], value):
                 continue
             if name not in self._noted and len(self._noted) >= MAX_ARGS:
                 warn_once(
@@ -74,7 +74,8 @@ def _origin(name: str, origin: str, overrides: Collection[str]) -> str:
     return OVERRIDE if is_given else origin
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_same_setting(one: Any, other: Any) -> bool:
+    """Whether two settings have the same value and type."""
     return type(one) is type(other) and repr(one) == repr(other)  # `nan` is the same setting as `nan`
 
 
