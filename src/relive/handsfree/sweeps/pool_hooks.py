@@ -45,7 +45,8 @@ def _call_parallel(original: Any, parallel: Any, calls: Iterable[Any]) -> Any:
             if sweep.is_recorded(function):
                 sweep.number_next(function, args, options)
         return original(parallel, calls)
-    return original(parallel, _numbered(calls))
+    numbered = _numbered(calls)
+    return original(parallel, list(numbered) if hasattr(calls, "__len__") else numbered)  # it tells how many there are
 
 
 def _numbered(calls: Iterable[Any]) -> Iterator[Any]:
