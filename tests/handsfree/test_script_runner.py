@@ -243,3 +243,23 @@ def test_tensorboard_values_are_captured_and_still_written(script: Script):
     assert frame["epoch"].tolist() == [0, 1, 2]
     assert frame["w/train"].tolist() == frame["w/a"].tolist()
     assert list((script.project / "out").glob("events*"))
+
+
+def test_a_deprecated_object_of_a_library_does_not_warn_because_relive_looks_at_it(script: Script):
+    script.write("""
+        import torch
+        import torch.distributed as dist
+
+        net = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for epoch in range(3):
+            for step in range(2):
+                loss = net(torch.ones(2)).sum()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            print(f"loss: {loss.item()}")
+    """)
+    done = script.relive("run", "train.py")
+
+    assert not done.stderr

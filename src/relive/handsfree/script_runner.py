@@ -24,10 +24,13 @@ from relive.handsfree.capture import (
     loop_hooks,
     script_logs,
 )
+from relive.handsfree.configs import CONFIG_HOOKS, noted_settings
 from relive.handsfree.exit_check import schedule_self_check
 from relive.handsfree.frameworks import FRAMEWORK_HOOKS
 from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
 from relive.handsfree.script_start import ScriptStart
+from relive.handsfree.spawned_main import SpawnedMain
+from relive.handsfree.sweeps import SWEEP_HOOKS, WorkerSetUp, sweep
 from relive.installation import PACKAGE_FOLDER
 from relive.instrument import (
     HOOK_NAME,
@@ -92,26 +95,44 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     root, sources = os.path.realpath(start.root or context.entry.root), start.sources
     if sources is None:
         sources = context.settings.sources
-    entry = Path(os.path.relpath(os.path.realpath(path), root)).as_posix()
-    files = reachable_files(entry, _project_reader(root, start.recorded))
-    known = survey_functions(files.values())
-    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
-    script_logs.explicit_names = names_passed_to_loggers(files.values())
-    script_logs.is_project_file = partial(is_project_file, root=root)
-    script_logs.holds_back = start.holds_back
-    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
-    session.flushes.append(script_logs.flush)
-    session.at_exit.insert(0, script_logs.flush)
-    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS
-    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
-    for name, hook in hooks.items():
-        if name in sys.modules:
-            install_hook(sys.modules[name], hook)
+    known = _install_capture(path, root, tuple(sources), start)
+    sweep.set_up = WorkerSetUp(set_up_worker, (path, root, tuple(sources)))
     session.place(open_driver)  # the run starts with the script, not with its first loop
     if start.root is None:
         schedule_self_check(context)
     if start.explains:
         explainer.start()
+    return known
+
+
+def set_up_worker(path: str, root: str, sources: tuple[str, ...]) -> None:
+    """Sets up capture in a process that a pool of the script has started; does nothing in one that was forked."""
+    if session.instrumented is not None:
+        return
+    known = _install_capture(path, root, sources, ScriptStart(path, []))
+    spawn: Any = sys.modules.get("multiprocessing.spawn")
+    if spawn is not None:
+        spawn.runpy = SpawnedMain(known, script_logs.is_project_file)
+
+
+def _install_capture(path: str, root: str, sources: tuple[str, ...], start: ScriptStart) -> ProjectSurvey:
+    entry = Path(os.path.relpath(os.path.realpath(path), root)).as_posix()
+    files = reachable_files(entry, _project_reader(root, start.recorded))
+    known = survey_functions(files.values())
+    sweep.trainers = known.trainers | known.loop_holders
+    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
+    script_logs.explicit_names = names_passed_to_loggers(files.values())
+    script_logs.is_project_file = partial(is_project_file, root=root)
+    script_logs.holds_back = start.holds_back
+    noted_settings.is_on, noted_settings.is_project_file = "config" in sources, script_logs.is_project_file
+    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
+    session.flushes.append(script_logs.flush)
+    session.at_exit.insert(0, script_logs.flush)
+    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS | CONFIG_HOOKS | SWEEP_HOOKS
+    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
+    for name, hook in hooks.items():
+        if name in sys.modules:
+            install_hook(sys.modules[name], hook)
     return known
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from relive.record.outcome import outcome_of
     from relive.record.run_context import explicit_run
     from relive.record.run_notes import current_home, current_run, record_line
-    from relive.record.run_start import OpenRun, open_driver, open_explicit_run
+    from relive.record.run_start import OpenRun, next_explicit_number, open_driver, open_explicit_run
     from relive.record.scalars import scalar_dtype
 
 __getattr__ = lazy_names(__name__)

@@ -15,9 +15,18 @@ from relive.model import clean_name
 from relive.record.blocks import RecordedBlock
 from relive.record.journal_driver import JournalDriver, without_os_errors
 from relive.record.loops import RecordedLoop
-from relive.record.process import Losses, PausedJournal, print_to_stderr, reason_of, user_frame, warn_once
+from relive.record.process import (
+    LaunchContext,
+    Losses,
+    PausedJournal,
+    print_to_stderr,
+    reason_of,
+    user_frame,
+    warn_once,
+)
 from relive.record.provenance import Provenance, SecretFilter, ignore_reads
 from relive.record.session import current_place, session
+from relive.store import JournalName
 from relive.store.chunks import Chunks
 from relive.store.journal import Journal, JournalClosed, line_schema, slot_kinds
 
@@ -75,6 +84,18 @@ class Recorder(JournalDriver):
         self.shared_folder: Path | None = None  # the run folder, if other ranks record into it as well
         self.rank_schedule: RankSchedule | None = None  # when all ranks take their checkpoints
         self.source: Path | None = None  # the script, searched for `relive.arg` calls that come later
+
+    @classmethod
+    def begin(cls, run: str, folder: Path, context: LaunchContext, *, is_shared: bool) -> Recorder:
+        """Returns the recorder of a run that begins in this process."""
+        rank, settings = context.launched.rank, context.settings
+        journal = Journal(folder / JournalName(rank).stem)
+        recorder = cls(run, journal, Chunks(context.home.chunks), SecretFilter(settings.secret_patterns))
+        recorder.checks_kwargs = True
+        recorder.overhead, recorder.every = settings.overhead, settings.every or None
+        recorder.rank, recorder.shared_folder = rank, folder if is_shared else None
+        recorder.source = Path(context.entry.script) if context.entry.script else None
+        return recorder
 
     # --- verbs --------------------------------------------------------------------------------------------------
 

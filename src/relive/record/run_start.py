@@ -26,16 +26,15 @@ from relive.record.process import (
     read_launch_context,
     warn_once,
 )
-from relive.record.provenance import CodeLines, InputWatch, Provenance, SecretFilter, run_header
+from relive.record.provenance import CodeLines, InputWatch, Provenance, RunBeginning, run_header
 from relive.record.recorder import Recorder
 from relive.record.session import Driver, current_place, session
-from relive.store import JournalName
-from relive.store.chunks import Chunks
 from relive.store.journal import Journal, encode_value, line_schema, to_json
 
 if TYPE_CHECKING:
     from relive.record.process import Shipper
 
+_OF_THE_SCRIPT = RunBeginning()
 PARENT_VARIABLE = "RELIVE_PARENT"  # passes home, run and rank to child processes
 
 
@@ -62,11 +61,13 @@ def open_driver() -> Driver:
         return Off()
 
 
-def open_explicit_run(name: str, tags: dict[str, Any]) -> OpenRun | None:
-    """Opens a run for `with relive.run(...)`; None when relive is off or can't record here."""
+def open_explicit_run(name: str, tags: dict[str, Any], beginning: RunBeginning | None = None) -> OpenRun | None:
+    """Opens a run for `with relive.run(...)`, or for a call; None when relive is off or can't record here."""
     try:
         context = read_launch_context()
-        return None if context.settings.off else OpenRun(context, name=name, tags=tags, nth=_HOOKS.next_explicit())
+        if context.settings.off:
+            return None
+        return OpenRun(context, name=name, tags=tags, beginning=beginning or RunBeginning(next_explicit_number()))
     except Exception as error:  # the user's training must go on
         if raised_by_signal_handler(error):
             raise
@@ -74,11 +75,21 @@ def open_explicit_run(name: str, tags: dict[str, Any]) -> OpenRun | None:
         return None
 
 
+def next_explicit_number() -> int:
+    """Counts the runs that this process opens explicitly, or has opened by its workers, so that a replay finds each."""
+    return _HOOKS.next_explicit()
+
+
 class OpenRun:
     """A run that this process has opened and is recording."""
 
     def __init__(
-        self, context: LaunchContext, *, name: str = "", tags: dict[str, Any] | None = None, nth: int = 0
+        self,
+        context: LaunchContext,
+        *,
+        name: str = "",
+        tags: dict[str, Any] | None = None,
+        beginning: RunBeginning = _OF_THE_SCRIPT,
     ) -> None:
         self._pid = os.getpid()
         self._context = context
@@ -93,12 +104,12 @@ class OpenRun:
         key = _HOOKS.launch_key(context.launched.key)
         self.run = join_shared_run(home, key, rank) if key else home.new_run()
         self.folder = home.run_folder(self.run)
-        self.recorder = _make_recorder(self.run, self.folder, context, is_shared=bool(key))
+        self.recorder = Recorder.begin(self.run, self.folder, context, is_shared=bool(key))
         # `nth` counts the `with relive.run()` of the process, so that a replay can find the same one.
         secrets = self.recorder.secrets
         all_tags = {**run_header.sweep_tags(os.environ), **(tags or {})}
         encoded = encode_value(all_tags, self.recorder.chunks.put, secrets.settings)
-        given = {"name": secrets.message(name), "tags": encoded, "nth": nth}
+        given = {"name": secrets.message(name), "tags": encoded, "nth": beginning.nth}
         self._code = CodeLines(self.recorder.journal, context.entry.root, secrets)
         header = run_header.describe_start(
             self.run, context, given, secrets, parent=_parent_run(), instrumented=session.instrumented
@@ -106,7 +117,7 @@ class OpenRun:
         with _warn_on_failure("provenance-incomplete"):
             header["environment"]["variables"].update(self._code.variables_of(context.entry.script))
         self.recorder.journal.line(line_schema.RunStarted, **run_header.as_valid_text(header))
-        self._record_random_states()
+        self._record_random_states(beginning.random_states)
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._exit = ExitWatch()
         self._console = self._start_console(rank)
@@ -124,11 +135,11 @@ class OpenRun:
         console.start(os.environ)
         return console
 
-    def _record_random_states(self) -> None:
+    def _record_random_states(self, states: str) -> None:
         from relive.checkpoint.state import encoded_random_states
 
         with _warn_on_failure("provenance-incomplete"):
-            self.recorder.journal.line(line_schema.RandomStates, states=encoded_random_states())
+            self.recorder.journal.line(line_schema.RandomStates, states=states or encoded_random_states())
 
     def _start_services(self, rank: int) -> None:
         """Records the code version and starts the threads. Values are recorded now, so no failure may end the run."""
@@ -369,17 +380,6 @@ def _warn_on_failure(slug: str) -> Iterator[None]:
         if raised_by_signal_handler(error):
             raise
         warn_once(slug, f"{type(error).__name__}: {error}; this part of the record may be missing")
-
-
-def _make_recorder(run: str, folder: Path, context: LaunchContext, *, is_shared: bool) -> Recorder:
-    rank = context.launched.rank
-    secrets = SecretFilter(context.settings.secret_patterns)
-    recorder = Recorder(run, Journal(folder / JournalName(rank).stem), Chunks(context.home.chunks), secrets)
-    recorder.checks_kwargs = True
-    recorder.overhead, recorder.every = context.settings.overhead, context.settings.every or None
-    recorder.rank, recorder.shared_folder = rank, folder if is_shared else None
-    recorder.source = Path(context.entry.script) if context.entry.script else None
-    return recorder
 
 
 def _parent_run() -> str | None:

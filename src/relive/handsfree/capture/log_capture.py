@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from relive.errors import ReliveError
+from relive.handsfree.sweeps import open_run_of_call
 from relive.instrument import find_named_numbers, flatten_dict
 from relive.record import Place, current_place, open_driver, scalar_dtype, session
 from relive.record.process import warn_once
@@ -78,14 +79,14 @@ class LogCapture:
 
     def _log_explicitly(self, pairs: Sequence[tuple[str, Any]]) -> None:
         """Logs what was passed to a logger, in place of what a text at the same place said."""
-        here, names = current_place.get() or session.place(open_driver), {name for name, _ in pairs}
+        here, names = _here(), {name for name, _ in pairs}
         self.flush(here)
         self._held = [one for one in self._held if one[0] is not here or one[1] not in names]
         self._logged.update(dict.fromkeys(names & self.explicit_names, here))
         self._log(pairs)
 
     def _hold(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        here = current_place.get() or session.place(open_driver)
+        here = _here()
         self.flush(here)
         self._pid = os.getpid()
         kept = self._requested(pairs, depth=2) if self.only else pairs
@@ -96,7 +97,7 @@ class LogCapture:
             return
         if self.only:
             pairs = self._requested(pairs, depth=3)
-        place = current_place.get() or session.place(open_driver)
+        place = _here()
         for name, value in pairs:
             place.driver.log(name, value, place)
 
@@ -109,6 +110,11 @@ class LogCapture:
                 return [pair for pair in pairs if pair[0] in names]
             frame = frame.f_back  # type: ignore[assignment]
         return pairs
+
+
+def _here() -> Place:
+    open_run_of_call()
+    return current_place.get() or session.place(open_driver)
 
 
 def _is_around(place: Place, inner: Place | None) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 
 from relive.checkpoint.state import find_user_frame
 from relive.handsfree.capture.checkpoint_scopes import scopes
-from relive.handsfree.capture.config_capture import record_configs
 from relive.handsfree.capture.explain_report import explainer
 from relive.handsfree.capture.log_capture import LoggedText, script_logs
+from relive.handsfree.configs import record_configs
+from relive.handsfree.sweeps import open_run_of_call
 from relive.record import Driver, open_driver, session
 
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
@@ -43,7 +44,8 @@ def checkpointed_loop(driver: Driver, name: str, items: Iterable[Any], objects: 
 
 
 def current_driver() -> Driver:
-    """Returns the driver of the current place; opens a run if there is none."""
+    """Returns the driver of the current place; opens a run if there is none, or for the call of a sweep."""
+    open_run_of_call()
     return session.place(open_driver).driver
 
 

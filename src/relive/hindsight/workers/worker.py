@@ -56,7 +56,7 @@ def main(path: str) -> int:
     restrict_writes(job.protected, job.writable)
     if reads is not None:
         replayer.watch_outside(reads)
-    if job.instrumented is not None:
+    if job.instrumented is not None and not job.nth:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
         _run_script(job)
@@ -88,7 +88,11 @@ class _RunSelector:
 
     def next(self) -> _ReplayedRun | None:
         self._opened += 1
-        return _ReplayedRun(self._replayer, self._job) if self._opened == self._job.nth else None
+        if self._opened != self._job.nth:
+            return None
+        if self._job.instrumented is not None:
+            self._replayer.begin_run()
+        return _ReplayedRun(self._replayer, self._job)
 
 
 class _ReplayedRun:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from relive.record.provenance.named_variables import OF_THE_PLACE, is_of_the_place, named_in
     from relive.record.provenance.provenance import Provenance
+    from relive.record.provenance.run_header import RunBeginning
     from relive.record.provenance.runtime_environment import installed_packages, set_ignored_signals
     from relive.record.provenance.secret_filter import REDACTED, SecretFilter, hides, is_secret
     from relive.record.provenance.version_prefetch import prefetch_version

@@ -7,12 +7,19 @@ import platform
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from relive.record.process import LaunchContext, warn_once
 from relive.record.provenance.runtime_environment import describe_environment
 from relive.record.provenance.secret_filter import SecretFilter
 from relive.store.journal import process_age_s, process_start_stamp
+
+
+class RunBeginning(NamedTuple):
+    """Which of the explicit runs of its script a run is, and the random states that it began with, encoded."""
+
+    nth: int = 0
+    random_states: str = ""  # else those at the time when it is opened
 
 
 def describe_start(

@@ -98,14 +98,14 @@ def is_library_state(package: str, value: Any, depth: int = MAX_DEPTH) -> bool:
     An object that holds much else is none: from the settings of a library one comes to all that it ever made.
     """
     kind = type(value)
-    if kind in PLAIN_TYPES or kind is str or isinstance(value, type):
+    if kind in PLAIN_TYPES or kind is str or issubclass(kind, type):
         return True
     if depth == 0:
         return False
     if kind in CONTAINERS or kind is tuple:
         items = [*value.keys(), *value.values()] if isinstance(value, dict) else list(value)
         return len(items) <= MAX_ITEMS and all(is_library_state(package, one, depth - 1) for one in items)
-    if not kind.__flags__ & HEAP_TYPE or callable(value) or isinstance(value, types.ModuleType):
+    if not kind.__flags__ & HEAP_TYPE or callable(value) or issubclass(kind, types.ModuleType):
         return False  # code, in one form or another
     if Attributes.of(kind).has_hidden_memory:
         return False  # as the properties that a library has compiled

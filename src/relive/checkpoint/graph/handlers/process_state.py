@@ -76,8 +76,9 @@ class LibraryState:
             values = self.variables.setdefault(name, dict(vars(sys.modules[name]))) if name in sys.modules else {}
             keepers = self.keepers.setdefault(name, [])
             keepers += [one for one in variables if one not in keepers and _may_be_set(name, values.get(one))]
+        # `isinstance` would ask each object for its class; some objects of torch.distributed warn when they are asked.
         self.classes = {
-            name: [(key, one, frozenset(vars(one))) for key, one in values.items() if isinstance(one, type)]
+            name: [(key, one, frozenset(vars(one))) for key, one in values.items() if issubclass(type(one), type)]
             for name, values in self.variables.items()
         }
 
@@ -121,7 +122,7 @@ def _may_be_set(library: str, value: Any) -> bool:
 
 def _is_object(value: Any) -> bool:
     """Whether a value can change; others are state only if they are bound to something else."""
-    return type(value) not in PLAIN_TYPES and not isinstance(value, str | tuple | type)
+    return type(value) not in PLAIN_TYPES and not issubclass(type(value), str | tuple | type)
 
 
 def _names_of_project(kind: type, before: frozenset[str]) -> list[tuple[str, Any]]:
