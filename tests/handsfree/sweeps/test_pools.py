@@ -142,3 +142,38 @@ def test_a_sweep_that_the_environment_names_keeps_its_name(script: Script):
     script.relive("run", "sweep.py", env={"RELIVE_SWEEP": "night"})
 
     assert {record.sweep for record in records(script)} == {"night"}
+
+
+HOGWILD = """
+import torch
+import torch.multiprocessing as mp
+
+
+def train(rank, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for epoch in range(2):
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = model(torch.ones(4, 2)).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+        print(f"loss: {loss.item()}")
+
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(2, 1)
+    model.share_memory()
+    processes = [mp.get_context("fork").Process(target=train, args=(rank, model)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+"""
+
+
+@pytest.mark.long
+def test_processes_that_train_one_shared_model_are_one_run(script: Script) -> None:
+    pytest.importorskip("torch")
+    script.relive("run", str(script.write(HOGWILD)))
+
+    assert len(records(script)) == 1

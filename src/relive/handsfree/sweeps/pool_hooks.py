@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
@@ -109,13 +110,24 @@ def hook_process(module: ModuleType) -> None:
 def _init_process(
     original: Any, process: Any, group: Any = None, target: Any = None, *others: Any, **options: Any
 ) -> None:
-    if target is not None and sweep.is_recorded(target):
-        bound = _bind_arguments(*others, **options)
+    bound = _bind_arguments(*others, **options)
+    if target is not None and sweep.is_recorded(target) and not _share_model(bound["args"], bound["kwargs"]):
         number = sweep.number_next(target, bound["args"], bound["kwargs"])
         if session.open_replayed_run is None:
             target, others = sweep.wrap(target), ()
             options = {**bound, "args": (number, *bound["args"])}
     original(process, group, target, *others, **options)
+
+
+def _share_model(args: Any, kwargs: Any) -> bool:
+    """Whether processes get memory that they share: they train one model together, and are one run."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    given = [*args, *kwargs.values()]
+    models = (one for one in given if isinstance(one, torch.nn.Module))
+    tensors = (one for one in given if isinstance(one, torch.Tensor))
+    return any(one.is_shared() for one in [*tensors, *(part for model in models for part in model.parameters())])
 
 
 def _bind_arguments(name: Any = None, args: Any = (), kwargs: Any = None, **options: Any) -> dict[str, Any]:
