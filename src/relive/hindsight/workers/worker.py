@@ -14,11 +14,13 @@ import types
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from relive.errors import Damaged, GraphNotKept
 from relive.handsfree import ScriptStart
 from relive.handsfree import run_script as start_hands_free
+from relive.hindsight.notebooks import RecordedCell, run_cells
 from relive.hindsight.workers.confinement import PrivateCopies, WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
@@ -27,6 +29,7 @@ from relive.hindsight.workers.unheld_state import OutsideReads, OutsideRecord
 from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
+from relive.record.process import NotebookCells
 from relive.record.provenance import InputFilter, set_ignored_signals
 
 _DEATH_SIGNAL = 1  # of prctl(2): PR_SET_PDEATHSIG
@@ -59,7 +62,7 @@ def main(path: str) -> int:
     if job.instrumented is not None:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
-        _run_script(job)
+        _run_script(job, replayer)
     except BaseException as error:  # noqa: BLE001 - the parent reports whatever the script raised
         return _end_run(replayer, job, error)
     return _end_run(replayer, job, None)
@@ -108,6 +111,21 @@ class _ReplayedRun:
         end_process(code)
 
 
+class _CellWatch:
+    """Tells cells that were executed again from others, as when they were recorded: from the run's first cell on."""
+
+    def __init__(self, replayer: Replayer) -> None:
+        self._replayer = replayer
+        self._cells: NotebookCells | None = None
+
+    def before_cell(self, cell: RecordedCell) -> None:
+        self._replayer.progress.note()
+        if self._cells is not None:
+            self._cells.before_cell(SimpleNamespace(cell_id=cell.id, raw_cell=cell.source))
+        elif not cell.is_before:
+            self._cells = NotebookCells(self._replayer, None, cell.key)
+
+
 def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     """Finishes the segment; returns the exit code. The error that ended the recorded run is not a failure now."""
     outcome, described = outcome_of(error) if error is not None else (FINISHED, None)
@@ -142,7 +160,10 @@ def _is_same_error(error: dict[str, Any], recorded: dict[str, Any]) -> bool:
     return error.get("type") == recorded.get("type") and len(set(files)) <= 1
 
 
-def _run_script(job: Job) -> None:
+def _run_script(job: Job, replayer: Replayer) -> None:
+    if job.cells:
+        run_cells(Path(job.script), job.cells, Path(job.folder), _CellWatch(replayer).before_cell)
+        return
     if job.instrumented is not None:
         only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
         target, sources = job.module or job.script, job.instrumented["sources"]
@@ -174,7 +195,8 @@ def _describe_error(error: BaseException) -> str:
         return f"{error}; put it back as it was when the run began, and name it in relive.data(…) from now on"
     if isinstance(error, ModuleNotFoundError):
         return f"{error}; install it to replay this version"
-    return f"{type(error).__name__}: {error}"
+    where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()) if note.startswith("in cell "))
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _end_with(parent: int) -> None:
