@@ -53,6 +53,7 @@ from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
 from relive.machine import usable_cpu_count
 from relive.model import KILLED, RUNNING, RunRecord
+from relive.record.process import RERUN_LOOP
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
@@ -317,8 +318,9 @@ def script_shape(record: RunRecord, history: RunHistory) -> ScriptShape:
     """What the journals of a run say about its program."""
     profile = history.profile
     return ScriptShape(
-        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports
-    )
+        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports,
+        RERUN_LOOP if is_notebook_run(record) else None,
+    )  # fmt: skip
 
 
 def _why_not(draft: Draft, *, has_values: bool) -> str:

@@ -14,7 +14,7 @@ from relive.record.process.user_warnings import warn_once
 from relive.record.session import Driver, Place
 from relive.store.journal import Journal, line_schema
 
-LOOP = "cell"
+RERUN_LOOP = "cell"
 _TIMER = "%%time"  # the one magic of a whole cell that does nothing but run it, so that its code can stay code
 
 
@@ -58,7 +58,7 @@ class NotebookCells:
                 return
             number = next_number(self._shell) if self._shell is not None else 0
             if self._loop is None:
-                self._loop = self._driver.enter_loop(LOOP, self._run, ())
+                self._loop = self._driver.enter_loop(RERUN_LOOP, self._run, ())
             self._driver.note_item(self._loop, self._reruns, number)
             self._driver.root = Place(self._driver, self._loop, self._reruns, self._run)
             self._reruns += 1
