@@ -10,10 +10,12 @@ if TYPE_CHECKING:
         cell_file_name,
         is_notebook_run,
         join_cells,
+        place_of,
         read_cells,
     )
     from relive.hindsight.notebooks.cell_obstacles import find_obstacle
     from relive.hindsight.notebooks.cell_shell import run_cells
+    from relive.hindsight.notebooks.plain_script import ScriptText, write_script
     from relive.hindsight.notebooks.todays_notebook import (
         NotebookCell,
         cells_of_notebook,

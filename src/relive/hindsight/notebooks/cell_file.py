@@ -105,6 +105,16 @@ def split_file(text: str, cells: Sequence[RecordedCell]) -> Iterator[tuple[Recor
         yield cell, CellText("".join(lines[start + 1 : end]), start + 1)
 
 
+def place_of(file: str, line: int, text: str) -> str:
+    """Says where a line of a file is: `train.py:12`, or `look.ipynb In [3]:2` in the cells of a notebook."""
+    if not file.endswith(".ipynb.py"):
+        return f"{file}:{line}"
+    above = text.splitlines()[: line - 1]
+    at = next((at for at in range(len(above) - 1, -1, -1) if above[at].startswith(_header("In ["))), -1)
+    label = above[at].removeprefix(_header("")) if at >= 0 else "In [0]"
+    return f"{file.removesuffix('.py')} {label}:{line - at - 1}"
+
+
 def is_python(text: str) -> bool:
     try:
         ast.parse(text)
