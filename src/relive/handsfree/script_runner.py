@@ -7,13 +7,12 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
 
 from relive.errors import NotFound
 from relive.handsfree.capture import (
@@ -26,7 +25,13 @@ from relive.handsfree.capture import (
 )
 from relive.handsfree.exit_check import schedule_self_check
 from relive.handsfree.frameworks import FRAMEWORK_HOOKS
-from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
+from relive.handsfree.import_hook import (
+    InstrumentingFinder,
+    compile_instrumented,
+    install_hook,
+    is_project_file,
+    project_reader,
+)
 from relive.handsfree.script_start import ScriptStart
 from relive.installation import PACKAGE_FOLDER
 from relive.instrument import (
@@ -93,20 +98,10 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     if sources is None:
         sources = context.settings.sources
     entry = Path(os.path.relpath(os.path.realpath(path), root)).as_posix()
-    files = reachable_files(entry, _project_reader(root, start.recorded))
+    files = reachable_files(entry, project_reader(root, start.recorded))
     known = survey_functions(files.values())
-    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
     script_logs.explicit_names = names_passed_to_loggers(files.values())
-    script_logs.is_project_file = partial(is_project_file, root=root)
-    script_logs.holds_back = start.holds_back
-    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
-    session.flushes.append(script_logs.flush)
-    session.at_exit.insert(0, script_logs.flush)
-    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS
-    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
-    for name, hook in hooks.items():
-        if name in sys.modules:
-            install_hook(sys.modules[name], hook)
+    install_capture(root, known, sources, start)
     session.place(open_driver)  # the run starts with the script, not with its first loop
     if start.root is None:
         schedule_self_check(context)
@@ -115,16 +110,23 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     return known
 
 
-def _project_reader(root: str, recorded: Mapping[str, str | None]) -> Any:
-    def read(path: str) -> str | None:
-        whole = os.path.join(root, path)
-        if whole in recorded:
-            return recorded[whole]
-        if not os.path.isfile(whole) or not is_project_file(whole, root):
-            return None
-        return Path(whole).read_bytes().decode("utf-8", "surrogateescape")
-
-    return read
+def install_capture(
+    root: str, known: ProjectSurvey, sources: Collection[str], start: ScriptStart
+) -> InstrumentingFinder:  # fmt: skip
+    """Installs the import hook and the hooks of libraries for a project; what they log is captured from now on."""
+    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
+    script_logs.is_project_file = partial(is_project_file, root=root)
+    script_logs.holds_back = start.holds_back
+    session.instrumented = {"rules": RULES_VERSION, "sources": list(sources), "holds_back": start.holds_back}
+    session.flushes.append(script_logs.flush)
+    session.at_exit.insert(0, script_logs.flush)
+    hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS
+    finder = InstrumentingFinder(root, known, hooks, start.recorded)
+    sys.meta_path.insert(0, finder)
+    for name, hook in hooks.items():
+        if name in sys.modules:
+            install_hook(sys.modules[name], hook)
+    return finder
 
 
 # --- main modules ----------------------------------------------------------------------------------------------------

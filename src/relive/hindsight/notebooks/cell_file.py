@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
+from relive.instrument import CELL_FILE_SUFFIX
 from relive.model import RunRecord
 from relive.store.journal import line_schema
 
@@ -107,7 +108,7 @@ def split_file(text: str, cells: Sequence[RecordedCell]) -> Iterator[tuple[Recor
 
 def place_of(file: str, line: int, text: str) -> str:
     """Says where a line of a file is: `train.py:12`, or `look.ipynb In [3]:2` in the cells of a notebook."""
-    if not file.endswith(".ipynb.py"):
+    if not file.endswith(CELL_FILE_SUFFIX):
         return f"{file}:{line}"
     above = text.splitlines()[: line - 1]
     at = next((at for at in range(len(above) - 1, -1, -1) if above[at].startswith(_header("In ["))), -1)

@@ -19,7 +19,7 @@ _INSTALLERS = ("pip", "conda", "mamba", "micromamba", "uv")
 _INSTALL = re.compile(
     r"\s*(\S*python\S*\s+-m\s+)?(\S*/)?(uv\s+)?(pip3?|conda|mamba|micromamba|uv)\s+(install|add|uninstall|remove)\b"
 )
-BeforeCell = Callable[[RecordedCell], None]
+BeforeCell = Callable[[RecordedCell, str], None]  # with the text that is executed
 
 
 def run_cells(script: Path, cells: Sequence[RecordedCell], folder: Path, before_cell: BeforeCell) -> None:
@@ -35,7 +35,7 @@ def run_cells(script: Path, cells: Sequence[RecordedCell], folder: Path, before_
 
 async def _run_all(shell: Any, parts: Sequence[tuple[RecordedCell, CellText]], before_cell: BeforeCell) -> None:
     for cell, text in parts:
-        before_cell(cell)
+        before_cell(cell, text.python)
         shell.execution_count = cell.number
         shell.lines_before = text.lines_before
         result = await shell.run_cell_async(

@@ -11,14 +11,13 @@ import sys
 import threading
 import traceback
 import types
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from relive.errors import Damaged, GraphNotKept
-from relive.handsfree import ScriptStart
+from relive.handsfree import ScriptStart, notebook_instruments
 from relive.handsfree import run_script as start_hands_free
 from relive.hindsight.notebooks import RecordedCell, run_cells
 from relive.hindsight.workers.confinement import PrivateCopies, WriteGuard, restrict_writes
@@ -59,7 +58,7 @@ def main(path: str) -> int:
     restrict_writes(job.protected, job.writable)
     if reads is not None:
         replayer.watch_outside(reads)
-    if job.instrumented is not None:
+    if job.instrumented is not None and not job.cells:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
         _run_script(job, replayer)
@@ -114,16 +113,20 @@ class _ReplayedRun:
 class _CellWatch:
     """Tells cells that were executed again from others, as when they were recorded: from the run's first cell on."""
 
-    def __init__(self, replayer: Replayer) -> None:
+    def __init__(self, replayer: Replayer, job: Job) -> None:
         self._replayer = replayer
+        self._is_hands_free = job.instrumented is not None
         self._cells: NotebookCells | None = None
 
-    def before_cell(self, cell: RecordedCell) -> None:
+    def before_cell(self, cell: RecordedCell, text: str) -> None:
         self._replayer.progress.note()
+        notebook_instruments.recorded = (cell.python, text) if self._is_hands_free else None
         if self._cells is not None:
             self._cells.before_cell(SimpleNamespace(cell_id=cell.id, raw_cell=cell.source))
         elif not cell.is_before:
             self._cells = NotebookCells(self._replayer, None, cell.key)
+            if self._is_hands_free:
+                self._replayer.begin_run()  # by the cell that loads the extension
 
 
 def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
@@ -162,15 +165,12 @@ def _is_same_error(error: dict[str, Any], recorded: dict[str, Any]) -> bool:
 
 def _run_script(job: Job, replayer: Replayer) -> None:
     if job.cells:
-        run_cells(Path(job.script), job.cells, Path(job.folder), _CellWatch(replayer).before_cell)
+        if job.instrumented is not None:
+            notebook_instruments.start = _hands_free_start(job, job.instrumented)
+        run_cells(Path(job.script), job.cells, Path(job.folder), _CellWatch(replayer, job).before_cell)
         return
     if job.instrumented is not None:
-        only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
-        target, sources = job.module or job.script, job.instrumented["sources"]
-        recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
-        start = ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
-        holds_back = bool(job.instrumented.get("holds_back"))
-        start_hands_free(replace(start, holds_back=holds_back, argv0=job.argv0))
+        start_hands_free(_hands_free_start(job, job.instrumented))
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
@@ -180,6 +180,15 @@ def _run_script(job: Job, replayer: Replayer) -> None:
     sys.modules["__main__"] = main_module
     code = compile(Path(job.script).read_bytes(), job.script, "exec", dont_inherit=True)
     exec(code, main_module.__dict__)
+
+
+def _hands_free_start(job: Job, instrumented: dict[str, Any]) -> ScriptStart:
+    only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
+    recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
+    return ScriptStart(
+        job.module or job.script, job.argv, bool(job.module), job.tree, instrumented["sources"], only=only,
+        holds_back=bool(instrumented.get("holds_back")), recorded=recorded, argv0=job.argv0,
+    )  # fmt: skip
 
 
 def _describe_error(error: BaseException) -> str:
