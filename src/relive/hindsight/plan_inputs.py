@@ -31,6 +31,7 @@ from relive.hindsight.notebooks import (
     cell_file_name,
     cells_of_notebook,
     cells_of_run,
+    find_interruption,
     find_obstacle,
     is_notebook_run,
     join_cells,
@@ -175,6 +176,7 @@ class _DraftCollector:
         check = read_check(self._home.run_folder(record.run))
         self._refuse_beyond_end(record, history)
         fit = self._fit(record, history)
+        self._refuse_after_interruption(record, history, fit)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
 
     def _refuse_beyond_end(self, record: RunRecord, history: RunHistory) -> None:
@@ -194,6 +196,15 @@ class _DraftCollector:
                 f"it {describe_ending(record, history)}; {', '.join(self._question.names)} is logged after the loop,"
                 f" which it never reached; {BEYOND}"
             )
+
+    def _refuse_after_interruption(self, record: RunRecord, history: RunHistory, fit: PatchFit) -> None:
+        """Raises if the statements come after a cell of the run that was interrupted."""
+        file = cell_file_name(record) if is_notebook_run(record) else ""
+        if file in fit.patch.files:
+            lines = {one.line for one in fit.patch.added if one.file == file}
+            cells = read_cells(history.recorded.lines)
+            if reason := find_interruption(cells, fit.patch.files[file], lines):
+                raise NotFound(reason)
 
     # --- patches ------------------------------------------------------------------------------------------------
 

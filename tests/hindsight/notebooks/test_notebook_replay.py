@@ -168,6 +168,50 @@ def test_a_run_that_was_interrupted_is_replayed_up_to_there(script: Script) -> N
     assert values(script, "first") == [0.5, 1.0]
 
 
+def test_what_follows_an_interrupted_cell_of_the_run_is_refused_with_the_cell(script: Script) -> None:
+    slow = """
+        import time
+        for epoch in relive.loop("slow", range(3)):
+            weights += steps
+            print("now", flush=True)
+            time.sleep(60)
+    """
+    cells = {"a": SETUP, "x": slow, "b": "relive.log('total', weights.sum())"}
+    with Kernel(script.project, cells) as kernel:
+        for cell in cells:
+            kernel.run(cell, interrupt_after="now")
+    kernel.save({**cells, "b": cells["b"] + "\nrelive.log('largest', weights.max())"})
+
+    done = script.relive("replay", "largest", "--yes", check=False)
+
+    assert done.returncode == 1
+    assert "cell In [2] (`import time`) was interrupted during the run" in done.stderr
+
+
+def test_a_cell_that_failed_and_one_that_was_redefined_are_executed_as_they_were(script: Script) -> None:
+    grow = "def grow(weights):\n    weights += steps * {factor}\n    return weights"
+    train = """
+        with relive.run():
+            with relive.checkpointing(weights=weights, every=1):
+                for epoch in relive.loop("epoch", range(2)):
+                    weights = grow(weights)
+                    relive.log("total", weights.sum())
+        missing
+    """
+    with Kernel(script.project, {"a": SETUP, "f": grow.format(factor=1), "b": train}) as kernel:
+        replies = [kernel.run(cell) for cell in "afb"]
+        kernel.save({"a": SETUP, "f": grow.format(factor=2), "b": train})
+        replies += [kernel.run(cell) for cell in "fb"]
+    asked = grow.format(factor=2).replace("return", "relive.log('first', weights[0])\n    return")
+    kernel.save({"a": SETUP, "f": asked, "b": train})
+
+    done = script.relive("replay", "first", "--yes")
+
+    assert [reply.error[:9] for reply in replies] == ["", "", "NameError", "", "NameError"]
+    assert "2 runs, 4 values added: 4 proven" in done.stdout
+    assert sorted(values(script, "first")) == [0.5, 1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [

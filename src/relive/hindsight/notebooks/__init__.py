@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         place_of,
         read_cells,
     )
-    from relive.hindsight.notebooks.cell_obstacles import find_obstacle
+    from relive.hindsight.notebooks.cell_obstacles import find_interruption, find_obstacle
     from relive.hindsight.notebooks.cell_shell import run_cells
     from relive.hindsight.notebooks.plain_script import ScriptText, write_script
     from relive.hindsight.notebooks.todays_notebook import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from relive.instrument import CELL_FILE_SUFFIX
 from relive.model import RunRecord
 from relive.store.journal import line_schema
 
+_LIKE_A_HEADER = re.compile(r"^# %%( In \[\d+\]\s*)$", re.MULTILINE)
 _UNNAMED = "notebook.ipynb"  # of a kernel that did not know its file
 
 
@@ -89,7 +91,9 @@ def join_cells(cells: Iterable[RecordedCell]) -> str:
 
 def join_texts(texts: Iterable[tuple[str, str]]) -> str:
     """Returns a file with texts below their labels."""
-    return "\n".join(f"{_header(label)}\n{text.strip(chr(10))}\n" for label, text in texts)
+    # A comment of the user that looks like a header gets another look: the file is split at headers.
+    plain = ((label, _LIKE_A_HEADER.sub(r"#%%\1", text).strip("\n")) for label, text in texts)
+    return "\n".join(f"{_header(label)}\n{text}\n" for label, text in plain)
 
 
 def split_file(text: str, cells: Sequence[RecordedCell]) -> Iterator[tuple[RecordedCell, CellText]]:
@@ -98,7 +102,6 @@ def split_file(text: str, cells: Sequence[RecordedCell]) -> Iterator[tuple[Recor
     starts: list[int] = []
     for cell in (known := [cell for cell in cells if cell.is_python]):
         header, after = _header(cell.label), starts[-1] + 1 if starts else 0
-        # A header that is searched for from the one before: a comment of the user may look like another one.
         starts.append(next(at for at in range(after, len(lines)) if lines[at].rstrip() == header))
     ends = [*starts[1:], len(lines)]
     starts[:1] = [-1] if starts else []  # what was added above the first header belongs to the first cell

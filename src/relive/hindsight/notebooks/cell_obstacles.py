@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from relive.hindsight.notebooks.cell_file import RecordedCell
+from relive.hindsight.notebooks.cell_file import RecordedCell, split_file
 from relive.record.provenance import REDACTED
 
 INTERRUPTED = "KeyboardInterrupt"
@@ -31,6 +31,18 @@ def find_obstacle(cells: Sequence[RecordedCell]) -> str:
                 f" assign the value in the cell, and record the run again"
             )
     return ""
+
+
+def find_interruption(cells: Sequence[RecordedCell], text: str, lines: Collection[int]) -> str:
+    """Says which cell was interrupted during the run, if all these lines of the file come after it; else nothing.
+
+    What comes before, and the cell itself up to there, is replayed.
+    """
+    parts = [*split_file(text, cells)]
+    at = next((at for at, (cell, _) in enumerate(parts[:-1]) if cell.error == INTERRUPTED), None)
+    if at is None or not lines or any(line <= parts[at + 1][1].lines_before for line in lines):
+        return ""
+    return f"{_name(parts[at][0])} was interrupted during the run, and where it stopped is not known; {_AGAIN}"
 
 
 def _name(cell: RecordedCell) -> str:
