@@ -26,6 +26,8 @@ from relive.api import (
 )
 
 if TYPE_CHECKING:
+    from typing import Any as _Any
+
     from relive.memo import Memo as _Memo
 
     memo: _Memo
@@ -56,6 +58,21 @@ __all__ = [
     "sql",
     "state_handler",
 ]
+
+
+def load_ipython_extension(ipython: "_Any") -> None:
+    """Is called by `%load_ext relive`: later cells of the notebook are recorded hands-free."""
+    from relive.handsfree import notebook_instruments
+
+    notebook_instruments.load(ipython)
+
+
+def unload_ipython_extension(ipython: "_Any") -> None:
+    """Is called by `%unload_ext relive`."""
+    from relive.handsfree import notebook_instruments
+
+    notebook_instruments.unload(ipython)
+
 
 # Importing has no side effects, with one exception that the user asks for on the command line: `--kwargs` is removed
 # from argv here, because the script's own argument parser usually runs before the first verb and would reject it.

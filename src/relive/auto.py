@@ -15,7 +15,7 @@ def _restart_hands_free() -> None:
 
     start = find_running_script()
     if start is None:
-        warn_once("no-script", "import relive.auto works only in scripts; here, call relive.loop and relive.log")
+        warn_once("no-script", "import relive.auto works only in scripts; in a notebook, use %load_ext relive")
         return
     run_script(start)
     sys.exit()

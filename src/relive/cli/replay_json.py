@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from relive.hindsight.notebooks import place_of
+
 if TYPE_CHECKING:
-    from relive.hindsight import Answer, Plan
+    from relive.hindsight import Answer, Case, Plan
 
 
 MAX_PATCH_CHARS = 20_000
 MAX_TEXTS = 20  # notes, errors and tracebacks that are told of a run
+
+
+def landing_text(case: Case) -> str:
+    """The places at which the statements of a case were added."""
+    files = case.patch.files
+    return ", ".join(place_of(added.file, added.line, files.get(added.file, "")) for added in case.patch.added)
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -17,7 +25,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     rows = [
         {
             "run": case.record.run, "version": case.record.version,
-            "lands": ", ".join(f"{added.file}:{added.line}" for added in case.patch.added),
+            "lands": landing_text(case),
             "confidence": case.patch.confidence, "guess": case.patch.confidence == "low", "depth": case.plan.depth,
             "iterations": case.plan.iterations, "how": case.plan.resume, "segments": len(case.plan.segments),
             "checkpoints": len({visit.restore for one in case.plan.segments for visit in one.visits if visit.restore}),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
 from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -60,13 +61,27 @@ def is_project_file(path: str, root: str) -> bool:
     return not any(os.path.exists(os.path.join(folder, "pyvenv.cfg")) for folder in above)
 
 
+def project_reader(root: str, recorded: Recorded) -> Callable[[str], str | None]:
+    """Returns a function that reads the files of a project by their path below its root."""
+
+    def read(path: str) -> str | None:
+        whole = os.path.join(root, path)
+        if whole in recorded:
+            return recorded[whole]
+        if not os.path.isfile(whole) or not is_project_file(whole, root):
+            return None
+        return Path(whole).read_bytes().decode("utf-8", "surrogateescape")
+
+    return read
+
+
 class InstrumentingFinder(MetaPathFinder):
     """A finder that delegates to the other finders and replaces the loader of some modules."""
 
     def __init__(self, root: str, known: ProjectSurvey, hooks: dict[str, ModuleHook], recorded: Recorded) -> None:
         self._root = root
         self._recorded = recorded
-        self._known = known
+        self.known = known
         self._hooks = hooks
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -78,7 +93,7 @@ class InstrumentingFinder(MetaPathFinder):
         if name in self._hooks:
             spec.loader = _HookedLoader(spec.loader, self._hooks[name])
         elif type(spec.loader) is SourceFileLoader and spec.origin and is_project_file(spec.origin, self._root):
-            spec.loader = _InstrumentingLoader(name, spec.origin, self._known, self._recorded)
+            spec.loader = _InstrumentingLoader(name, spec.origin, self.known, self._recorded)
         return spec
 
     def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -27,7 +27,13 @@ from relive.handsfree.capture import (
 from relive.handsfree.configs import CONFIG_HOOKS, noted_settings
 from relive.handsfree.exit_check import schedule_self_check
 from relive.handsfree.frameworks import FRAMEWORK_HOOKS
-from relive.handsfree.import_hook import InstrumentingFinder, compile_instrumented, install_hook, is_project_file
+from relive.handsfree.import_hook import (
+    InstrumentingFinder,
+    compile_instrumented,
+    install_hook,
+    is_project_file,
+    project_reader,
+)
 from relive.handsfree.script_start import ScriptStart
 from relive.handsfree.spawned_main import SpawnedMain
 from relive.handsfree.sweeps import SWEEP_HOOKS, WorkerSetUp, sweep
@@ -95,7 +101,7 @@ def _set_up_capture(path: str, start: ScriptStart) -> ProjectSurvey | None:
     root, sources = os.path.realpath(start.root or context.entry.root), start.sources
     if sources is None:
         sources = context.settings.sources
-    known = _install_capture(path, root, tuple(sources), start)
+    known = _survey_and_capture(path, root, tuple(sources), start)
     sweep.set_up = WorkerSetUp(set_up_worker, (path, root, tuple(sources)))
     session.place(open_driver)  # the run starts with the script, not with its first loop
     if start.root is None:
@@ -109,19 +115,27 @@ def set_up_worker(path: str, root: str, sources: tuple[str, ...]) -> None:
     """Sets up capture in a process that a pool of the script has started; does nothing in one that was forked."""
     if session.instrumented is not None:
         return
-    known = _install_capture(path, root, sources, ScriptStart(path, []))
+    known = _survey_and_capture(path, root, sources, ScriptStart(path, []))
     spawn: Any = sys.modules.get("multiprocessing.spawn")
     if spawn is not None:
         spawn.runpy = SpawnedMain(known, script_logs.is_project_file)
 
 
-def _install_capture(path: str, root: str, sources: tuple[str, ...], start: ScriptStart) -> ProjectSurvey:
+def _survey_and_capture(path: str, root: str, sources: tuple[str, ...], start: ScriptStart) -> ProjectSurvey:
     entry = Path(os.path.relpath(os.path.realpath(path), root)).as_posix()
-    files = reachable_files(entry, _project_reader(root, start.recorded))
+    files = reachable_files(entry, project_reader(root, start.recorded))
     known = survey_functions(files.values())
     sweep.trainers = known.trainers | known.loop_holders
-    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
     script_logs.explicit_names = names_passed_to_loggers(files.values())
+    install_capture(root, known, sources, start)
+    return known
+
+
+def install_capture(
+    root: str, known: ProjectSurvey, sources: Collection[str], start: ScriptStart
+) -> InstrumentingFinder:  # fmt: skip
+    """Installs the import hook and the hooks of libraries for a project; what they log is captured from now on."""
+    script_logs.sources, script_logs.only = frozenset(sources), dict(start.only)
     script_logs.is_project_file = partial(is_project_file, root=root)
     script_logs.holds_back = start.holds_back
     noted_settings.is_on, noted_settings.is_project_file = "config" in sources, script_logs.is_project_file
@@ -129,23 +143,12 @@ def _install_capture(path: str, root: str, sources: tuple[str, ...], start: Scri
     session.flushes.append(script_logs.flush)
     session.at_exit.insert(0, script_logs.flush)
     hooks = LOGGER_HOOKS | FRAMEWORK_HOOKS | LOADER_HOOKS | GENERATOR_HOOKS | CONFIG_HOOKS | SWEEP_HOOKS
-    sys.meta_path.insert(0, InstrumentingFinder(root, known, hooks, start.recorded))
+    finder = InstrumentingFinder(root, known, hooks, start.recorded)
+    sys.meta_path.insert(0, finder)
     for name, hook in hooks.items():
         if name in sys.modules:
             install_hook(sys.modules[name], hook)
-    return known
-
-
-def _project_reader(root: str, recorded: Mapping[str, str | None]) -> Any:
-    def read(path: str) -> str | None:
-        whole = os.path.join(root, path)
-        if whole in recorded:
-            return recorded[whole]
-        if not os.path.isfile(whole) or not is_project_file(whole, root):
-            return None
-        return Path(whole).read_bytes().decode("utf-8", "surrogateescape")
-
-    return read
+    return finder
 
 
 # --- main modules ----------------------------------------------------------------------------------------------------

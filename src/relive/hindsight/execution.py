@@ -17,6 +17,7 @@ from relive.hindsight.analysis import read_source
 from relive.hindsight.analysis.reads import CodeFacts, has_callbacks
 from relive.hindsight.cost_measurements import record_measurements
 from relive.hindsight.merge import RankReplay, merge_replay
+from relive.hindsight.notebooks import is_notebook_run, join_cells, read_cells
 from relive.hindsight.plan import FROM_START, Draft, RankHistory, RunHistory, Segment, describe_ending
 from relive.hindsight.replay_plan import BEYOND, Case, Plan, Question, plan_case
 from relive.hindsight.replay_session import ReplaySession
@@ -220,10 +221,17 @@ class Execution:
 
     def _tree(self, case: Case) -> Path:
         """The patched tree of a version, materialised once for all segments of all its runs."""
-        tree = self._session.folder / "trees" / case.record.version
+        record = case.record
+        # Each run of a notebook has cells of its own, whatever the files beside the notebook are.
+        tree = self._session.folder / "trees" / (record.run if is_notebook_run(record) else record.version)
         if not tree.exists():
-            materialise(case.record, case.patch.files, tree)
+            materialise(case.record, {**self._cell_file(case.record), **case.patch.files}, tree)
         return tree
+
+    def _cell_file(self, record: RunRecord) -> dict[str, str]:
+        if not is_notebook_run(record):
+            return {}
+        return {entry_file(record): join_cells(read_cells(self._session.history(record).recorded.lines))}
 
     def _new_variables(self, replay: CaseReplay) -> frozenset[str]:
         """Today's environment variables that the code names, and that the run did not have."""
@@ -324,7 +332,8 @@ def _job(
     module = record.code.get("module")
     root = Path(record.code["root"])
     loops = [(row.loop, row.name, row.parent, row.parent_iteration) for row in rank.recorded.loops.values()]
-    first = str(place.cwd) if module else str(place.script.parent)
+    is_notebook = is_notebook_run(record)
+    first = str(place.cwd) if module or is_notebook else str(place.script.parent)
     return Job.of(
         rank.translate(segment), run=record.run, home=str(home.path), folder=str(place.folder(rank.number)),
         script=str(place.script), module=module, cwd=str(place.cwd), argv=rank.argv[1:],
@@ -332,7 +341,7 @@ def _job(
         search=[first, *_project_paths(root, place.tree)], protected=_protected(record, home),
         writable=[str(place.base), str(home.packs / "lock"), str(home.chunks), *([str(scratch)] if scratch else [])],
         args=rank.args, loops=loops, last_loop=rank.profile.last_loop, mains=list(rank.main_loops(history.profile)),
-        nth=rank.nth, ending=rank.error,
+        nth=rank.nth, ending=rank.error, cells=read_cells(rank.recorded.lines) if is_notebook else [],
         tree=str(place.tree), instrumented=record.code.get("instrumented"),
         only=[(str(place.tree / one.file), one.line, one.name) for one in replay.case.patch.added],
         recorded={str(place.tree / file): text for file, text in replay.case.patch.originals.items()},

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.errors import NotFound, ReliveError
+from relive.hashing import stable_hash
 from relive.hindsight.analysis import (
     NOWHERE,
     Files,
@@ -24,6 +25,18 @@ from relive.hindsight.analysis import (
     patch_at_line,
     patch_from_files,
     read_python_files,
+)
+from relive.hindsight.notebooks import (
+    NotebookCell,
+    cell_file_name,
+    cells_of_notebook,
+    cells_of_run,
+    find_interruption,
+    find_obstacle,
+    is_notebook_run,
+    join_cells,
+    read_cells,
+    with_todays_cells,
 )
 from relive.hindsight.plan import (
     UNREACHED,
@@ -41,11 +54,12 @@ from relive.hindsight.workers import entry_file, merged_variables
 from relive.instrument import RULES_VERSION
 from relive.machine import usable_cpu_count
 from relive.model import KILLED, RUNNING, RunRecord
+from relive.record.process import RERUN_LOOP
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.versions import VersionFiles
 
 Edit = Callable[[Files], Files]  # lets the user change the patched files of a version
-_NO_SCRIPT = {"notebook": "in a notebook", "interactive": "in a console, or by python -c", "command": "by a command"}
+_NO_SCRIPT = {"interactive": "in a console, or by python -c", "command": "by a command"}
 _VERSIONS_BETWEEN = 3  # versions that are compared on the way from an old one to the newest
 
 
@@ -157,9 +171,12 @@ class _DraftCollector:
                 f"it was recorded hands-free by rules {rules}; use a relive that has them, not {RULES_VERSION}"
             )
         history = self._session.history(record)
+        if is_notebook_run(record) and (obstacle := find_obstacle(read_cells(history.recorded.lines))):
+            raise NotFound(obstacle)
         check = read_check(self._home.run_folder(record.run))
         self._refuse_beyond_end(record, history)
         fit = self._fit(record, history)
+        self._refuse_after_interruption(record, history, fit)
         return Draft(record, history, fit, is_distrusted=check is not None and check.is_failed)
 
     def _refuse_beyond_end(self, record: RunRecord, history: RunHistory) -> None:
@@ -180,11 +197,20 @@ class _DraftCollector:
                 f" which it never reached; {BEYOND}"
             )
 
+    def _refuse_after_interruption(self, record: RunRecord, history: RunHistory, fit: PatchFit) -> None:
+        """Raises if the statements come after a cell of the run that was interrupted."""
+        file = cell_file_name(record) if is_notebook_run(record) else ""
+        if file in fit.patch.files:
+            lines = {one.line for one in fit.patch.added if one.file == file}
+            cells = read_cells(history.recorded.lines)
+            if reason := find_interruption(cells, fit.patch.files[file], lines):
+                raise NotFound(reason)
+
     # --- patches ------------------------------------------------------------------------------------------------
 
     def _fit(self, record: RunRecord, history: RunHistory, mains: frozenset[tuple[str, ...]] | None = None) -> PatchFit:
         """The patch for the version of a run: pinned by the user, cached, or made now."""
-        tree = str(record.code.get("tree"))
+        tree = self._content_id(record)
         shape = script_shape(record, history)
         if mains is not None:
             shape = replace(shape, mains=mains)
@@ -196,6 +222,11 @@ class _DraftCollector:
         return cache.find(tree, new, shape) or cache.make(
             tree, self._version(record), new, shape, between=lambda: self._versions_between(record)
         )
+
+    def _content_id(self, record: RunRecord) -> str:
+        """Identifies the source of a run: the tree of its version, and the cells of a notebook."""
+        tree = str(record.code.get("tree"))
+        return f"{tree} {stable_hash(self._cell_file(record))}" if is_notebook_run(record) else tree
 
     def _pinned(self, tree: str, record: RunRecord, new: Files) -> Patch | None:
         """The patch that the user chose for this version, now or earlier."""
@@ -217,6 +248,8 @@ class _DraftCollector:
 
     def _versions_between(self, record: RunRecord) -> list[Files]:
         """A few versions between that of a run and the newest, the oldest first."""
+        if is_notebook_run(record):  # its cells are compared with those of today, one by one
+            return []
         later = {
             str(other.record.code.get("tree")): other.record
             for other in self._entries
@@ -238,13 +271,31 @@ class _DraftCollector:
         if inserted is None:
             return self._existing_files(record)
         source = find_run(self._entries, inserted.run).record if inserted.run is not None else None
-        key = f"{record.code['root']} with a statement"
+        owner = record.run if is_notebook_run(record) else record.code["root"]
+        key = f"{owner} with a statement"
         if key not in self._trees:
             files = self._version(source) if source is not None else self._existing_files(record)
             self._trees[key] = insert_statement(files, inserted)
         return self._trees[key]
 
     def _existing_files(self, record: RunRecord) -> Files:
+        if not is_notebook_run(record):
+            return self._project_files(record)
+        if record.run not in self._trees:
+            cells = read_cells(self._session.history(record).recorded.lines)
+            today = with_todays_cells(cells, self._todays_cells(record))
+            self._trees[record.run] = {**self._project_files(record), cell_file_name(record): today}
+        return self._trees[record.run]
+
+    def _todays_cells(self, record: RunRecord) -> list[NotebookCell]:
+        """The cells of the run that the question names, or of the notebook as it is saved now."""
+        if self._question.source is not None:
+            source = find_run(self._entries, self._question.source).record
+            return cells_of_run(read_cells(self._session.history(source).recorded.lines))
+        cells = read_cells(self._session.history(record).recorded.lines)
+        return cells_of_notebook(record, cells, self._home.path.resolve())
+
+    def _project_files(self, record: RunRecord) -> Files:
         if self._question.source is not None:
             return self._version(find_run(self._entries, self._question.source).record)
         root = str(record.code["root"])
@@ -255,7 +306,17 @@ class _DraftCollector:
         return self._trees[root]
 
     def _version(self, record: RunRecord) -> Files:
-        """The files of a run's version, read once."""
+        """The files of a run's version, and the cells of a notebook, read once."""
+        if is_notebook_run(record):
+            if record.run not in self._versions:
+                self._versions[record.run] = {**self._read_version(record), **self._cell_file(record)}
+            return self._versions[record.run]
+        return self._read_version(record)
+
+    def _cell_file(self, record: RunRecord) -> dict[str, str]:
+        return {cell_file_name(record): join_cells(read_cells(self._session.history(record).recorded.lines))}
+
+    def _read_version(self, record: RunRecord) -> Files:
         if record.version not in self._versions:
             repository = str(record.code["repository"])
             if repository not in self._readers:
@@ -268,8 +329,9 @@ def script_shape(record: RunRecord, history: RunHistory) -> ScriptShape:
     """What the journals of a run say about its program."""
     profile = history.profile
     return ScriptShape(
-        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports
-    )
+        entry_file(record), profile.main_paths, profile.loop_paths, profile.has_framework_loop, history.imports,
+        RERUN_LOOP if is_notebook_run(record) else None,
+    )  # fmt: skip
 
 
 def _why_not(draft: Draft, *, has_values: bool) -> str:

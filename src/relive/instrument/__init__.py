@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from relive.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
+    from relive.instrument.cell_trees import CELL_FILE_SUFFIX, parse_cells
     from relive.instrument.log_calls import logged_name_patterns, names_passed_to_loggers
     from relive.instrument.loop_rewriter import HOOK_NAME, RULES_VERSION, instrument_loops
     from relive.instrument.loop_selection import LoopChoice

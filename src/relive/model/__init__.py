@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         RUNNING,
         SHORT_ID_DIGITS,
         clean_name,
+        escape_surrogates,
     )
 
 __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""The outcomes of a run, and the limits of names and short ids."""
+"""The outcomes of a run, the limits of names and short ids, and texts that can be stored."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def clean_name(name: Any) -> str:
     if len(text) > MAX_NAME_CHARS:
         text = text[: MAX_NAME_CHARS - 1] + "…"
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def escape_surrogates(form: Any) -> Any:
+    """Returns the same JSON with lone surrogates, which UTF-8 can't encode, written as backslash escapes."""
+    if isinstance(form, str):
+        return form.encode("utf-8", "backslashreplace").decode()
+    if isinstance(form, dict):
+        return {escape_surrogates(key): escape_surrogates(value) for key, value in form.items()}
+    return [escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form

@@ -46,12 +46,7 @@ def open_driver() -> Driver:
             return Off()
         joined = join_parent_run(os.environ.get(PARENT_VARIABLE), context) if is_pool_worker() else None
         if joined is None:
-            recorder = OpenRun(context).recorder
-            if context.entry.kind == "notebook":
-                from relive.record.process import watch_notebook_cells
-
-                watch_notebook_cells(recorder)
-            return recorder
+            return OpenRun(context).recorder
         _HOOKS.watch_forks(joined)
         return joined.driver
     except Exception as error:  # the user's training must go on
@@ -117,6 +112,7 @@ class OpenRun:
         with _warn_on_failure("provenance-incomplete"):
             header["environment"]["variables"].update(self._code.variables_of(context.entry.script))
         self.recorder.journal.line(line_schema.RunStarted, **run_header.as_valid_text(header))
+        self._end_cells = self._watch_cells(is_explicit=beginning.nth > 0)
         self._record_random_states(beginning.random_states)
         self._watch = InputWatch(root=context.entry.root, home=str(home.path)) if context.settings.inputs else None
         self._exit = ExitWatch()
@@ -126,6 +122,13 @@ class OpenRun:
         _HOOKS.add(self)
         self._start_services(rank)
         _HOOKS.watch_forks()
+
+    def _watch_cells(self, *, is_explicit: bool) -> Callable[[], None]:
+        if self._context.entry.kind != "notebook":
+            return lambda: None
+        from relive.record.process import watch_notebook_cells
+
+        return watch_notebook_cells(self.recorder, is_explicit=is_explicit)
 
     def _start_console(self, rank: int) -> ConsoleRecorder | None:
         settings = self._context.settings
@@ -236,6 +239,7 @@ class OpenRun:
             self._finish(*ending)
 
     def _finish(self, outcome: str, error: dict[str, Any] | None) -> None:
+        self._end_cells()
         self.recorder.resume()
         journal, provenance = self.recorder.stopped or self.recorder.journal, self.recorder.provenance
         if self.recorder.too_deep[0]:

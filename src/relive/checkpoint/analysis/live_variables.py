@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import linecache
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
@@ -65,18 +67,30 @@ def _rebound_in_loop(filename: str, line: int) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _live_outs(filename: str, line: int) -> tuple[str, ...]:
     tree = parse_file(filename)
-    return live_outs_of_loop(tree, line) if tree is not None else ()
+    return live_outs_of_loop(tree, line, is_cell=_is_cell(filename)) if tree is not None else ()
 
 
-def live_outs_of_loop(tree: ast.Module, line: int) -> tuple[str, ...]:
-    """Returns the live-out variables of the loop whose header is at a line."""
+def _is_cell(filename: str) -> bool:
+    """Whether a text is a cell of a notebook: IPython keeps it among the lines of files, without a file."""
+    entry = linecache.cache.get(filename)
+    return entry is not None and len(entry) > 1 and entry[1] is None and not os.path.exists(filename)
+
+
+def live_outs_of_loop(tree: ast.Module, line: int, *, is_cell: bool = False) -> tuple[str, ...]:
+    """Returns the live-out variables of the loop whose header is at a line.
+
+    `is_cell`: cells that are executed later may read every variable of the top level.
+    """
     found = _find_loop(tree, line)
     if found is None:
         return ()
     scope, loop = found
     stored, carried = _stored_names(loop), _loop_carried(loop)
     outside = set(_reads_outside(scope, loop))
-    live = [name for name in [*stored, *mutated_in_place(loop)] if name in outside or name in carried]
+    changed = [*stored, *mutated_in_place(loop)]
+    if is_cell and isinstance(scope, ast.Module):
+        outside |= {*changed}
+    live = [name for name in changed if name in outside or name in carried]
     return tuple(dict.fromkeys([*live, *globals_mutated_by_functions(tree, loop)]))
 
 

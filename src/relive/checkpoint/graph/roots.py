@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +18,8 @@ from relive.checkpoint.state import UncapturedValue, collect_user_frames, is_sma
 
 NAMED, MODULE, FRAME, PROCESS, EXTRA, THREAD = "=", "m", "f", "p", "x", "t"
 _SEPARATOR = "|"
+# Names that IPython gives to itself, to the texts of cells and to what they displayed: a replay has its own.
+_OF_IPYTHON = re.compile(r"get_ipython|exit|quit|open|In|Out|_[iod]h|_i+|_i?\d+|_exit_code")
 OuterLoop = tuple[int, int, int]  # the enclosing loop: identities of its frame and code, and its line
 
 
@@ -61,8 +64,9 @@ class Roots:
 
     def _add_module(self, walk: ObjectWalk, module: ModuleType, without: Collection[str]) -> None:
         prefix = "" if module.__name__ == "__main__" else f"{module.__name__}."
+        is_notebook = "get_ipython" in vars(module)
         for name, value in list(vars(module).items()):
-            if name[:2] != "__" and name not in without:
+            if name[:2] != "__" and name not in without and not (is_notebook and _OF_IPYTHON.fullmatch(name)):
                 walk.add_root(root_key(MODULE, module.__name__, name), value, prefix + name)
 
     def names_left_out(self) -> list[str]:

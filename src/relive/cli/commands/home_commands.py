@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -14,7 +14,7 @@ from relive.cli.completion import complete_runs
 from relive.cli.display import format_time
 from relive.cli.targets import home_option, json_option, open_home, open_index, open_server, short_id, tell
 from relive.errors import NotFound, ReliveError
-from relive.model import RUNNING
+from relive.model import RUNNING, RunRecord
 from relive.store import (
     Home,
     describe_origin,
@@ -29,9 +29,12 @@ from relive.store import (
 from relive.store.catalog import Index, RunEntry, find_run
 from relive.store.chunks import Chunks, artifact_files
 from relive.store.gc import ScrubReport, check_home, scrub_run
-from relive.store.journal import from_json, inline_chunks, to_json
+from relive.store.journal import from_json, inline_chunks, parse_run, to_json
 from relive.store.sync import ServerClient, translate_server_errors
-from relive.store.versions import version_checkout
+from relive.store.versions import code_versions, version_checkout
+
+if TYPE_CHECKING:
+    from relive.hindsight.notebooks import ScriptText
 
 
 @click.command()
@@ -84,14 +87,18 @@ def _recover(place: Home, url: str, note: Callable[..., None]) -> None:
 @click.command()
 @click.argument("run", shell_complete=complete_runs)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--script", is_flag=True, help="Write only its script, to a file; of a notebook, the cells as a script.")
 @json_option
 @home_option
-def export(run: str, folder: Path | None, as_json: bool, home: Path | None) -> None:
+def export(run: str, folder: Path | None, script: bool, as_json: bool, home: Path | None) -> None:
     """Write RUN to FOLDER as plain files: record.json, logs.parquet, artifacts/, code/."""
     from relive.query import QueryEngine
 
     index = open_index(home)
     entry = find_run(index.runs(), run)
+    if script:
+        _export_script(index.home, entry, folder, as_json=as_json)
+        return
     target = folder or Path(f"run-{short_id(entry.record.run)}")
     if target.exists() and any(target.iterdir()):
         raise ReliveError(f"{target} is not empty; name another folder")
@@ -106,6 +113,37 @@ def export(run: str, folder: Path | None, as_json: bool, home: Path | None) -> N
         f"{target}: the record, {len(logs)} values, {count} artifacts{', the code' if code else ''}", as_json=as_json,
         run=entry.record.run, folder=str(target), values=len(logs), artifacts=count, has_code=code,
     )  # fmt: skip
+
+
+def _export_script(home: Home, entry: RunEntry, path: Path | None, *, as_json: bool) -> None:
+    """Writes the script of a run; the cells of a notebook in the order in which they were executed."""
+    record = entry.record
+    target = path or Path(f"run-{short_id(record.run)}.py")
+    if target.exists():
+        raise ReliveError(f"{target} exists; name another file")
+    made = _script_text(home, record)
+    target.write_text(made.text, encoding="utf-8", errors="surrogateescape")
+    rest = f", without {'; '.join(made.left_out)}" if made.left_out else ""
+    tell(f"{target}: {len(made.text.splitlines())} lines{rest}", as_json=as_json,
+         run=record.run, file=str(target), left_out=made.left_out)  # fmt: skip
+
+
+def _script_text(home: Home, record: RunRecord) -> ScriptText:
+    from relive.hindsight.notebooks import ScriptText, is_notebook_run, read_cells, write_script
+
+    if is_notebook_run(record):
+        cells = read_cells(parse_run(home, record.run)[0].lines)
+        if not cells:
+            raise ReliveError(f"the cells of run {record.run} are not in its record; export its notebook in Jupyter")
+        return write_script(cells, f"The cells of run {record.run}, in the order in which they were executed.")
+    script, root = record.code.get("script"), record.code.get("root")
+    if not record.version or not script or not root or not Path(script).is_relative_to(root):
+        raise ReliveError(f"run {record.run} has no script in a code version; see `relive show`")
+    inside = Path(script).relative_to(root).as_posix()
+    content = code_versions.read_file(
+        record.version, inside, repository=version_checkout.find_repository(home, record.code)
+    )
+    return ScriptText(content.decode("utf-8", "surrogateescape"))
 
 
 def _write_artifacts(entry: RunEntry, chunks: Chunks, target: Path) -> int:

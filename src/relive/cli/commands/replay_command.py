@@ -14,7 +14,7 @@ import click
 
 from relive.cli.completion import complete_logged_names, complete_runs
 from relive.cli.display import differing_args, format_args, format_duration, format_size, format_time
-from relive.cli.replay_json import answer_json, plan_json
+from relive.cli.replay_json import answer_json, landing_text, plan_json
 from relive.cli.replay_progress import showing_progress
 from relive.cli.targets import home_option, open_home, short_id
 from relive.cli.terminal_table import TerminalColumn, columns_of, print_table
@@ -216,7 +216,7 @@ _PLAN_COLUMNS = (
 
 def _plan_row(case: Case, args: Mapping[str, Any]) -> list[str]:
     record, own = case.record, dict(list(args.items())[:4])
-    lines = ", ".join(f"{added.file}:{added.line}" for added in case.patch.added)
+    lines = landing_text(case)
     return [
         short_id(record.run), format_time(record.started_us), record.version[:8], format_args(own), lines,
         case.patch.confidence, case.plan.depth, str(case.plan.iterations or ""), str(len(case.plan.segments)),

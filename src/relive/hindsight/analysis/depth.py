@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relive.hindsight.analysis.loop_contexts import LoopContexts, RecordedPaths, starts_with
 from relive.hindsight.analysis.program import NO_FILES, LoopPath, LoopSite, Program, read_program
@@ -99,6 +99,13 @@ def find_reach(
         frozenset(found), before, after, tuple(reasons), _unskippable_loops(program), anywhere, frozenset(elsewhere),
         only_after, reads_gradients,
     )  # fmt: skip
+
+
+def with_reruns(reach: Reach, mains: Collection[LoopPath], loop: str) -> Reach:
+    """Adds the places of statements in cells of a notebook that are executed again, each an iteration of a loop."""
+    again = {(loop, *path) for path in reach.inside | reach.elsewhere}
+    inside = {path for path in again if any(starts_with(path, main) for main in mains)}
+    return replace(reach, inside=reach.inside | inside, elsewhere=reach.elsewhere | (again - inside))
 
 
 def _source_line(files: Mapping[str, str], statement: AddedStatement) -> str:

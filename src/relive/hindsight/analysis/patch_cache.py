@@ -12,7 +12,7 @@ import msgspec
 
 from relive.errors import Damaged
 from relive.hashing import stable_hash
-from relive.hindsight.analysis.depth import AddedStatement, Reach, find_reach, leaving_loops
+from relive.hindsight.analysis.depth import AddedStatement, Reach, find_reach, leaving_loops, with_reruns
 from relive.hindsight.analysis.heavy_imports import heavy_imports
 from relive.hindsight.analysis.imported_files import ImportRecord, choose_imported
 from relive.hindsight.analysis.patched_source import Files, Patch, make_patch
@@ -45,6 +45,12 @@ class ScriptShape:
     loops: frozenset[LoopPath]  # all that the run entered
     has_framework_loop: bool = False  # a framework runs a main loop: the source does not show it
     imports: ImportRecord | None = None  # older runs did not record them
+    rerun_loop: str | None = None  # of a notebook: the loop whose iterations are cells that were executed again
+
+    @property
+    def source_loops(self) -> frozenset[LoopPath]:
+        """The loops that the run entered, by their paths in the source."""
+        return self.loops | {path[1:] for path in self.loops if path[:1] == (self.rerun_loop,) and len(path) > 1}
 
 
 class PatchCache:
@@ -84,9 +90,11 @@ class PatchCache:
         files = choose_imported({**old, **patch.files}, old, shape.entry, shape.imports)
         kept, others, is_anywhere = self._find_state(patch, files, shape)
         reach = find_reach(
-            files, shape.entry, [*patch.added, *others], shape.mains, loops=shape.loops,
+            files, shape.entry, [*patch.added, *others], shape.mains, loops=shape.source_loops,
             instrumented=self._instrumented, has_framework_loop=shape.has_framework_loop, recorded=patch.originals,
         )  # fmt: skip
+        if shape.rerun_loop is not None:
+            reach = with_reruns(reach, shape.mains, shape.rerun_loop)
         if is_anywhere:
             reach = replace(reach, kept=reach.kept | {ANY_LOOP}, is_anywhere=True)
         # Added statements leave no loop, so this reads what was read already.
@@ -123,7 +131,7 @@ class PatchCache:
         imports = [sorted(shape.imports.files), shape.imports.is_complete] if shape.imports is not None else None
         key = [
             rules, tree, self._digests[id(new)], self._names, shape.entry, mains, loops, shape.has_framework_loop,
-            imports,
+            imports, *([shape.rerun_loop] if shape.rerun_loop is not None else []),
         ]  # fmt: skip
         return self._folder / f"{stable_hash(key)[:32]}.json"
 

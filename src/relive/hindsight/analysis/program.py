@@ -23,10 +23,12 @@ from relive.hindsight.analysis.syntax_facts import (
     without_garbage_collection,
 )
 from relive.instrument import (
+    CELL_FILE_SUFFIX,
     HOOK_NAME,
     ProjectSurvey,
     RecordedSource,
     instrument_loops,
+    parse_cells,
     reachable_files,
     survey_functions,
 )
@@ -129,9 +131,12 @@ def _read_file(
 ) -> list[CodeUnit]:
     """Reads a file once: most files of a version are equal to those of the version before."""
     try:
-        tree = ast.parse(text)
-        if known is not None:
-            instrument_loops(tree, known, recorded)
+        if known is not None and file.endswith(CELL_FILE_SUFFIX):
+            tree = parse_cells(text, known, recorded)
+        else:
+            tree = ast.parse(text)
+            if known is not None:
+                instrument_loops(tree, known, recorded)
     except (SyntaxError, ValueError, RecursionError):
         return []
     relive = _find_relive_names(tree) if "relive" in text else _ReliveNames(frozenset({HOOK_NAME}), {})

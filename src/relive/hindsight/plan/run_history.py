@@ -218,4 +218,6 @@ def _refuse_unlaunched(rank: RankHistory, world_size: int) -> None:
 def _start_up_s(journal: ParsedJournal) -> float:
     """How long the process ran before its first verb; a second if that is unknown."""
     header = journal.header
+    if isinstance(header, line_schema.RunStarted) and header.entry is not None and header.entry.kind == "notebook":
+        return 1.0  # a kernel waits for its user most of the time
     return float((header.since_start_s if isinstance(header, line_schema.RunStarted) else None) or 1.0)

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from relive.hindsight.notebooks import RecordedCell
 from relive.hindsight.plan import Horizon, Segment, Skip, Visit
 from relive.store import atomic_write
 
@@ -77,6 +78,7 @@ class Job(msgspec.Struct, frozen=True):
     private: list[tuple[str, str]] = []  # folders that this worker has for itself, and those that the run had instead
     begun_s: float = 0.0  # wall clock: the begin of the replay, all of its segments together
     keeps_entry: bool = False  # the state at the entry of a loop is left as it is: added code has changed it
+    cells: list[RecordedCell] = []  # of a notebook: the script has their text
     has_hashes: bool = False  # report the hashes of all memory at the end of each visited iteration
 
     @classmethod

@@ -11,14 +11,15 @@ import sys
 import threading
 import traceback
 import types
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from relive.errors import Damaged, GraphNotKept
-from relive.handsfree import ScriptStart
+from relive.handsfree import ScriptStart, notebook_instruments
 from relive.handsfree import run_script as start_hands_free
+from relive.hindsight.notebooks import RecordedCell, run_cells
 from relive.hindsight.workers.confinement import PrivateCopies, WriteGuard, restrict_writes
 from relive.hindsight.workers.process_exit import end_process
 from relive.hindsight.workers.replayer import Replayer
@@ -27,6 +28,7 @@ from relive.hindsight.workers.unheld_state import OutsideReads, OutsideRecord
 from relive.hindsight.workers.wire import Job
 from relive.model import FINISHED
 from relive.record import Off, outcome_of, session
+from relive.record.process import NotebookCells
 from relive.record.provenance import InputFilter, set_ignored_signals
 
 _DEATH_SIGNAL = 1  # of prctl(2): PR_SET_PDEATHSIG
@@ -56,10 +58,10 @@ def main(path: str) -> int:
     restrict_writes(job.protected, job.writable)
     if reads is not None:
         replayer.watch_outside(reads)
-    if job.instrumented is not None and not job.nth:
+    if job.instrumented is not None and not job.nth and not job.cells:
         replayer.begin_run()  # of a hands-free run: before the script
     try:
-        _run_script(job)
+        _run_script(job, replayer)
     except BaseException as error:  # noqa: BLE001 - the parent reports whatever the script raised
         return _end_run(replayer, job, error)
     return _end_run(replayer, job, None)
@@ -112,6 +114,25 @@ class _ReplayedRun:
         end_process(code)
 
 
+class _CellWatch:
+    """Tells cells that were executed again from others, as when they were recorded: from the run's first cell on."""
+
+    def __init__(self, replayer: Replayer, job: Job) -> None:
+        self._replayer = replayer
+        self._is_hands_free = job.instrumented is not None
+        self._cells: NotebookCells | None = None
+
+    def before_cell(self, cell: RecordedCell, text: str) -> None:
+        self._replayer.progress.note()
+        notebook_instruments.recorded = (cell.python, text) if self._is_hands_free else None
+        if self._cells is not None:
+            self._cells.before_cell(SimpleNamespace(cell_id=cell.id, raw_cell=cell.source))
+        elif not cell.is_before:
+            self._cells = NotebookCells(self._replayer, None, cell.key)
+            if self._is_hands_free:
+                self._replayer.begin_run()  # by the cell that loads the extension
+
+
 def _end_run(replayer: Replayer, job: Job, error: BaseException | None) -> int:
     """Finishes the segment; returns the exit code. The error that ended the recorded run is not a failure now."""
     outcome, described = outcome_of(error) if error is not None else (FINISHED, None)
@@ -146,14 +167,14 @@ def _is_same_error(error: dict[str, Any], recorded: dict[str, Any]) -> bool:
     return error.get("type") == recorded.get("type") and len(set(files)) <= 1
 
 
-def _run_script(job: Job) -> None:
+def _run_script(job: Job, replayer: Replayer) -> None:
+    if job.cells:
+        if job.instrumented is not None:
+            notebook_instruments.start = _hands_free_start(job, job.instrumented)
+        run_cells(Path(job.script), job.cells, Path(job.folder), _CellWatch(replayer, job).before_cell)
+        return
     if job.instrumented is not None:
-        only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
-        target, sources = job.module or job.script, job.instrumented["sources"]
-        recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
-        start = ScriptStart(target, job.argv, bool(job.module), job.tree, sources, only=only, recorded=recorded)
-        holds_back = bool(job.instrumented.get("holds_back"))
-        start_hands_free(replace(start, holds_back=holds_back, argv0=job.argv0))
+        start_hands_free(_hands_free_start(job, job.instrumented))
         return
     if job.module:
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
@@ -163,6 +184,15 @@ def _run_script(job: Job) -> None:
     sys.modules["__main__"] = main_module
     code = compile(Path(job.script).read_bytes(), job.script, "exec", dont_inherit=True)
     exec(code, main_module.__dict__)
+
+
+def _hands_free_start(job: Job, instrumented: dict[str, Any]) -> ScriptStart:
+    only = {(file, line): {name for f, n, name in job.only if (f, n) == (file, line)} for file, line, _ in job.only}
+    recorded = {os.path.realpath(file): text for file, text in job.recorded.items()}
+    return ScriptStart(
+        job.module or job.script, job.argv, bool(job.module), job.tree, instrumented["sources"], only=only,
+        holds_back=bool(instrumented.get("holds_back")), recorded=recorded, argv0=job.argv0,
+    )  # fmt: skip
 
 
 def _describe_error(error: BaseException) -> str:
@@ -178,7 +208,8 @@ def _describe_error(error: BaseException) -> str:
         return f"{error}; put it back as it was when the run began, and name it in relive.data(…) from now on"
     if isinstance(error, ModuleNotFoundError):
         return f"{error}; install it to replay this version"
-    return f"{type(error).__name__}: {error}"
+    where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()) if note.startswith("in cell "))
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _end_with(parent: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import NotFound
+from relive.hindsight.notebooks import cell_file_name, is_notebook_run
 from relive.hindsight.workers.confinement import OWN_FOLDERS
 from relive.model import RunRecord
 from relive.record.process import LAUNCH_VARIABLES
@@ -92,12 +93,13 @@ def create_workspace(
         (base / "journals" / str(rank.journal.rank)).mkdir(parents=True)
     place = own / os.path.relpath(cwd, root) if _is_below(cwd, root) else base / "cwd"
     place.mkdir(parents=True, exist_ok=True)
-    script = own / os.path.relpath(record.code["script"], root)
-    return Workspace(base, own, place, script, tuple(missing))
+    return Workspace(base, own, place, own / entry_file(record), tuple(missing))
 
 
 def entry_file(record: RunRecord) -> str:
-    """The path of the script inside its version."""
+    """The path of the script inside its version; for a notebook, of the file with its cells."""
+    if is_notebook_run(record):
+        return cell_file_name(record)
     script, root = record.code.get("script"), record.code.get("root")
     if not script or not root or not _is_below(Path(script), Path(root)):
         raise NotFound(f"run {record.run} has no script inside its project; only scripts can be replayed")

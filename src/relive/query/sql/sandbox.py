@@ -41,6 +41,7 @@ _FORBIDDEN_FUNCTIONS = re.compile(
     r"read_|parquet_|duckdb_|pragma_|__internal|sniff_|json_(serialize|deserialize|execute)|pg_sleep|sleep"
     r"|(glob|getenv|current_setting|which_secret|query|query_table|write_log|nextval|setval|currval)$|.*_scan$"
 )
+_NO_BAR = "enable_progress_bar = false"
 _LOCKED_SETTINGS = (
     "temp_directory = ''",  # never spill next to the user's files
     "allow_persistent_secrets = false",
@@ -50,7 +51,6 @@ _LOCKED_SETTINGS = (
     "python_enable_replacements = false",  # otherwise SQL could read the caller's variables
     "TimeZone = 'UTC'",
     "errors_as_json = true",  # the only way to get the position of an error
-    "enable_progress_bar = false",
     "enable_external_access = false",  # from here on, the allowed folders can't be changed
     "lock_configuration = true",
 )
@@ -77,7 +77,10 @@ def connect(allowed: Sequence[Path]) -> Connection:
         con.execute(f"set global memory_limit = '{limit // 2} B'")
         con.execute("set global threads = 1")  # such a process is one of several that share the processors
     folders = ", ".join("'" + str(_resolve(path)).rstrip("/").replace("'", "''") + "/'" for path in allowed)
-    for setting in (f"allowed_directories = [{folders}]", *_LOCKED_SETTINGS):
+    # In Jupyter without ipywidgets the bar is off, and setting it to anything is an error.
+    has_bar = con.execute("select current_setting('enable_progress_bar')").fetchone() != (False,)
+    settings = [f"allowed_directories = [{folders}]", *([_NO_BAR] if has_bar else []), *_LOCKED_SETTINGS]
+    for setting in settings:
         try:
             con.execute(f"set global {setting}")  # also for the cursors of this connection
         except duckdb.CatalogException:  # which settings can be global depends on the version

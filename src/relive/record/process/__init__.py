@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         launches_rank,
     )
     from relive.record.process.losses import Losses, PausedJournal, reason_of
-    from relive.record.process.notebook_cells import watch_notebook_cells
+    from relive.record.process.notebook_cells import RERUN_LOOP, NotebookCells, python_source, watch_notebook_cells
     from relive.record.process.rendezvous import join_shared_run
     from relive.record.process.shipper import Shipper
     from relive.record.process.user_warnings import print_to_stderr, user_frame, warn_once

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Union
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from relive.model import MAX_NAME_CHARS
+from relive.model import MAX_NAME_CHARS, escape_surrogates
 
 JOURNAL_FORMAT = 2  # lines and slots have checksums since format 2
 MAX_RANKS = 1_000_000  # readers make tables of this size
@@ -233,6 +233,24 @@ class ModulesImported(JournalLine, tag="modules", kw_only=True, frozen=True):
     variables: dict[str, str] | UnsetType = UNSET  # environment variables that they name, as the process got them
 
 
+class CellBegun(JournalLine, tag="cell", kw_only=True, frozen=True):
+    """A cell of a notebook was executed. When a run begins, those that were executed before it are recorded, too."""
+
+    number: Count  # as the notebook shows it: `In [4]`
+    source: str
+    id: str | UnsetType = UNSET  # of the cell in the notebook, which stays when its text changes
+    python: str | UnsetType = UNSET  # what IPython made of it, if that differs
+    before: bool | UnsetType = UNSET  # it was executed before the run began
+    error: str | UnsetType = UNSET  # of such a cell: the type of the error that ended it, if that is known
+
+
+class CellEnded(JournalLine, tag="cell_end", kw_only=True, frozen=True):
+    """A cell of a notebook ended, maybe by an error of this type."""
+
+    number: Count
+    error: str = ""
+
+
 class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):
     """Something that the run keeps. `chunks` are its pieces in order; a folder has `files` with pieces each."""
 
@@ -246,7 +264,7 @@ class ArtifactKept(JournalLine, tag="artifact", kw_only=True, frozen=True):
     type: str | UnsetType | None = UNSET
 
 
-# --- checkpoints, remembered calls -----------------------------------------------------------------------------------
+# --- checkpoints, remembered calls, the end ------------------------------------------------------------------------
 
 
 class CheckpointingBegun(JournalLine, tag="checkpointing", kw_only=True, frozen=True):
@@ -303,9 +321,6 @@ class CallRemembered(JournalLine, tag="memo", kw_only=True, frozen=True):
     found: Any = UNSET
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------
-
-
 class IterationReplayed(JournalLine, tag="turn", kw_only=True, frozen=True):
     """In a worker's journal: an iteration was replayed to its end."""
 
@@ -343,9 +358,6 @@ class RunEnded(JournalLine, tag="end", kw_only=True, frozen=True):
     wall_ns: int | UnsetType = UNSET  # whatever the clock says: a script may have replaced it
 
 
-# --- decoding --------------------------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def kinds() -> dict[str, type[JournalLine]]:
     """All kinds of lines, by their tag."""
@@ -374,26 +386,14 @@ def lines_of(kind: type[L], lines: Iterable[JournalLine]) -> list[L]:
     return [line for line in lines if isinstance(line, kind)]
 
 
-# --- encoding ---------------------------------------------------------------------------------------------------------
-
-
 def encode_line(line: JournalLine) -> bytes:
     """Returns a line with its checksum and a newline."""
     try:
         return with_sum(_to_json(line))
     except UnicodeEncodeError:  # for example a path that isn't valid Unicode
-        return with_sum(_to_json(_escape_surrogates(msgspec.to_builtins(line))))
+        return with_sum(_to_json(escape_surrogates(msgspec.to_builtins(line))))
 
 
 def with_sum(row: bytes) -> bytes:
     """Returns a JSON object with the field `sum` as its last one, and a newline."""
     return row[:-1] + SUM % zlib.crc32(row[:-1]) + b"\n"
-
-
-def _escape_surrogates(form: Any) -> Any:
-    """Returns the same JSON with lone surrogates, which UTF-8 can't encode, written as backslash escapes."""
-    if isinstance(form, str):
-        return form.encode("utf-8", "backslashreplace").decode()
-    if isinstance(form, dict):
-        return {_escape_surrogates(key): _escape_surrogates(value) for key, value in form.items()}
-    return [_escape_surrogates(item) for item in form] if isinstance(form, list | tuple) else form
