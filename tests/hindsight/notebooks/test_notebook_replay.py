@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import relive
@@ -103,6 +105,26 @@ def test_cells_that_were_executed_again_are_replayed_as_often(script: Script) ->
     frame = relive.dataframe("first", home=script.home)
     assert frame["first"].tolist() == [0.5, 1.0, 1.5, 2.0, 0.5, 1.0]
     assert frame["cell"].fillna(0).tolist() == [0, 0, 3, 3, 5, 5]
+
+
+def test_a_question_about_the_end_restores_a_checkpoint_and_does_not_train_again(script: Script) -> None:
+    train = """
+        with relive.checkpointing(weights=weights, every=1):
+            for epoch in relive.loop("epoch", range(4)):
+                weights += steps
+                last = weights[0]
+                relive.log("total", weights.sum())
+    """
+    cells = {"a": SETUP, "b": train, "c": "relive.log('end', weights.sum())"}
+    with Kernel(script.project, cells) as kernel:
+        kernel.run_all()
+    kernel.save({**cells, "c": cells["c"] + "\nrelive.log('last', last)"})
+
+    done = json.loads(script.relive("replay", "last", "--json").stdout)
+
+    assert (done["answer"]["values"], done["answer"]["verdicts"]) == (1, {"proven": 1})
+    assert done["answer"]["reproduced"] == 1  # the value after the loop: its iterations were not run
+    assert values(script, "last") == [2.0]
 
 
 def test_each_of_several_runs_in_one_kernel_is_replayed(script: Script) -> None:

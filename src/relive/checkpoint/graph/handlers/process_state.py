@@ -35,7 +35,8 @@ from relive.checkpoint.state import (
 )
 
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-_OF_IPYTHON = frozenset({"get_ipython", "display", "input"})
+# Packages that put names into `builtins` when a kernel starts: the shell, and its debugger.
+_OF_KERNELS = frozenset({"IPython", "ipykernel", "debugpy", "_pydev_bundle", "pydevd"})
 _CONSTANTS = frozenset({"None", "True", "False", "Ellipsis", "NotImplemented", "copyright", "credits", "license"})
 
 
@@ -321,8 +322,8 @@ def _is_standard(name: str, value: Any) -> bool:
     """Whether a name in `builtins` is Python's own, rather than one that a script has put there."""
     if name[0] == "_" or name in _CONSTANTS or type(value).__module__ == "_sitebuiltins":
         return True
-    if name in _OF_IPYTHON and str(getattr(value, "__module__", "")).partition(".")[0] in ("IPython", "ipykernel"):
-        return True  # a kernel puts them there, and a replay has those of its own shell
+    if str(getattr(value, "__module__", "")).partition(".")[0] in _OF_KERNELS:
+        return True  # a replay has those of its own shell
     value = (
         getattr(value, "__wrapped__", value) if name == "open" else value
     )  # a replay maps files that it leaves alone
