@@ -63,10 +63,10 @@ class HomeRuns:
         self._index = index
 
     def list_runs(self, limit: int) -> tuple[int, list[Row]]:
-        entries = self._index.runs()[::-1]
-        chosen = entries[:limit] if limit else entries
+        total, entries = self._index.newest(limit)
+        chosen = entries[::-1]
         last = self._index.summaries(chosen)
-        return len(entries), [run_list_row(entry.record, last[entry.record.run]) for entry in chosen]
+        return total, [run_list_row(entry.record, last[entry.record.run]) for entry in chosen]
 
     def get_run(self, word: str) -> RunDetails:
         entry = find_run(self._index.runs(), word)

@@ -66,16 +66,26 @@ class Index:
         """Returns every run, oldest first."""
         return self._rebuilding_if_damaged(self._runs)
 
+    def newest(self, limit: int) -> tuple[int, list[RunEntry]]:
+        """Returns how many runs there are, and the last ones that began (all if `limit` is 0), oldest first."""
+        return self._rebuilding_if_damaged(lambda: self._newest(limit))
+
     def _runs(self) -> list[RunEntry]:
+        return self._newest(0)[1]
+
+    def _newest(self, limit: int) -> tuple[int, list[RunEntry]]:
         rows, live = self._update_catalog()
         newer = {entry.record.run for entry in live}  # the catalog's rows about them are outdated
+        rows = [row for row in rows if row.run not in newer]
+        total = len(rows) + len(live)
+        if limit:  # decoding a record takes longer than reading it
+            rows = sorted(rows, key=lambda row: (row.started_us, row.run))[-limit:]
         stored = None if self._updates_catalog else self.catalog.stored_runs()
         entries = [
             RunEntry(decode_record(row.record), row.id)
             if stored is None or row.id in stored
             else bypass_index(self.home, RunEntry(decode_record(row.record)))
             for row in rows
-            if row.run not in newer
         ]
         every = [*entries, *live]
         for entry in every:
@@ -83,7 +93,7 @@ class Index:
         followed = {entry.record.run for entry in every if entry.live}
         self._live_summaries.keep_only(followed)
         self._reader.keep_only(followed | self.set_aside.keys())
-        return sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))
+        return total, sorted(every, key=lambda entry: (entry.record.started_us, entry.record.run))[-limit:]
 
     def _update_catalog(self) -> tuple[list[RunRow], list[RunEntry]]:
         """Updates the catalog from the journals; returns its runs, and those that are live or may not be stored."""
