@@ -116,6 +116,20 @@ def test_a_rebuilt_index_equals_the_old_one(store: Store) -> None:
     assert again == before
 
 
+def test_the_newest_runs_are_the_last_of_all(store: Store) -> None:
+    early, live = store.begin(wall_ns=1_000_000)  # it still runs, and began before all others
+    for at in (5, 3, 8):
+        store.write({"loss": [1.0]}, wall_ns=at * 1_000_000_000)
+    index = Index(store.home)
+    every = [entry.record.run for entry in index.runs()]
+
+    assert every[0] == early
+    for limit in range(6):
+        total, newest = index.newest(limit)
+        assert (total, [entry.record.run for entry in newest]) == (4, every[-limit:])
+    live.close()
+
+
 def test_a_live_run_is_listed_with_the_values_logged_so_far(store: Store) -> None:
     run, journal = store.begin()
     loop = journal.begin_loop("step", ROOT, 0)
@@ -132,20 +146,6 @@ def test_a_live_run_is_listed_with_the_values_logged_so_far(store: Store) -> Non
 
 
 @pytest.mark.parametrize("header", [{"pid": 2**22 + 5}, {"start": "another boot:1"}])
-def test_the_newest_runs_are_the_last_of_all(store: Store) -> None:
-    early, live = store.begin(wall_ns=1_000_000)  # it still runs, and began before all others
-    for at in (5, 3, 8):
-        store.write({"loss": [1.0]}, wall_ns=at * 1_000_000_000)
-    index = Index(store.home)
-    every = [entry.record.run for entry in index.runs()]
-
-    assert every[0] == early
-    for limit in range(6):
-        total, newest = index.newest(limit)
-        assert (total, [entry.record.run for entry in newest]) == (4, every[-limit:])
-    live.close()
-
-
 def test_a_run_whose_process_is_gone_was_killed(store: Store, header: dict[str, Any]) -> None:
     _, journal = store.begin(**header)
     log(journal, {"loss": [1.0]})
