@@ -57,6 +57,12 @@ class ProjectIndex(Index):
         entries = super().runs()
         return [one for one in entries if one.record.project in self.projects] if self.projects else entries
 
+    def newest(self, limit: int) -> tuple[int, list[RunEntry]]:
+        if not self.projects:
+            return super().newest(limit)
+        entries = self.runs()
+        return len(entries), entries[-limit:]
+
 
 class StoreQuestion(msgspec.Struct, frozen=True):
     """A function that is importable by name, its arguments, and the projects whose runs it may see."""
